@@ -24,7 +24,7 @@ struct CheckOptions {
   bool undeclared = false;
   std::optional<ir::Mode> mode; // overrides the program's
   std::string today;            // YYYY-MM-DD, for suppressions with a date; empty: none lapses
-  std::function<void(uint64_t done, uint64_t all)> progress = {}; // ops, told now and then
+  std::function<void(uint64_t done, uint64_t all)> progress = {}; // ops, reported now and then
 };
 
 // Words that a collective with unstated words left out, and what the checker took for them.

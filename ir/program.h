@@ -140,7 +140,7 @@ struct Sync {
 };
 
 // The gradient contract of a parameter (rules/README.md).
-// What the framework would have to be told for it to reduce a gradient over the axes.
+// The setting with which the framework would reduce a gradient over the axes.
 struct SyncHint {
   AxisRefsId axes;
   StringId text; // `the attribute sequence_parallel`

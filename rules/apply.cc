@@ -137,7 +137,7 @@ private:
                                                              : evaluate_local(input, sum);
     if (first)
       report(input, sum, kinds, shards);
-    // What kinds refuse is told by kinds; an axis has one finding.
+    // What kinds refuse is reported by kinds; an axis has one finding.
     clash_ |= !found.empty();
     for (Violation &violation : found)
       if (!(axes_of(violation) & (kinds.bad | kinds.unknown)) || axes_of(violation).empty())
@@ -165,11 +165,11 @@ private:
     type.of(Kind::Partial) = kinds.p | kinds.zero;
     type.unknown = kinds.unknown;
     type.set_unknown(unknown);
-    for (const ShardResult::Place &place : shards.places)
-      if (type.of(Kind::Varying).contains(place.axis) ||
-          shards.from_shape_only.contains(place.axis))
-        if (!type.unknown.contains(place.axis))
-          type.set_shard(place.axis, place.dim, place.order);
+    for (const ShardResult::AxisShard &shard : shards.axis_shards)
+      if (type.of(Kind::Varying).contains(shard.axis) ||
+          shards.from_shape_only.contains(shard.axis))
+        if (!type.unknown.contains(shard.axis))
+          type.set_shard(shard.axis, shard.dim, shard.order);
     type.close_orders();
     type.scale = scale_clash || kinds.bad ? ir::ScaleId() : scale_of(result, scale);
     type.set_gradient_free(!row_.gradient || !app_.where().grad ||
@@ -426,10 +426,11 @@ void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigne
     apply_shapes(app, row.equation.equation, *binding, map, shapes, out);
 }
 
-// Members of zipped lists whose rows are compared; lists may be long, and their members much alike.
+// Members of zipped lists whose rows are compared; lists may be long, and most of their members
+// equal.
 constexpr size_t kMembersApart = 64;
 
-// True of two members that a row cannot tell apart: places among the operands matter to findings
+// True of two members that a row cannot tell apart: positions among the operands matter to findings
 // only.
 bool same_member(const Application &app, const RowUse &one, const RowUse &other) {
   if (one.row != other.row || one.slots.size() != other.slots.size())

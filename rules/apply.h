@@ -83,7 +83,7 @@ struct InferredWord {
 
 struct Outcome {
   llvm::SmallVector<ir::TypeId, 1> types;
-  llvm::SmallVector<ir::ShapeId, 1> shapes;     // local; none where it cannot be told
+  llvm::SmallVector<ir::ShapeId, 1> shapes;     // local; none where it cannot be determined
   llvm::SmallVector<ir::ShardSizesId, 1> sizes; // none: cut evenly; may be shorter than shapes
   llvm::SmallVector<Violation, 0> violations;
   llvm::SmallVector<InferredWord, 0> inferred;
@@ -123,7 +123,7 @@ struct RowUse {
   ResolvedOp op; // with which the slots are bound
   const OpDef *row;
   llvm::SmallVector<Slot, 6> slots;
-  llvm::SmallVector<unsigned, 2> results; // places among the declared ones
+  llvm::SmallVector<unsigned, 2> results; // positions among the declared ones
 };
 // For ops of form Equation. None if `vjp.OP.OPERAND` names no operand with a gradient here.
 llvm::SmallVector<RowUse, 1> row_uses(const Application &app);

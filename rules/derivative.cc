@@ -258,13 +258,13 @@ llvm::SmallVector<Slot, 4> gradients_of(const Application &app) {
     gradients.push_back(given);
     return gradients;
   }
-  auto places = given.literal.form == ir::AttrForm::Integer
-                    ? static_cast<uint64_t>(given.literal.as_integer())
-                    : (uint64_t(1) << given.count) - 1;
+  auto present = given.literal.form == ir::AttrForm::Integer
+                     ? static_cast<uint64_t>(given.literal.as_integer())
+                     : (uint64_t(1) << given.count) - 1;
   uint32_t next = given.first;
-  for (unsigned i = 0; i < 64 && places >> i; ++i) {
+  for (unsigned i = 0; i < 64 && present >> i; ++i) {
     Slot one;
-    if (places >> i & 1)
+    if (present >> i & 1)
       one = {.form = Slot::Form::Tensor, .first = next++, .count = 1};
     gradients.push_back(one);
   }

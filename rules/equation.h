@@ -69,7 +69,7 @@ struct Result {
   uint8_t first_dim = 0, dim_count = 0;
 };
 
-// One sum and the results that it defines alike.
+// One sum and the results that it defines.
 struct Sum {
   uint8_t first_term = 0, term_count = 0;
   uint8_t first_extra = 0, extra_count = 0; // refs after a comma

@@ -48,14 +48,14 @@ llvm::SmallVector<Slot, 6> with_list(const Application &app) {
   Slot list = rest.front();
   if (rest.size() > 1 || list.form == Slot::Form::Tensor) {
     list = {.form = Slot::Form::List};
-    uint64_t places = 0;
+    uint64_t present = 0;
     for (size_t i = 0; i < rest.size(); ++i)
       if (rest[i].count) { // tensors, and lists of them
         list.first = list.count ? list.first : rest[i].first;
         list.count = static_cast<uint32_t>(list.count + rest[i].count);
-        places |= i < 64 ? uint64_t(1) << i : 0;
+        present |= i < 64 ? uint64_t(1) << i : 0;
       }
-    list.literal = ir::AttrValue::integer(static_cast<int64_t>(places));
+    list.literal = ir::AttrValue::integer(static_cast<int64_t>(present));
   }
   slots.insert(slots.begin() + static_cast<ptrdiff_t>(first), list);
   return slots;

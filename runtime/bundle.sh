@@ -53,7 +53,7 @@ done
 
 # With the C and C++ libraries of the machine; with those of the bundle where the machine has none, or older ones
 # than the binaries were linked with. The program that the system runs is the loader then, so where the binaries lie
-# is told by variables.
+# is given by variables.
 for binary in spmdlint spmdrun; do
   cat >"$folder/$binary" <<'SCRIPT'
 #!/bin/sh

@@ -379,8 +379,8 @@ std::optional<ir::FunctionId> Deriver::reverse_round(const ScanParts &scan) {
 // The scan back, and what it gives to the operands.
 bool Deriver::put_scan_back(const ScanParts &scan, ir::FunctionId backward, Gradients &gradients) {
   llvm::SmallVector<rules::Arg, 8> known;
-  for (const auto *places : {&scan.carry_positions, &scan.const_positions, &scan.x_positions})
-    for (size_t i : *places)
+  for (const auto *positions : {&scan.carry_positions, &scan.const_positions, &scan.x_positions})
+    for (size_t i : *positions)
       known.push_back(gradient_like(scan.args[i]));
   if (known.empty())
     return true;

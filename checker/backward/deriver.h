@@ -26,7 +26,7 @@ using ir::Operand;
 using ir::Type;
 using ir::ValueId;
 
-// One transition of a call, on axes that are alike.
+// One transition of a call, on axes with the same transition.
 struct DualStep {
   const rules::Transition *row;
   KindWord src, dst;
@@ -165,8 +165,8 @@ private:
   ValueId joint_dual(const rules::Application &app, const rules::TransitionCall &call,
                      uint32_t operand, ValueId result, ValueId gradient, ValueId of,
                      const InsertionPoint &around);
-  ValueId by_stated(const rules::redistribute::GradientWay &way, ValueId gradient, ValueId of,
-                    const InsertionPoint &around);
+  ValueId by_stated(const rules::redistribute::BackwardRedistribution &way, ValueId gradient,
+                    ValueId of, const InsertionPoint &around);
   std::optional<ir::AttrsId> dual_attrs(const Inst &inst, const DualStep &step,
                                         const rules::Transition &row, ValueId of);
   std::optional<AttrValue> lengths_of(ValueId of, const DualStep &step);

@@ -1,5 +1,5 @@
 // Instructions that a backward puts out, typed as they are: what is summed across ranks must be
-// stated, and gradients that meet must be alike.
+// stated, and gradients that meet must have one type.
 #include "checker/backward/deriver.h"
 
 #include "rules/ops/registry.h"

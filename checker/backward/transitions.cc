@@ -206,7 +206,7 @@ ValueId Deriver::joint_dual(const rules::Application &app, const rules::Transiti
 }
 
 // The backward that a redistribute states: to that type, then to the dual of the operand.
-ValueId Deriver::by_stated(const rules::redistribute::GradientWay &way, ValueId gradient,
+ValueId Deriver::by_stated(const rules::redistribute::BackwardRedistribution &way, ValueId gradient,
                            ValueId of, const InsertionPoint &around) {
   for (ir::TypeId type : {way.by, way.to}) {
     ir::Type wanted = program_.types[type];
@@ -242,8 +242,8 @@ bool Deriver::through_transition(const Inst &inst, const rules::ResolvedOp &op,
   InsertionPoint around{inst.context, inst.loc, inst.first_result};
   if (rules::redistribute::stated_gradient(app) && moved.size() == 1) {
     ValueId value = operands.values[moved[0]];
-    std::optional<rules::redistribute::GradientWay> way =
-        rules::redistribute::gradient_way(app, args[moved[0]], arg(inst.result(0)));
+    std::optional<rules::redistribute::BackwardRedistribution> way =
+        rules::redistribute::backward_redistribution(app, args[moved[0]], arg(inst.result(0)));
     if (way && results[0].valid() && active_.count(value.index)) {
       ValueId gradient = by_stated(*way, results[0], value, around);
       if (!gradient.valid())

@@ -32,7 +32,7 @@ struct Input {
 // Reads and verifies; what is wrong is in `read.errors`. With `--allow-truncated` an early end is a
 // warning.
 Input load(const std::string &path, const Options &options);
-// `FILE:LINE:COL: error[trace-key]: message (ops[17].out[0].spec)`, a line each; warnings alike.
+// `FILE:LINE:COL: error[trace-key]: message (ops[17].out[0].spec)`, a line each; warnings too.
 std::string print_input_errors(const Input &input);
 
 // True if the program is a step of a script as a recorder writes it, of which nobody declares what

@@ -29,7 +29,7 @@ namespace {
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 llvm::StringRef ref(std::string_view text) { return {text.data(), text.size()}; }
 
-// What one call does on all of its axes alike.
+// What one call does on all of its axes.
 struct AxisMove {
   const rules::Transition *row;
   KindWord src, dst;
@@ -237,7 +237,7 @@ struct DialectPrinter::State {
     return with(call.attrs, "dimension_numbers",
                 lists({lists({numbers({a - 1}), numbers({second})}), batch}));
   }
-  // The operands in the order of the other spelling; none if that is not a matter of places.
+  // The operands in the order of the other spelling; none if that is not a matter of order.
   ir::BlockId permuted(const TypedCall &call, const rules::ResolvedOp &old,
                        const rules::ResolvedOp &now) {
     llvm::ArrayRef<ir::Operand> operands = program.blocks[call.operands];
@@ -375,7 +375,8 @@ struct DialectPrinter::State {
       return own(call, about(call, nullptr, no_word()));
     if (to == Dialect::Spmd)
       return in_full(call, *read, *moves);
-    bool alike = llvm::all_of(*moves, [&](const AxisMove &each) { return each == moves->front(); });
+    bool uniform =
+        llvm::all_of(*moves, [&](const AxisMove &each) { return each == moves->front(); });
     const AxisMove &move = moves->front();
     bool global = llvm::all_of(*moves, [](const AxisMove &each) { return each.global; });
     if (global && !rules::whole_words(to).empty()) {
@@ -383,7 +384,7 @@ struct DialectPrinter::State {
       return printed ? *printed : own(call, about(call, &*read, no_word()));
     }
     const rules::DialectTransition *row =
-        alike ? rules::dialect_transition(to, *move.row, move.combiner) : nullptr;
+        uniform ? rules::dialect_transition(to, *move.row, move.combiner) : nullptr;
     if (!row || row->words.empty())
       return own(call, about(call, &*read, row ? row->why : no_word()));
     DialectText printed = steps(call, move, *row);
@@ -403,10 +404,10 @@ struct DialectPrinter::State {
   DialectText in_full(const TypedCall &call, const rules::TransitionCall &read,
                       llvm::ArrayRef<AxisMove> moves) {
     ir::AttrsId attrs = with(call.attrs, "to", std::nullopt);
-    bool alike = llvm::all_of(moves, [&](const AxisMove &each) { return each == moves.front(); });
+    bool uniform = llvm::all_of(moves, [&](const AxisMove &each) { return each == moves.front(); });
     DialectText printed;
     printed.found = true;
-    if (alike) {
+    if (uniform) {
       KindWord src = moves.front().src;
       src.combiner = src.kind == Kind::Partial ? moves.front().combiner : src.combiner;
       attrs = with(attrs, "src", AttrValue::kind(src));

@@ -131,7 +131,7 @@ private:
   // folded into it.
   bool same_mistake(const Finding &found) const {
     if (found.violation.is<rules::UnreducedGradient>())
-      return found.violation == finding.violation; // told once
+      return found.violation == finding.violation; // reported once
     return found.place.form == Place::Form::Inst && found.violation == finding.violation &&
            program_.insts[found.place.as_inst()].op == inst.op;
   }

@@ -3,9 +3,9 @@
 #include "checker/gradual/accumulation.h"
 
 #include "checker/definitions.h"
-#include "checker/gradual/numbers.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/gradual/axis_size_numbers.h"
 #include "checker/operand_list.h"
+#include "checker/walk/gradients/search.h"
 
 #include "rules/shapes/attrs.h"
 #include "rules/violations/gradients.h"

@@ -141,8 +141,8 @@ void Copies::find_averages(const ir::Program &program, const CheckResult &checke
 }
 
 // The place is where the gradient becomes equal on all ranks.
-void Copies::find_updated_alike(const ir::Program &program, const CheckResult &checked,
-                                const Cuts &cuts) {
+void Copies::find_updated_equally(const ir::Program &program, const CheckResult &checked,
+                                  const Cuts &cuts) {
   find_averages(program, checked, cuts);
   const auto gradients = gradients_of(program);
   for (const ir::Param &param : program.params) {

@@ -17,7 +17,8 @@ public:
 
   // `checked`: the program, judged by kinds. Finds what differs, is no block of anything, and is
   // updated with what is equal on all ranks.
-  void find_updated_alike(const ir::Program &program, const CheckResult &checked, const Cuts &cuts);
+  void find_updated_equally(const ir::Program &program, const CheckResult &checked,
+                            const Cuts &cuts);
 
   ir::AxisSet differing(ir::ValueId param) const { return differing_.lookup(param.index); }
   llvm::ArrayRef<Finding> findings() const { return findings_; }

@@ -1,10 +1,10 @@
-// The two readings, and what one tells the other.
+// The two passes, and what one tells the other.
 #include "checker/gradual/gradual.h"
 
 #include "checker/gradual/accumulation.h"
 #include "checker/gradual/blocks/numbering.h"
 
-#include "checker/gradual/unseen.h"
+#include "checker/gradual/unseen_collectives.h"
 #include "checker/operand_list.h"
 #include "checker/suppress.h"
 #include "checker/walk/gradients/search.h"
@@ -44,9 +44,9 @@ Gradual::Gradual(ir::Program &program, const CheckOptions &options)
     : program_(program), copies_(program), first_(judged_by_kinds(program, options)),
       cuts_(program, first_), numbers_(program, first_), pieces_(program, first_) {
   for (const Finding &finding : first_.findings)
-    told_.insert(
+    reported_.insert(
         {static_cast<unsigned>(finding.place.form), finding.place.index, finding.info().name});
-  copies_.find_updated_alike(program, first_, cuts_);
+  copies_.find_updated_equally(program, first_, cuts_);
   state_cuts();
   find_stretched();
 }
@@ -147,7 +147,8 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
 }
 
 bool Gradual::stands_on_inference(const Place &place, const rules::Violation &violation) const {
-  return !told_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}) &&
+  return !reported_.count(
+             {static_cast<unsigned>(place.form), place.index, violation.info().name}) &&
          (rules::axes_of(violation) & inferred_);
 }
 
@@ -181,7 +182,7 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
     return false;
   if (keeps_addends_apart(program_, place, violation))
     return false;
-  if (told_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
+  if (reported_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
   return violation.info().by_meaning && !(rules::axes_of(violation) & open);
 }
@@ -251,7 +252,7 @@ void find_equal_batches(const ir::Program &program, CheckResult &result) {
          {Place::Form::Param, batches.front()}});
 }
 
-// Where both readings have a finding at one place, that of the first says it without inference.
+// Where both passes have a finding at one place, that of the first says it without inference.
 void prefer_kinds(const CheckResult &first, CheckResult &second) {
   auto overlap = [](const Finding &a, const Finding &b) {
     return a.place == b.place && (rules::axes_of(a.violation) & rules::axes_of(b.violation));
@@ -275,7 +276,7 @@ void prefer_kinds(const CheckResult &first, CheckResult &second) {
   second.findings = std::move(merged);
 }
 
-// Whether the second reading knows all that meets at a place: kinds, and cuts of what differs. What
+// Whether the second pass knows all that meets at a place: kinds, and cuts of what differs. What
 // varies by kinds alone may be a pending sum.
 bool is_known(const ir::Program &program, const CheckResult &result, const Place &place,
               AxisSet axes) {
@@ -296,14 +297,14 @@ bool is_known(const ir::Program &program, const CheckResult &result, const Place
   return llvm::none_of(operands.values, open);
 }
 
-// An error by kinds alone stays one: as what the second reading finds on the axis instead, or as it
-// is, unless the second reading knows better.
+// An error by kinds alone stays one: as what the second pass finds on the axis instead, or as it
+// is, unless the second pass knows better.
 void keep_errors(const ir::Program &program, const CheckResult &first, CheckResult &second) {
   for (const Finding &finding : first.findings) {
     AxisSet axes = rules::axes_of(finding.violation);
     if (finding.severity() != rules::Severity::Error || !finding.info().by_meaning || !axes)
       continue;
-    // What varies by kinds may be the addend that it is to meet: only the second reading can tell.
+    // What varies by kinds may be the addend that it is to meet: only the second pass can tell.
     if (&finding.info() == &rules::PartialWithVarying::info ||
         keeps_addends_apart(program, finding.place, finding.violation))
       continue;

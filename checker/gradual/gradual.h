@@ -1,13 +1,13 @@
 // Judges a program of per-rank tensors as parts of whole ones, without declarations that say so:
-// cuts are inferred, and what is wrong whatever is unknown is a finding. Two readings: by kinds
+// cuts are inferred, and what is wrong whatever is unknown is a finding. Two passes: by kinds
 // alone, as always; then with the cuts that the first one and the program tell, where a sum over a
 // dimension that an axis cuts is pending. Where rules for whole tensors do not apply, the first
-// reading stands and nothing is reported.
+// pass stands and nothing is reported.
 #pragma once
 
+#include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/copies.h"
 #include "checker/gradual/cuts.h"
-#include "checker/gradual/numbers.h"
 #include "checker/gradual/pieces.h"
 
 #include "ir/claims.h"
@@ -22,21 +22,21 @@ public:
   // from then on.
   Gradual(ir::Program &program, const CheckOptions &options);
 
-  // What is known of a value that the second reading does not know, or of which it does not know
+  // What is known of a value that the second pass does not know, or of which it does not know
   // the cut.
   // `lost`: axes on which it is unknown and nothing was reported.
   ir::Type known(ir::ValueId value, ir::Type type, ir::AxisSet lost) const;
-  // True if the finding holds whatever is unknown, or the first reading has it too. `open`: the
+  // True if the finding holds whatever is unknown, or the first pass has it too. `open`: the
   // axes on which something that it depends on is not known.
   bool certain(const Place &place, const rules::Violation &violation, ir::AxisSet open) const;
 
-  // True if only the second reading has the finding, and a cut that it depends on was not stated.
+  // True if only the second pass has the finding, and a cut that it depends on was not stated.
   bool stands_on_inference(const Place &place, const rules::Violation &violation) const;
   // A reinterpret from V or to V, by which a recorder says of per-rank values what they are.
   static bool only_restates(const rules::Application &app);
 
   const Copies &copies() const { return copies_; }
-  const Numbers &numbers() const { return numbers_; }
+  const AxisSizeNumbers &numbers() const { return numbers_; }
   const Pieces &pieces() const { return pieces_; }
   const Cuts &cuts() const { return cuts_; }
   const CheckResult &by_kinds() const { return first_; }
@@ -51,10 +51,10 @@ private:
   Copies copies_; // states what they are to be, before anything is judged
   CheckResult first_;
   Cuts cuts_;
-  Numbers numbers_;
+  AxisSizeNumbers numbers_;
   Pieces pieces_;
   std::set<std::tuple<unsigned, uint32_t, std::string_view>>
-      told_;                           // form and index of a place, name
+      reported_;                       // form and index of a place, name
   llvm::DenseSet<uint32_t> stretched_; // values that are constant along their new dimensions
   ir::AxisSet inferred_;               // axes along which some cut was not stated
 };

@@ -16,7 +16,7 @@ using ir::ValueId;
 namespace {
 
 // Every element of the result is made of the one in its place alone, and of numbers.
-bool keeps_places(const rules::ResolvedOp &op, llvm::ArrayRef<ValueId> operands) {
+bool keeps_positions(const rules::ResolvedOp &op, llvm::ArrayRef<ValueId> operands) {
   if (op.form == rules::OpForm::Transition)
     return true;
   if (op.form == rules::OpForm::Boundary)
@@ -73,7 +73,7 @@ void Pieces::instruction(ir::InstId id, rules::Rules &rules) {
       cut_out(inst.result(r), from, first);
       first += elements(inst.result(r)).value_or(0);
     }
-  } else if (inst.result_count == 1 && keeps_places(op, operands.values) &&
+  } else if (inst.result_count == 1 && keeps_positions(op, operands.values) &&
              elements(from) == elements(result) && (is_flat(from) || is_flat(result))) {
     laid_out(result, from);
     if (op.form != rules::OpForm::Transition)

@@ -31,7 +31,7 @@ CutPositions::CutPositions(ir::Program &program, const CheckResult &checked)
       instructions(function.body);
   for (uint32_t i = 0; i < program.values.size(); ++i)
     if (ValueId of = program.values[ValueId{i}].grad_of; of.valid())
-      alike(of, ValueId{i});
+      equate(of, ValueId{i});
   for (uint32_t i = 0; i < program.values.size(); ++i) {
     ir::ShapeId shape = checked_.shapes[i];
     for (unsigned d = 0; shape.valid() && d < program.shapes[shape].dims.size(); ++d)
@@ -140,7 +140,7 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
   // others.
   bool same = op.form == rules::OpForm::Transition || rules::passes_data(op.boundary);
   for (size_t i = 0; same && i < results.size() && i < operands.values.size(); ++i)
-    alike(operands.values[i], results[i]);
+    equate(operands.values[i], results[i]);
 }
 
 // What enters a body is what its parameters are, and what it returns is what leaves it; a loop
@@ -167,7 +167,7 @@ void CutPositions::body(ir::InstId id, const rules::ResolvedOp &op) {
       if (stacked)
         entries(outside, inside);
       else
-        alike(outside, inside);
+        equate(outside, inside);
     };
     for (size_t i = 0; i < function.params.size() && i + given < operands.values.size(); ++i)
       link(operands.values[i + given], function.params[i].value, scans && i >= consts + carried);
@@ -176,7 +176,7 @@ void CutPositions::body(ir::InstId id, const rules::ResolvedOp &op) {
       if (returned[r].is_value())
         link(inst.result(r), returned[r].as_value(), scans && r >= carried);
       if (loops && r < carried && consts + r < operands.values.size())
-        alike(operands.values[consts + r], inst.result(r));
+        equate(operands.values[consts + r], inst.result(r));
     }
   }
 }
@@ -278,7 +278,7 @@ void CutPositions::parts(ValueId whole, llvm::ArrayRef<ValueId> parts) {
   }
 }
 
-void CutPositions::alike(ValueId a, ValueId b) {
+void CutPositions::equate(ValueId a, ValueId b) {
   ir::ShapeId one = checked_.shapes[a.index], other = checked_.shapes[b.index];
   if (!one.valid() || !other.valid() ||
       program_.shapes[one].dims.size() != program_.shapes[other].dims.size())

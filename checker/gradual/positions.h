@@ -67,7 +67,7 @@ private:
   void row(const rules::RowUse &use, const rules::Application &app,
            llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::ValueId> results);
   void parts(ir::ValueId whole, llvm::ArrayRef<ir::ValueId> parts);
-  void alike(ir::ValueId a, ir::ValueId b);
+  void equate(ir::ValueId a, ir::ValueId b);
   void body(ir::InstId id, const rules::ResolvedOp &op);
   void entries(ir::ValueId stacked, ir::ValueId entry);
   bool is_unit_view(const Link &link, UnitView &view) const;

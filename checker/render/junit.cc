@@ -7,7 +7,7 @@
 namespace spmd::checker {
 namespace {
 
-// Attributes and text alike. Whatever XML cannot hold is an escape already.
+// For attributes and for text. Whatever XML cannot hold is an escape already.
 std::string xml(llvm::StringRef text) {
   std::string out;
   for (char c : ir::printable_lines(text))

@@ -24,7 +24,7 @@ struct Message {
   ir::InstId inst;
   std::string_view collective; // `all_reduce`; `send`
   ir::MeshId mesh;
-  ir::AxisSet axes; // empty: it could not be told
+  ir::AxisSet axes; // empty: it could not be determined
   int64_t ranks = 1;
   std::optional<int64_t> bytes; // none: extents are not known, or are symbols
 };

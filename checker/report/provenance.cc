@@ -373,7 +373,7 @@ void add_hints(const ir::Program &program, ValueId value, const Finding &finding
       notes.push_back({Note::Form::Hint, {}, false, program.strings[hint.text].str()});
 }
 
-// The parameter whose gradient the finding is about, and how the framework is told to reduce it.
+// The parameter whose gradient the finding is about, and which setting of the framework reduces it.
 void explain_parameter(const ir::Program &program, const CheckResult &result,
                        const Finding &finding, llvm::SmallVectorImpl<Note> &notes) {
   ValueId param;

@@ -129,7 +129,8 @@ bool concerns_parameters(const Report &report, const Finding &finding) {
           report.program->insts[place.as_inst()].phase == ir::Phase::Optimizer);
 }
 
-// What must be equal for two findings to be one. Without a frame and a scope nothing is alike.
+// What must be equal for two findings to be one. Without a frame and a scope no two findings are
+// equal.
 std::string fold_text(const Report &report, const Finding &finding) {
   const ir::Program &program = *report.program;
   const Place &place = finding.place;

@@ -31,13 +31,13 @@ void add_configured(const ir::Program &from, ir::Program &to) {
 }
 
 struct Count {
-  size_t all = 0, alike = 0;
+  size_t all = 0, of_name = 0;
 };
 Count count(const std::vector<Finding> &findings, const Finding &wanted) {
   Count found;
   for (const Finding &finding : findings) {
     found.all += !finding.suppressed;
-    found.alike += !finding.suppressed && finding.info().name == wanted.info().name;
+    found.of_name += !finding.suppressed && finding.info().name == wanted.info().name;
   }
   return found;
 }
@@ -55,7 +55,7 @@ std::vector<TextEdit> verified_edits(const Report &report, const Finding &findin
   add_configured(*report.program, read.program);
   CheckResult result = check(read.program, report.check_options);
   Count before = count(report.result->findings, finding), after = count(result.findings, finding);
-  return after.alike < before.alike && after.all < before.all ? edits : std::vector<TextEdit>();
+  return after.of_name < before.of_name && after.all < before.all ? edits : std::vector<TextEdit>();
 }
 
 } // namespace spmd::checker

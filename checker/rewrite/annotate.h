@@ -14,7 +14,7 @@ struct Annotation {
   ir::InstId inst;
   ir::AttrsId attrs; // its attributes with all words that can be stated
   std::string line;  // canonical text of the instruction with them
-  // What was taken, per set of axes that are alike; the first one in CheckResult::inferred first.
+  // What was taken, per set of axes with equal kinds; the first one in CheckResult::inferred first.
   llvm::SmallVector<InferredAt, 1> words;
 };
 

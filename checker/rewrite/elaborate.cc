@@ -116,7 +116,7 @@ private:
     }
   }
 
-  // Found once for equal applications whose operands are the same values alike.
+  // Found once for equal applications whose operands are the same values.
   const std::optional<rd::Placement> &placed(rd::Placer &placer, InstId id, uint32_t application,
                                              llvm::ArrayRef<ValueId> values,
                                              const rules::Outcome &outcome,

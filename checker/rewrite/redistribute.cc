@@ -1,4 +1,5 @@
-// Plans written out in all bodies at once: instructions move, and whatever names them is told.
+// Plans written out in all bodies at once: instructions move, and the names that refer to them
+// follow.
 #include "checker/rewrite/redistribute.h"
 
 #include "checker/rewrite/inline.h"

@@ -1,7 +1,7 @@
 // A program in order: declarations, instructions, outputs; then what only the whole of it tells.
 #include "checker/check.h"
 
-#include "checker/gradual/second_reading.h"
+#include "checker/gradual/second_pass.h"
 #include "checker/suppress.h"
 #include "checker/walk/walk.h"
 
@@ -32,9 +32,9 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : state_(program, options, result), program_(program), result_(result),
-      second_(result.gradual ? std::make_unique<SecondReading>(state_) : nullptr),
-      undecided_(state_), contracts_(state_), gradients_(state_, contracts_, undecided_),
-      edits_(state_), typing_(state_, undecided_, contracts_, gradients_, edits_, mover),
+      second_(result.gradual ? std::make_unique<SecondPass>(state_) : nullptr), undecided_(state_),
+      contracts_(state_), gradients_(state_, contracts_, undecided_), edits_(state_),
+      typing_(state_, undecided_, contracts_, gradients_, edits_, mover),
       interface_(state_, undecided_, contracts_, gradients_) {
   state_.second = second_.get();
 }

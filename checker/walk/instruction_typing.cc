@@ -1,8 +1,8 @@
 // A rule is applied to the operands as it takes them; what it cannot see (aliases, meshes, missing
-// types, claims) is settled before and after.
+// types, claims) is decided before and after.
 #include "checker/walk/instruction_typing.h"
 
-#include "checker/gradual/second_reading.h"
+#include "checker/gradual/second_pass.h"
 #include "checker/rewrite/casts.h"
 
 #include "rules/boundary/claims.h"

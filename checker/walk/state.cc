@@ -2,7 +2,7 @@
 #include "checker/walk/state.h"
 
 #include "checker/definitions.h"
-#include "checker/gradual/second_reading.h"
+#include "checker/gradual/second_pass.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/shards/remesh.h"
@@ -73,7 +73,7 @@ bool WalkState::gradient_free(const ir::Value &value, bool by_rule) const {
 
 // The optimizer reads a gradient again and again; its wrong scale is reported where it does so
 // first.
-bool WalkState::scale_told(Place place, const rules::ScaleMismatch &wrong) {
+bool WalkState::scale_was_reported(Place place, const rules::ScaleMismatch &wrong) {
   bool inst = place.form == Place::Form::Inst;
   if (body_result != &main || (!inst && place.form != Place::Form::Output))
     return false;
@@ -86,7 +86,7 @@ bool WalkState::scale_told(Place place, const rules::ScaleMismatch &wrong) {
     return false;
   ValueId root = storage.root(value);
   root = root.valid() ? root : value;
-  Place first = scale_told_.try_emplace(root.index, place).first->second;
+  Place first = first_scale_.try_emplace(root.index, place).first->second;
   bool again = inst ? program.insts[place.as_inst()].phase == ir::Phase::Optimizer
                     : program.outputs[place.index].role == ir::OutputRole::Grad ||
                           program.outputs[place.index].role == ir::OutputRole::State;
@@ -101,7 +101,7 @@ void WalkState::report(Place place, rules::Violation violation, uint32_t applica
     inferred = second->stands_on_inference(place, violation);
   }
   if (const auto *wrong = violation.as<rules::ScaleMismatch>())
-    if (scale_told(place, *wrong))
+    if (scale_was_reported(place, *wrong))
       return;
   Finding finding{std::move(violation), place, application, false, {}};
   finding.inferred = inferred;
@@ -118,7 +118,7 @@ rules::Violation WalkState::named(rules::Violation violation) const {
   return violation;
 }
 
-bool WalkState::told_of(InstId id) const {
+bool WalkState::was_reported(InstId id) const {
   for (const BodyResult::Entry &entry : llvm::reverse(body_result->entries)) {
     if (entry.body != BodyResult::kNone || entry.finding->place != Place::inst(id))
       return false;

@@ -17,7 +17,7 @@ struct ScaleMismatch;
 namespace spmd::checker {
 
 struct Edit;
-class SecondReading;
+class SecondPass;
 
 using Args = llvm::SmallVector<rules::Arg, 8>;
 
@@ -59,7 +59,7 @@ public:
   // Rules do not know the names of values: where they leave one out, the first operand is meant.
   rules::Violation named(rules::Violation violation) const;
   // True if the last instruction of the body_result is this one and something is wrong with it.
-  bool told_of(ir::InstId id) const;
+  bool was_reported(ir::InstId id) const;
 
   ir::Program &program;
   const CheckOptions &options;
@@ -74,15 +74,15 @@ public:
   BodyResult main;
   BodyResult *body_result = &main; // of the body that is being typed
   TypedBodies bodies;
-  bool recording = true;           // false once a completed check is only retyped
-  const Edit *edit = nullptr;      // while retyping
-  SecondReading *second = nullptr; // none unless the program is judged without declarations
+  bool recording = true;        // false once a completed check is only retyped
+  const Edit *edit = nullptr;   // while retyping
+  SecondPass *second = nullptr; // none unless the program is judged without declarations
 
 private:
-  bool scale_told(Place place, const rules::ScaleMismatch &wrong);
+  bool scale_was_reported(Place place, const rules::ScaleMismatch &wrong);
 
-  llvm::DenseMap<uint32_t, Place> scale_told_; // by root of a storage: where first
-  mutable std::vector<uint32_t> local_axes_;   // per context, and per mesh; none until asked
+  llvm::DenseMap<uint32_t, Place> first_scale_; // by root of a storage: where first
+  mutable std::vector<uint32_t> local_axes_;    // per context, and per mesh; none until asked
 };
 
 } // namespace spmd::checker

@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 
 def job(ranks: int = 8, rank: int = 0):
-    """A context: the process plays one of so many ranks (`spmd_trace.torch.script.block`)."""
+    """A context: the process simulates one of so many ranks (`spmd_trace.torch.script.block`)."""
     from .torch.script import block
 
     return block.job(ranks, rank)

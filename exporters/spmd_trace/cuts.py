@@ -13,7 +13,7 @@ import re
 
 from .document import text
 
-_MOST = 20_000  # operations of two programs that are not alike and are aligned nevertheless
+_MOST = 20_000  # operations of two programs that differ and are aligned nevertheless
 
 
 @dataclasses.dataclass

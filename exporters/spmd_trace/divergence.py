@@ -16,7 +16,7 @@ import subprocess
 import time
 
 from .document import text
-from .places import PACKAGE, file_entry
+from .locations import PACKAGE, file_entry
 
 _QUIET = 3.0  # seconds without a sign of life, before a rank is asked where it is
 
@@ -43,7 +43,7 @@ class Divergence:
 
     call: Side
     instead: Side
-    settled: bool = True  # whether all ranks of the group have come to this call
+    complete: bool = True  # whether all ranks of the group have come to this call
 
     def statement(self, loc: int | None) -> dict:
         at = f" at {_place(self.instead.stack[0])}" if self.instead.stack else ""
@@ -95,8 +95,8 @@ def parted(logs: dict[int, list[dict]]) -> Divergence | None:
             if len(ranks) > 1:
                 # What most do is what is meant.
                 most, others = sorted(ranks.values(), key=len, reverse=True)[:2]
-                settled = len(rows) == len(calls)
-                return Divergence(_side(rows, most), _side(rows, others), settled)
+                complete = len(rows) == len(calls)
+                return Divergence(_side(rows, most), _side(rows, others), complete)
     return None
 
 
@@ -116,12 +116,12 @@ def left_waiting(logs: dict[int, list[dict]]) -> Divergence | None:
         same = not last.get("end") and tuple(last.get("group", [None])[:1]) == key[:1]
         if not waiting or not last or (same and not last.get("message")):
             continue
-        alike = [rank for rank in missing if logs[rank] and _same(logs[rank][-1], last)]
+        agreeing = [rank for rank in missing if logs[rank] and _same(logs[rank][-1], last)]
         row = calls[waiting[0]][reached]
         side = Side(waiting, _call(row) + _listed(row), row["stack"])
         if last.get("end"):
-            return Divergence(side, Side(alike, "the end of the script", []))
-        return Divergence(side, Side(alike, _call(last) + _listed(last), last["stack"]))
+            return Divergence(side, Side(agreeing, "the end of the script", []))
+        return Divergence(side, Side(agreeing, _call(last) + _listed(last), last["stack"]))
     return None
 
 
@@ -249,13 +249,13 @@ class Watch(Ranks):
     def _settle(self, child: subprocess.Popen) -> None:
         """Gives slower ranks time to come to the same call: who is named does not depend on it."""
         end = time.monotonic() + _QUIET
-        while not self.found.settled and time.monotonic() < end and child.poll() is None:
+        while not self.found.complete and time.monotonic() < end and child.poll() is None:
             time.sleep(0.1)
             self._new_rows()
             self.found = parted(self.logs) or self.found
 
     def look(self) -> Divergence | None:
-        """What the calls so far tell; ranks that wait for each other are told by their silence."""
+        """What the calls so far tell; ranks that wait for each other are silent."""
         if self._new_rows():
             self._moved = time.monotonic()
             return parted(self.logs)
@@ -300,7 +300,7 @@ class Watch(Ranks):
         return new
 
     def _busy(self) -> bool:
-        """Whether a rank has computed since the last time; where that cannot be told, it has."""
+        """Whether a rank has computed since the last time; where nobody can know, it has."""
         now = {rank: _seconds_used(self._pid(rank)) for rank in self.ranks}
         if None in now.values():
             return True

@@ -12,7 +12,7 @@ import re
 
 from .document import text
 
-_ALIKE = 0.05  # ratios within this part of each other are one
+_TOLERANCE = 0.05  # ratios within this part of each other are one
 _EXACT = 0.015  # what is measured of a right gradient is nearer than this to what it should be
 _STRAIGHT = 0.2  # of a slope: how much it may change across the point before it is no slope
 _NEARER = 0.02  # of a slope: how much it may change with the distance at which it is taken
@@ -20,7 +20,7 @@ _ABOVE = 20  # times the rounding error of the loss, for a slope to be known
 
 
 def ratios(rows: list[dict]) -> dict[str, float]:
-    """By parameter: its gradient over the slope of the loss, where that can be told."""
+    """By parameter: its gradient over the slope of the loss, where that can be determined."""
     found = {}
     for row in rows:
         ahead, behind = row["slopes"]
@@ -43,7 +43,7 @@ def shared(found: dict[str, float], world: int) -> float | None:
     """
     kinds = {re.sub(r"\d+", "*", f"{name} {ratio:.2g}"): ratio for name, ratio in found.items()}
     known = [ratio for ratio in kinds.values() if 0 < ratio < math.inf]
-    clusters = [[one for one in known if abs(one - ratio) <= _ALIKE * ratio] for ratio in known]
+    clusters = [[one for one in known if abs(one - ratio) <= _TOLERANCE * ratio] for ratio in known]
     mean = [one for one in clusters if abs(_middle(one) * world - 1) <= _EXACT]
     for choice, least in ((mean, len(kinds) / 4), (clusters, len(kinds) / 2)):
         best = max(choice, key=len, default=[])
@@ -79,7 +79,7 @@ def _plain(ratio: float) -> float:
     if not math.isfinite(ratio):
         return ratio
     near = round(ratio) if abs(ratio) >= 1 else 1 / round(1 / ratio) if abs(ratio) > 1e-3 else 0.0
-    if abs(ratio - 1) <= _ALIKE:
+    if abs(ratio - 1) <= _TOLERANCE:
         return 1.0
     return float(near) if abs(ratio - near) <= max(_EXACT * abs(near), 1e-3) else round(ratio, 3)
 

@@ -79,8 +79,8 @@ def _lacking(mine: list[tuple], theirs: list[tuple], ops: list[dict]) -> list[in
         if len(here) <= len(there):  # the others run more, or make it otherwise
             continue
         wanted, known = [mine[place] for place in here], [theirs[place] for place in there]
-        alike = difflib.SequenceMatcher(None, wanted, known, False)
-        for tag, start, end, *_ in alike.get_opcodes():
+        matcher = difflib.SequenceMatcher(None, wanted, known, False)
+        for tag, start, end, *_ in matcher.get_opcodes():
             if tag == "delete":
                 lacking += _closed(here, wanted, start, end, ops)
             elif tag == "replace":

@@ -1,4 +1,4 @@
-"""A fixture for test suites: a test plays one rank of a job, and records a step of it.
+"""A fixture for test suites: a test simulates one rank of a job, and records a step of it.
 
 def test_the_step_has_no_findings(spmd_job):
     spmd_job(ranks=4)

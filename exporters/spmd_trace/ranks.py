@@ -12,7 +12,7 @@ def compared(
     apart: bool = False,
     exchanged: tuple[str, ...] | list[str] = (),
 ) -> dict:
-    """Kinds by name and axis, the axes along which ranks have batches of their own, and how the places of the parts
+    """Kinds by name and axis, the axes along which ranks have batches of their own, and how the positions of the parts
     that they take grow along axes.
 
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes along which
@@ -35,15 +35,16 @@ def compared(
         if len(others) < min(size, 2):
             continue
         equal_ones = _equal(others) if size > 1 else {}
-        places = [place for place, one in enumerate(line) if one in rows]
-        for name, step in _even_steps(places, [_by_name(rows[line[one]], "place") for one in places]).items():
+        positions = [place for place, one in enumerate(line) if one in rows]
+        named = [_by_name(rows[line[one]], "place") for one in positions]
+        for name, step in _even_steps(positions, named).items():
             steps.setdefault(name, {})[axis] = step
         if size > 1:  # what another rank lacks differs
             counts = [
                 {name: len(of) for name, of in _by_name(one, "digest").items()} for one in others
             ]
-            alike = {name for name in roles if len({count.get(name) for count in counts}) == 1}
-            own = [name for name, role in roles.items() if role == "param" and name not in alike]
+            params = [name for name, role in roles.items() if role == "param"]
+            own = [name for name in params if len({count.get(name) for count in counts}) != 1]
             equal_ones |= dict.fromkeys(own, False)
         now = _compared([_by_name(one, "digest") for one in others])
         unsure[axis] = [name for name in _unsure(others) if name not in equal_ones]
@@ -99,7 +100,7 @@ def _even_steps(ranks: list[int], named: list[dict[str, list]]) -> dict[str, int
 
 
 def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
-    """By name, whether its values are the same on some ranks; what cannot be told is left out.
+    """By name, whether its values are the same on some ranks; what nobody can know is left out.
 
     A parameter is what it was before the first step: one that has drifted apart since then should not have.
     Where it began as one number everywhere, it is equal if it still is.

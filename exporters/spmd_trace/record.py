@@ -115,8 +115,8 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
     nodes = options.nnodes or 1
     if options.until and not options.start:
         parser.error("--until stands with --from")
-    places = [place for place in (options.start, options.until) if place is not None]
-    if wrong := [one for one in places if not re.fullmatch(r".+:[1-9]\d*", one)]:
+    locations = [place for place in (options.start, options.until) if place is not None]
+    if wrong := [one for one in locations if not re.fullmatch(r".+:[1-9]\d*", one)]:
         parser.error(f"{wrong[0]}: a place is FILE:LINE")
     if options.step is None:
         options.step = 1 if options.start else 2
@@ -150,56 +150,56 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         return _failed(f"torch {found} is too old for recordings: pip install 'torch>={oldest}'")
     with tempfile.TemporaryDirectory() as folder:
         runs = _Runs(pathlib.Path(folder), settings, options.timeout)
-        told = _alone(runs, options)
-        if told.get("unanswered") and options.ranks == "auto":
-            told = _in_company(runs, told)
-        elif "error" not in told and (options.ranks == "auto" or told["messages"]):
-            told = _by_all_ranks(runs, told, options)
-        if "error" not in told and "parted" not in told:
+        outcome = _alone(runs, options)
+        if outcome.get("unanswered") and options.ranks == "auto":
+            outcome = _in_company(runs, outcome)
+        elif "error" not in outcome and (options.ranks == "auto" or outcome["messages"]):
+            outcome = _by_all_ranks(runs, outcome, options)
+        if "error" not in outcome and "parted" not in outcome:
             for words in options.vary:
-                told = _varied(runs, told, words, parser)
-        if options.confirm and "error" not in told and "parted" not in told:
-            _confirm(runs, told, options)
+                outcome = _varied(runs, outcome, words, parser)
+        if options.confirm and "error" not in outcome and "parted" not in outcome:
+            _confirm(runs, outcome, options)
         if kept := leftovers.tidied(sorted(pathlib.Path(folder).glob("*/effects.jsonl"))):
             say(kept)
-        if "error" in told:
-            return _failed(told["error"])
-        if told["contradicted"]:
-            say(
-                f"copies of parameters differ before the first step: {', '.join(told['contradicted'])}"
-            )
+        if "error" in outcome:
+            return _failed(outcome["error"])
+        if outcome["contradicted"]:
+            names = ", ".join(outcome["contradicted"])
+            say(f"copies of parameters differ before the first step: {names}")
         # Copied beside its place and then renamed: nothing half-written is ever there.
         partial = output.with_name(output.name + ".partial")
-        shutil.copyfile(told["trace"], partial)
+        shutil.copyfile(outcome["trace"], partial)
         partial.replace(output)
-        _say_refused(told["refused"])
-        return told
+        _say_refused(outcome["refused"])
+        return outcome
 
 
 def _alone(runs: "_Runs", options) -> dict:
     """The step as the recorded rank runs it, first without the values of large tensors: what these
     would cost is known before they are made.
     """
-    told = runs.alone("alone")
-    cost = told.get("cost", {})
+    outcome = runs.alone("alone")
+    cost = outcome.get("cost", {})
     dear = _too_dear(cost, 1)
     if options.data == "real" and dear:
         return {"error": f"--data real: {dear}"}
-    if options.data == "real" or (told.get("wants_values") and options.data == "auto" and not dear):
-        if "error" in told and options.data == "auto":
-            say(f"{told['error'].removesuffix(_REMEDY)}: so all tensors have values")
+    wants = outcome.get("wants_values") and options.data == "auto" and not dear
+    if options.data == "real" or wants:
+        if "error" in outcome and options.data == "auto":
+            say(f"{outcome['error'].removesuffix(_REMEDY)}: so all tensors have values")
         runs.data = "real"
-        return runs.alone("real") if "error" in told or cost.get("large") else told
-    if dear and "error" in told and told.get("wants_values"):
-        told["error"] = f"{told['error'].removesuffix(_REMEDY)}, and with values {dear}"
-    return told
+        return runs.alone("real") if "error" in outcome or cost.get("large") else outcome
+    if dear and "error" in outcome and outcome.get("wants_values"):
+        outcome["error"] = f"{outcome['error'].removesuffix(_REMEDY)}, and with values {dear}"
+    return outcome
 
 
-def _varied(runs: "_Runs", told: dict, words: str, parser) -> dict:
+def _varied(runs: "_Runs", outcome: dict, words: str, parser) -> dict:
     """The step with the cuts that its recording at another size of an axis shows."""
     try:
         vary = cuts.Vary.read(words)
-        ranks = vary.ranks(told["axes"], runs.settings["per_node"], runs.settings["nodes"])
+        ranks = vary.ranks(outcome["axes"], runs.settings["per_node"], runs.settings["nodes"])
     except ValueError as error:
         parser.error(str(error))
     arguments = runs.settings["arguments"] if vary.arguments is None else vary.arguments
@@ -207,22 +207,22 @@ def _varied(runs: "_Runs", told: dict, words: str, parser) -> dict:
     other = runs.alone(f"{vary.axis}={vary.size}", rank=0, **more)
     if "error" in other:
         return {"error": f"with {vary.axis}={vary.size}: {other['error']}"}
-    found, missing = cuts.state(told["trace"], other["trace"], vary.axis)
+    found, missing = cuts.state(outcome["trace"], other["trace"], vary.axis)
     say(
         f"{vary.axis}={vary.size}: {found} values are cut along {vary.axis}"
         + (f"; {missing}" if missing else "")
     )
-    return told
+    return outcome
 
 
-def _in_company(runs: "_Runs", told: dict) -> dict:
+def _in_company(runs: "_Runs", outcome: dict) -> dict:
     """The step of a script that fails where other ranks do not send it what it asks for: all of
     them run.
     """
     found, reason = runs.together()
     if runs.parted is not None or not found:
-        return told | {
-            "error": f"{told['error']} (it has asked another rank for an object; {reason})"
+        return outcome | {
+            "error": f"{outcome['error']} (it has asked another rank for an object; {reason})"
         }
     apart = bool(found[runs.rank]["messages"])
     if apart:
@@ -252,33 +252,33 @@ def _memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
+def _by_all_ranks(runs: "_Runs", outcome: dict, options) -> dict:
     """The step once more, with what other ranks say of it."""
     if options.ranks != "auto":
         found, reason = {}, "--ranks one"
-    elif told["messages"] or not (reason := _few_values(runs, told, options)):
+    elif outcome["messages"] or not (reason := _few_values(runs, outcome, options)):
         found, reason = runs.together()
     else:
-        found, more = runs.beside(told)
+        found, more = runs.beside(outcome)
         say(f"{reason}, so large tensors have shapes and no values") if not more else None
         reason = more
     if runs.parted is not None:
-        divergence.state(told["trace"], runs.parted)
-        return told | {"ops": told["ops"] + 1, "parted": runs.parted.sentence()}
-    if not told["messages"]:
+        divergence.state(outcome["trace"], runs.parted)
+        return outcome | {"ops": outcome["ops"] + 1, "parted": runs.parted.sentence()}
+    if not outcome["messages"]:
         if reason:
             _note(reason)
-        observed = runs.observed(found, told) if found else {"kinds": {}}
-        told = runs.alone("observed", observed=observed) if observed["kinds"] else told
-        if found and "error" not in told:
+        observed = runs.observed(found, outcome) if found else {"kinds": {}}
+        outcome = runs.alone("observed", observed=observed) if observed["kinds"] else outcome
+        if found and "error" not in outcome:
             traces = {rank: run["trace"] for rank, run in found.items()}
-            ownops.mark(told["trace"], runs.rank, traces, told["axes"])
-        return told
-    place = told["messages"][0]["place"]
+            ownops.mark(outcome["trace"], runs.rank, traces, outcome["axes"])
+        return outcome
+    place = outcome["messages"][0]["place"]
     if not found:
         return {"error": f"{place}what other ranks send here is not known: {reason}"}
     logs = {rank: run["messages"] for rank, run in found.items()}
-    plans, reason = shifts.rounds(logs, told["axes"])
+    plans, reason = shifts.rounds(logs, outcome["axes"])
     if not plans:
         words = f"{reason}: they run programs of their own, and what is recorded is that of rank"
         say(f"{place}{words} {runs.rank}")
@@ -292,14 +292,14 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
     return runs.alone("observed", observed=observed | {"plan": plans.get(runs.rank)})
 
 
-def _confirm(runs: "_Runs", told: dict, options) -> None:
+def _confirm(runs: "_Runs", outcome: dict, options) -> None:
     """States in the trace what the loss says of gradients; a word where it says nothing."""
-    if reason := runs.too_many() or _few_values(runs, told, options):
+    if reason := runs.too_many() or _few_values(runs, outcome, options):
         say(f"gradients are not checked: {reason}")
         return
     # Before a momentum is there, and before copies of one parameter can differ.
-    first = {"step": 1} if told["by_hand"] or runs.apart else {}
-    rows = runs.checked(runs.kinds, told["axes"], **first)
+    first = {"step": 1} if outcome["by_hand"] or runs.apart else {}
+    rows = runs.checked(runs.kinds, outcome["axes"], **first)
     if "error" in rows:
         say(f"gradients are not checked: {rows['error']}")
         return
@@ -308,21 +308,21 @@ def _confirm(runs: "_Runs", told: dict, options) -> None:
     found = gradcheck.relative(rows["rows"], runs.world)
     if any(ratio != 1 for ratio in found.values()):
         alone = runs.checked({}, [], world=1, **first)
-        if "error" in alone and told["by_hand"]:
+        if "error" in alone and outcome["by_hand"]:
             say(f"gradients are not checked: on one rank, {alone['error']}")
             return
         if "error" not in alone:
             found = gradcheck.without(found, gradcheck.relative(alone["rows"], 1))
-    if elsewhere := gradcheck.state(told["trace"], found):
+    if elsewhere := gradcheck.state(outcome["trace"], found):
         say(f"wrong-gradient of parameters that other ranks have: {', '.join(elsewhere)}")
     say(f"gradients of {len(found)} of {len(rows['rows'])} parameters could be checked")
 
 
-def _few_values(runs: "_Runs", told: dict, options) -> str:
+def _few_values(runs: "_Runs", outcome: dict, options) -> str:
     """Why ranks that run with all their values are too much; empty if they are not."""
-    if options.data == "fake" and told["cost"]["large"]:
+    if options.data == "fake" and outcome["cost"]["large"]:
         return "--data fake"
-    return _too_dear(told["cost"], min(runs.world, MOST_RANKS)) if runs.data == "fake" else ""
+    return _too_dear(outcome["cost"], min(runs.world, MOST_RANKS)) if runs.data == "fake" else ""
 
 
 class _Runs:
@@ -346,9 +346,9 @@ class _Runs:
         """A run of the recorded rank, or another one, whose collectives move no data."""
         start = time.monotonic()
         rank = self.rank if rank is None else rank
-        told = self._run(name, [rank], **more)[rank]
+        outcome = self._run(name, [rank], **more)[rank]
         self.seconds = time.monotonic() - start
-        return told
+        return outcome
 
     def _run(
         self, name: str, ranks: list[int], timeout=None, together=False, **more
@@ -375,10 +375,10 @@ class _Runs:
         lost = error or f"{settings['script']}: the process of the script left no trace"
         found = {}
         for rank in ranks:
-            outcome = folder / str(rank) / "outcome.json"
-            there = outcome.exists()
-            told = json.loads(outcome.read_text()) if there else {"error": lost, "lost": True}
-            found[rank] = told | {"trace": folder / str(rank) / "step.spmd.json"}
+            written = folder / str(rank) / "outcome.json"
+            there = written.exists()
+            outcome = json.loads(written.read_text()) if there else {"error": lost, "lost": True}
+            found[rank] = outcome | {"trace": folder / str(rank) / "step.spmd.json"}
         return found
 
     def together(self, name: str = "together", **more) -> tuple[dict[int, dict], str]:
@@ -409,12 +409,12 @@ class _Runs:
         failed = [run for run in found.values() if "error" in run]
         return sorted(failed, key=lambda run: run.get("lost", False))[0] if failed else found[0]
 
-    def beside(self, told: dict) -> tuple[dict[int, dict], str]:
+    def beside(self, outcome: dict) -> tuple[dict[int, dict], str]:
         """What the recorded rank and one beside it along each axis say, whose collectives move no
         data; else why nothing is known.
         """
         others = []
-        for _, size, stride in told["axes"]:
+        for _, size, stride in outcome["axes"]:
             if size > 1:
                 place = self.rank // stride % size
                 others.append(self.rank + ((place + 1) % size - place) * stride)
@@ -423,16 +423,16 @@ class _Runs:
             if "error" in run:
                 return {}, f"rank {rank}, beside the one that is recorded: {run['error']}"
         folders = {rank: self.folder / "beside" / str(rank) for rank in others}
-        folders[self.rank] = told["trace"].parent
+        folders[self.rank] = outcome["trace"].parent
         logs = {rank: divergence.calls(folder) for rank, folder in folders.items()}
         self.parted = divergence.parted(logs) or divergence.left_waiting(logs)
-        return found | {self.rank: told}, ""
+        return found | {self.rank: outcome}, ""
 
-    def observed(self, found: dict[int, dict], told: dict, apart: bool = False) -> dict:
+    def observed(self, found: dict[int, dict], outcome: dict, apart: bool = False) -> dict:
         """What is equal on ranks; `apart`: they run programs of their own."""
         values = {rank: run["values"] for rank, run in found.items()}
-        exchanged = [] if apart else told["exchanged"]
-        result = compared(self.rank, values, told["axes"], told["summed"], apart, exchanged)
+        exchanged = [] if apart else outcome["exchanged"]
+        result = compared(self.rank, values, outcome["axes"], outcome["summed"], apart, exchanged)
         self.kinds, self.apart = result["kinds"], apart
         return result
 
@@ -498,7 +498,7 @@ def _wait(child: subprocess.Popen, folder: pathlib.Path, timeout: float) -> int:
 
 def _hanging_at(child: subprocess.Popen, folder: pathlib.Path) -> str:
     """Where the script is, innermost first."""
-    from .places import SITE, is_ours
+    from .locations import SITE, is_ours
 
     named = folder / "pid"  # not there where torch was still being imported
     if not named.exists():

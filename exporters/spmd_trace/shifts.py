@@ -11,7 +11,7 @@ import collections
 def rounds(logs: dict[int, list[dict]], axes: list) -> tuple[dict[int, list[dict]], str]:
     """By rank, the permutation of each of its messages; nothing, and why, where ranks run programs of their own.
 
-    `logs`: in order, what a rank sends and receives (`way`, `peer`, `tag`), with the places in its log of what
+    `logs`: in order, what a rank sends and receives (`way`, `peer`, `tag`), with the positions in its log of what
     it has received that a message needs (`needs`); `axes`: names, sizes and strides. A rank that does not take
     part in all permutations is left out.
     """
@@ -22,7 +22,7 @@ def rounds(logs: dict[int, list[dict]], axes: list) -> tuple[dict[int, list[dict
         return {}, "ranks send along several axes at once"
     pairs = _pairs(logs, keys, axes)
     if pairs is None:
-        return {}, "ranks send to different places"
+        return {}, "ranks send to different destinations"
     if not all(_in_order(logs[rank], keys[rank]) for rank in logs):
         return {}, "ranks send what they make of what they receive"
     numbers = {key: number for number, key in enumerate(pairs)}

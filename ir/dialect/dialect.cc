@@ -181,8 +181,8 @@ std::string lost_in(const Program &program, const Type &type, Dialect dialect) {
   if (dialect == Dialect::Spmd)
     return text;
   for (AxisId axis : mesh.typed_axes()) {
-    bool told = type.claimed().contains(axis) || type.unknown.contains(axis);
-    std::string lost = told ? lost_on(program, type, axis, dialect) : "";
+    bool stated = type.claimed().contains(axis) || type.unknown.contains(axis);
+    std::string lost = stated ? lost_on(program, type, axis, dialect) : "";
     if (!lost.empty())
       text += (text.empty() ? "" : ", ") + lost;
   }

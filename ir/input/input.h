@@ -32,7 +32,7 @@ struct InputError {
 
 struct ReadOptions {
   bool strict_schema = false;                                // unknown keys draw warnings
-  std::function<void(uint64_t done, uint64_t all)> progress; // bytes, told now and then
+  std::function<void(uint64_t done, uint64_t all)> progress; // bytes, reported now and then
 };
 
 struct ReadResult {
@@ -59,8 +59,8 @@ std::string print_jsonl(const Program &program);
 struct Format {
   std::string_view name;      // as in `fmt --to=NAME`
   std::string_view extension; // used when a directory is searched
-  // By the first bytes: those that begin alike have one reader. Which of these it is says `is`;
-  // null: it is the only one.
+  // By the first bytes; formats with the same first bytes have one reader. Which of these it is
+  // says `is`; null: it is the only one.
   bool (*begins)(llvm::StringRef bytes);
   bool (*is)(llvm::StringRef bytes);
   ReadResult (*read)(llvm::StringRef bytes, const ReadOptions &options);

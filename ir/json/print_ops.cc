@@ -213,19 +213,19 @@ void JsonPrinter::operand(const Operand &operand) {
 }
 
 void JsonPrinter::mutated(BlockId id) {
-  std::string places;
+  std::string positions;
   unsigned place = 0;
   for (const Operand &operand : p_.blocks[id]) {
     if (operand.form == Operand::Form::Name)
       continue;
     if (operand.mut)
-      places += fmt::format("{}{}", places.empty() ? "" : ", ", place);
+      positions += fmt::format("{}{}", positions.empty() ? "" : ", ", place);
     ++place;
   }
-  if (places.empty())
+  if (positions.empty())
     return;
   key("mut");
-  out_ += fmt::format("[{}]", places);
+  out_ += fmt::format("[{}]", positions);
 }
 
 void JsonPrinter::attrs(const Inst &inst, MeshId mesh) {

@@ -67,22 +67,22 @@ void JsonReader::named_operands(llvm::SmallVectorImpl<Operand> &out, AttrDict &l
 
 // Positions count the operands by position, then those by name.
 void JsonReader::mark_mutated(llvm::MutableArrayRef<Operand> operands) {
-  llvm::SmallVector<Operand *, 8> places;
+  llvm::SmallVector<Operand *, 8> slots;
   for (Operand &operand : operands)
     if (operand.form != Operand::Form::Name)
-      places.push_back(&operand);
+      slots.push_back(&operand);
   json_.array([&](uint32_t) {
     Token token = json_.at();
     std::optional<int64_t> at = json_.integer(0);
     if (!at)
       return;
-    if (static_cast<uint64_t>(*at) >= places.size())
+    if (static_cast<uint64_t>(*at) >= slots.size())
       json_.error(token, "trace-reference",
-                  fmt::format("operand {} of {} does not exist", *at, places.size()));
-    else if (places[*at]->mut)
+                  fmt::format("operand {} of {} does not exist", *at, slots.size()));
+    else if (slots[*at]->mut)
       json_.error(token, "trace-key", fmt::format("operand {} is repeated", *at));
     else // recorders mark an optional operand where it is absent, too
-      places[*at]->mut = holds_value(program_, *places[*at]);
+      slots[*at]->mut = holds_value(program_, *slots[*at]);
   });
 }
 

@@ -36,7 +36,7 @@ enum OpKey : unsigned {
   Kwargs
 };
 
-constexpr uint32_t kProgressOps = 1 << 15; // how often progress is told
+constexpr uint32_t kProgressOps = 1 << 15; // how often progress is reported
 
 } // namespace
 

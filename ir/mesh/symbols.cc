@@ -78,7 +78,8 @@ std::optional<int64_t> stand_in(Program &program, const Mesh &mesh, Extent size,
     });
     if (same == llvm::ArrayRef(program.stand_ins).end())
       return size.number();
-    error = fmt::format("multiples of {} cannot be told from sizes that are symbols", same->prime);
+    error = fmt::format("multiples of {} cannot be determined from sizes that are symbols",
+                        same->prime);
     return std::nullopt;
   }
   const Expr expr = program.exprs[size.expr()];

@@ -14,10 +14,10 @@ public:
 
   void run() {
     using Phase = void (IdVerifier::*)();
-    constexpr Phase kPhases[] = {&IdVerifier::check_types,  &IdVerifier::check_attributes,
-                                 &IdVerifier::check_blocks, &IdVerifier::check_meshes,
-                                 &IdVerifier::check_places, &IdVerifier::check_document,
-                                 &IdVerifier::check_values, &IdVerifier::check_insts};
+    constexpr Phase kPhases[] = {&IdVerifier::check_types,     &IdVerifier::check_attributes,
+                                 &IdVerifier::check_blocks,    &IdVerifier::check_meshes,
+                                 &IdVerifier::check_locations, &IdVerifier::check_document,
+                                 &IdVerifier::check_values,    &IdVerifier::check_insts};
     for (Phase phase : kPhases)
       if (findings_.empty())
         (this->*phase)();
@@ -29,7 +29,7 @@ private:
   void check_attributes();
   void check_blocks();
   void check_meshes();
-  void check_places();
+  void check_locations();
   void check_document();
   void check_values();
   void check_insts();
@@ -252,7 +252,7 @@ void IdVerifier::check_meshes() {
   });
 }
 
-void IdVerifier::check_places() {
+void IdVerifier::check_locations() {
   for_each<FileId>(program_.files, [&](FileId id) {
     at("files", id.index);
     need_string(program_.files[id].path);

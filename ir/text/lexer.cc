@@ -167,7 +167,7 @@ Token Lexer::next(bool skip_newlines) {
     return quoted(TokenKind::String, 0);
   if (first == '%')
     return value();
-  // An axis after a kind and a function name look alike; the parser knows which one it asks for.
+  // An axis after a kind looks like a function name; the parser knows which one it asks for.
   if (first == '@')
     return function();
   if (first == '-' && peek(1) == '>')

@@ -15,7 +15,7 @@ class TextPrinter {
 public:
   // `words`: types in these, in a comment behind each statement.
   explicit TextPrinter(const Program &program, std::optional<Dialect> words = std::nullopt);
-  // From here on types are told in the words of the program's dialect.
+  // From here on types are written in the words of the program's dialect.
   void tell_in_words() { in_place_ = true; }
   std::string print_program();
   // Without types of results, location and scope.

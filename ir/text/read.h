@@ -288,7 +288,7 @@ private:
   unsigned values_ = 0;   // lists and dictionaries around the operand or attribute at hand
   bool stopped_ = false;
   bool lost_values_ = false; // part of the program was skipped: undefined values say nothing
-  bool begun_ = false;       // a declaration or statement was read: context 0 is settled
+  bool begun_ = false;       // a declaration or statement was read: context 0 is fixed
   Context context_;
   llvm::DenseMap<uint32_t, Token> function_uses_; // first use, by FunctionId
   uint64_t local_maps_ = 0;

@@ -222,19 +222,19 @@ std::optional<std::string> TextReader::add_words(ClaimBuilder &builder, const Wr
   llvm::Expected<Type> type = ir::read_words(program_, mesh, claims.words, dialect_of(program_));
   if (!type)
     return llvm::toString(type.takeError());
-  AxisSet told;
+  AxisSet stated;
   for (const WrittenClaims::One &one : claims.list)
     for (AxisRef ref : one.axes.refs) {
       std::string wrong;
       if (std::optional<FoundAxis> found = find_axis(program_, mesh, ref, wrong);
           found && found->mesh == mesh)
-        told |= program_.meshes[mesh].pieces_of(found->axis);
+        stated |= program_.meshes[mesh].pieces_of(found->axis);
     }
   llvm::SmallVector<ScaleFactor, 2> means; // the axes of `Partial(avg)`
   if (type->scale.valid())
     means = program_.scales[type->scale].factors;
   auto ref_of = [&](AxisId axis) { return AxisRef{{}, program_.meshes[mesh][axis].name}; };
-  for (AxisId axis : type->claimed() - told) {
+  for (AxisId axis : type->claimed() - stated) {
     bool fine = true;
     if (std::optional<unsigned> dim = type->dim(axis)) {
       llvm::SmallVector<AxisRef, 2> refs;

@@ -8,7 +8,7 @@
 
 namespace spmd::rules {
 
-// What a value may be. Dimensions and places count from the end where they are negative.
+// What a value may be. Dimensions and positions count from the end where they are negative.
 enum class AttributeForm : uint8_t {
   Any,
   Flag,     // true, false, 1, 0
@@ -62,7 +62,7 @@ AttributeList attributes_of(const OpDef &row, const Alias *alias);
 AttributeList attributes_of_transition(TransitionOp op);
 // Those of a boundary op, or of a call, of that name.
 AttributeList attributes_of_boundary(Boundary op);
-// The names of the attribute that places dimensions, separated by `|`.
+// The names of the attribute that positions dimensions, separated by `|`.
 std::string_view dim_names();
 // What a value of that form is, as messages and manuals say it.
 std::string_view describe(AttributeForm form);

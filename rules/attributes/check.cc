@@ -122,7 +122,7 @@ public:
       return;
     shape_ = shape;
     if (std::optional<int64_t> dim = dim_attr(app_) ? dim_number(app_) : absent)
-      place_ = place_of(*dim, shape->dims.size());
+      position_ = place_of(*dim, shape->dims.size());
   }
   void in_group_of(std::optional<int64_t> ranks) { ranks_ = ranks; }
 
@@ -257,13 +257,13 @@ private:
                : fmt::format("[{}], the extents of the last dimensions", last);
   }
 
-  // Places in dimension `dim`, on one rank.
+  // Positions in dimension `dim`, on one rank.
   std::optional<int64_t> extent() const {
-    if (!shape_ || !place_ || !shape_->dims[*place_].is_number())
+    if (!shape_ || !position_ || !shape_->dims[*position_].is_number())
       return std::nullopt;
-    return shape_->dims[*place_].number();
+    return shape_->dims[*position_].number();
   }
-  std::string wrong_place(const AttrValue &value, Form form) const {
+  std::string wrong_position(const AttrValue &value, Form form) const {
     Whole whole = whole_of(app_, value);
     if (!whole.valid)
       return "a whole number";
@@ -352,7 +352,7 @@ private:
     case Form::End:
     case Form::Length:
     case Form::Part:
-      return wrong_place(value, form);
+      return wrong_position(value, form);
     case Form::DType:
       return unless(value.form != AttrForm::String || dtype_attr(app_) != ir::DType::Unknown);
     case Form::Reduction:
@@ -404,7 +404,7 @@ private:
   const Application &app_;
   Outcome &out_;
   const ir::Shape *shape_ = nullptr;
-  std::optional<unsigned> place_;
+  std::optional<unsigned> position_;
   std::optional<int64_t> ranks_;
   bool found_ = false;
 };

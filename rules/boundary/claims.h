@@ -49,8 +49,8 @@ void take_order(ir::Type &claim, const ir::Type &found);
 // open.
 std::optional<Violation> shape_differs(const ir::Program &program, std::string what,
                                        ir::ShapeId stated, ir::ShapeId found);
-// The same of two values; where both are cut alike, the sizes of their shards are compared too.
-// They are named as the shards of `what`.
+// The same of two values; where both are cut the same way, the sizes of their shards are compared
+// too. They are named as the shards of `what`.
 std::optional<Violation> value_shape_differs(ir::Program &program, const std::string &what,
                                              const Arg &stated, const Arg &found);
 

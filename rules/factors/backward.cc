@@ -112,9 +112,9 @@ bool value_selecting_backward_factors(const Application &app, FactorSink &sink) 
     from.insert(from.begin() + *place, entries);
   }
   follow(sink, gradient, from);
-  if (const ir::Shape *places = sink.shape(index))
+  if (const ir::Shape *indices = sink.shape(index))
     follow(sink, index,
-           places->dims.size() == 1 && !gone && size->size() > 1 ? TensorFactors{entries} : from);
+           indices->dims.size() == 1 && !gone && size->size() > 1 ? TensorFactors{entries} : from);
   sink.result(std::move(result));
   return true;
 }
@@ -169,10 +169,11 @@ bool weight_norm_factors(const Application &app, FactorSink &sink) {
     if (d != *place)
       sink.whole(result[d]);
   TensorFactors lengths(g->dims.size());
-  bool alike = g->dims.size() == result.size();
-  if (alike || g->dims.size() == 1) {
-    lengths[alike ? *place : 0] = result[*place];
-    if (!sink.unify(result[*place][0], g->dims[alike ? *place : 0], 1, 0, alike ? *place : 0))
+  bool same_rank = g->dims.size() == result.size();
+  if (same_rank || g->dims.size() == 1) {
+    lengths[same_rank ? *place : 0] = result[*place];
+    if (!sink.unify(result[*place][0], g->dims[same_rank ? *place : 0], 1, 0,
+                    same_rank ? *place : 0))
       return false;
   }
   sink.set(1, std::move(lengths));

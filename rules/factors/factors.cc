@@ -26,10 +26,10 @@ unsigned FactorSink::position(unsigned operand, unsigned member) const {
   const Slot &slot = *binding_[operand];
   if (slot.form != Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)
     return member;
-  uint64_t places = slot.literal.bits;
+  uint64_t present = slot.literal.bits;
   for (; member; --member)
-    places &= places - 1;
-  return static_cast<unsigned>(std::countr_zero(places));
+    present &= present - 1;
+  return static_cast<unsigned>(std::countr_zero(present));
 }
 
 const ir::Shape *FactorSink::shape(unsigned operand, unsigned member) const {

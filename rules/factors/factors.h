@@ -25,8 +25,8 @@ struct FactorInfo {
   bool strict = false;              // a dimension of one element is not stretched over it
 };
 
-// The equation of one application, dimension by dimension. Tensors whose dimensions cannot be told
-// have none.
+// The equation of one application, dimension by dimension. Tensors whose dimensions cannot be
+// determined have none.
 struct FactorMap {
   llvm::SmallVector<FactorInfo, 8> factors;
   llvm::SmallVector<std::optional<TensorFactors>, 4> args; // per tensor of the application
@@ -108,7 +108,7 @@ public:
   // shard an operand.
   bool mismatch(std::string what, std::string expected, std::string found, ir::AxisSet axes = {});
   // False where the extents differ, or where n does not divide, whatever symbols are; what is open
-  // is told.
+  // is reported.
   bool may_be_equal(ir::Extent a, ir::Extent b, std::string what);
   bool may_divide(ir::Extent extent, ir::Extent n, std::string what);
 

@@ -18,14 +18,14 @@ using Positions = llvm::SmallVector<unsigned, 4>;
 std::optional<Positions> positions_of(std::optional<Numbers> numbers, size_t rank) {
   if (!numbers)
     return std::nullopt;
-  Positions places;
+  Positions positions;
   for (int64_t number : *numbers) {
     std::optional<unsigned> place = place_of(number, rank);
-    if (!place || llvm::is_contained(places, *place))
+    if (!place || llvm::is_contained(positions, *place))
       return std::nullopt;
-    places.push_back(*place);
+    positions.push_back(*place);
   }
-  return places;
+  return positions;
 }
 
 // One entry of `dimension_numbers`; an entry that is left out is empty.
@@ -73,11 +73,11 @@ DimFactors taken(FactorSink &sink, const DimFactors &from, Extent have,
   return {sink.factor(extent, true)};
 }
 
-// The dimensions of a tensor but those at some places.
-TensorFactors without(const TensorFactors &factors, llvm::ArrayRef<unsigned> places) {
+// The dimensions of a tensor but those at some positions.
+TensorFactors without(const TensorFactors &factors, llvm::ArrayRef<unsigned> positions) {
   TensorFactors left;
   for (unsigned d = 0; d < factors.size(); ++d)
-    if (!llvm::is_contained(places, d))
+    if (!llvm::is_contained(positions, d))
       left.push_back(factors[d]);
   return left;
 }
@@ -87,17 +87,17 @@ TensorFactors without(const TensorFactors &factors, llvm::ArrayRef<unsigned> pla
 bool broadcast_in_dim_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *from = sink.shape(0);
   std::optional<WantedExtents> shape = extents_attr(app, {"shape"});
-  std::optional<Positions> places =
+  std::optional<Positions> positions =
       shape ? positions_of(numbers_attr(app, {"broadcast_dimensions"}), shape->size())
             : std::nullopt;
-  if (!from || !places || places->size() != from->dims.size())
+  if (!from || !positions || positions->size() != from->dims.size())
     return false;
   TensorFactors operand = sink.fresh(0), result;
   for (const WantedExtent &wanted : *shape)
     result.push_back({sink.factor(wanted.extent)});
-  for (unsigned d = 0; d < places->size(); ++d)
-    if ((*shape)[(*places)[d]].extent == from->dims[d])
-      result[(*places)[d]] = operand[d];
+  for (unsigned d = 0; d < positions->size(); ++d)
+    if ((*shape)[(*positions)[d]].extent == from->dims[d])
+      result[(*positions)[d]] = operand[d];
     else
       operand[d].clear();
   sink.set(0, std::move(operand));
@@ -108,13 +108,13 @@ bool broadcast_in_dim_factors(const Application &app, FactorSink &sink) {
 bool expand_dims_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
   std::optional<Numbers> dims = dim_numbers(app);
-  std::optional<Positions> places =
+  std::optional<Positions> positions =
       shape && dims ? positions_of(dims, shape->dims.size() + dims->size()) : std::nullopt;
-  if (!places)
+  if (!positions)
     return false;
-  llvm::sort(*places);
+  llvm::sort(*positions);
   TensorFactors result = sink.fresh(0);
-  for (unsigned place : *places)
+  for (unsigned place : *positions)
     result.insert(result.begin() + place, DimFactors());
   sink.result(std::move(result));
   return true;
@@ -253,22 +253,22 @@ struct Windows {
     return Windows{*window, *removed, *operand_batch, *index_batch};
   }
 
-  // The dimensions of a window of operand 0 at the places that it has in the result of a gather or
-  // the updates of a scatter, between those of the indices. `extent(d, k)`: of the window in
+  // The dimensions of a window of operand 0 at the positions that it has in the result of a gather
+  // or the updates of a scatter, between those of the indices. `extent(d, k)`: of the window in
   // dimension d of the operand, its k-th. None if the numbers do not fit.
   template <class ExtentOf>
   std::optional<TensorFactors> combine(FactorSink &sink, const TensorFactors &from,
                                        unsigned indices, ExtentOf extent) const {
     const ir::Shape *shape = sink.shape(0), *index = sink.shape(indices);
     size_t batch = index->dims.size() ? index->dims.size() - 1 : 0;
-    TensorFactors places = sink.fresh(indices), parts;
+    TensorFactors positions = sink.fresh(indices), parts;
     for (auto [d, i] : llvm::zip(operand_batch, index_batch)) {
       if (d < 0 || size_t(d) >= from.size() || i < 0 || size_t(i) >= batch)
         return std::nullopt;
-      places[size_t(i)] = from[size_t(d)];
+      positions[size_t(i)] = from[size_t(d)];
     }
-    if (!places.empty())
-      sink.whole(places.back());
+    if (!positions.empty())
+      sink.whole(positions.back());
     for (size_t d = 0; d < from.size(); ++d) {
       if (llvm::is_contained(operand_batch, int64_t(d)))
         continue;
@@ -277,16 +277,16 @@ struct Windows {
       else
         parts.push_back(taken(sink, from[d], shape->dims[d], extent(d, parts.size())));
     }
-    sink.set(indices, places);
-    size_t rank = batch + parts.size(), next_part = 0, next_place = 0;
+    sink.set(indices, positions);
+    size_t rank = batch + parts.size(), next_part = 0, next_position = 0;
     if (parts.size() != window.size())
       return std::nullopt;
     TensorFactors all;
     for (size_t d = 0; d < rank; ++d)
       if (llvm::is_contained(window, int64_t(d)))
         all.push_back(parts[next_part++]);
-      else if (next_place < batch)
-        all.push_back(places[next_place++]);
+      else if (next_position < batch)
+        all.push_back(positions[next_position++]);
     return all.size() == rank ? std::optional(all) : std::nullopt;
   }
 };
@@ -387,8 +387,8 @@ bool reduce_window_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
-// `dimension_numbers` are the places of batch or output channels, then channels, then the spatial
-// dimensions, in the image, the kernel and the result.
+// `dimension_numbers` are the positions of batch or output channels, then channels, then the
+// spatial dimensions, in the image, the kernel and the result.
 bool conv_general_dilated_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *x = sink.shape(0), *w = sink.shape(1);
   size_t rank = x ? x->dims.size() : 0, count = rank < 2 ? 0 : rank - 2;
@@ -450,9 +450,9 @@ bool lax_fft_factors(const Application &app, FactorSink &sink) {
 // The operands are reduced together, each with a number to start from.
 bool lax_reduce_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
-  std::optional<Positions> places =
+  std::optional<Positions> positions =
       shape ? positions_of(dim_numbers(app), shape->dims.size()) : std::nullopt;
-  if (!places)
+  if (!positions)
     return false;
   const TensorFactors from = sink.fresh(0, 0);
   for (unsigned i = 1; i < sink.count(0); ++i)
@@ -464,14 +464,14 @@ bool lax_reduce_factors(const Application &app, FactorSink &sink) {
           return false;
       sink.set(0, i, from);
     }
-  for (unsigned place : *places)
+  for (unsigned place : *positions)
     sink.whole(from[place]);
   for (unsigned k = 0; k < sink.result_count(); ++k)
-    sink.result(without(from, *places));
+    sink.result(without(from, *positions));
   return true;
 }
 
-// Tensors sorted together: all alike, each with a result.
+// Tensors sorted together: all of one shape, each with a result.
 bool sort_together_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
   int64_t dim = dim_number(app).value_or(-1);

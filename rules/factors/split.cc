@@ -27,9 +27,9 @@ std::optional<int64_t> number(Extent extent) {
   return extent.is_number() ? std::optional(extent.number()) : std::nullopt;
 }
 
-// Members of a list, alike but for the dimension `joined` (none: alike throughout). Empty: they do
+// Members of a list, equal but for the dimension `joined` (none: equal throughout). Empty: they do
 // not fit.
-std::optional<TensorFactors> alike(FactorSink &sink, std::optional<unsigned> joined) {
+std::optional<TensorFactors> common_factors(FactorSink &sink, std::optional<unsigned> joined) {
   const ir::Shape *first = sink.shape(0);
   TensorFactors common = sink.fresh(0);
   if (joined)
@@ -154,7 +154,7 @@ bool cat_factors(const Application &app, FactorSink &sink) {
       return false;
     total = total == Extent(0) ? shape->dims[*place] : sum(app, total, shape->dims[*place]);
   }
-  std::optional<TensorFactors> factors = alike(sink, place);
+  std::optional<TensorFactors> factors = common_factors(sink, place);
   if (!factors)
     return false;
   (*factors)[*place] = {sink.factor(total, true)};
@@ -165,7 +165,7 @@ bool cat_factors(const Application &app, FactorSink &sink) {
 bool stack_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *first = sink.shape(0);
   std::optional<unsigned> place = first ? dim_of(app, first->dims.size() + 1, 0) : std::nullopt;
-  std::optional<TensorFactors> factors = place ? alike(sink, std::nullopt) : std::nullopt;
+  std::optional<TensorFactors> factors = place ? common_factors(sink, std::nullopt) : std::nullopt;
   if (!factors)
     return false;
   factors->insert(factors->begin() + *place, DimFactors{sink.factor(Extent(sink.count(0)), true)});
@@ -319,20 +319,20 @@ std::optional<Indexed> indexed(FactorSink &sink, unsigned operand) {
   const ir::Shape *shape = sink.shape(0);
   if (!shape || sink.count(operand) == 0)
     return std::nullopt;
-  llvm::SmallVector<unsigned, 4> places;
+  llvm::SmallVector<unsigned, 4> positions;
   for (unsigned i = 0; i < sink.count(operand); ++i)
-    places.push_back(sink.position(operand, i));
+    positions.push_back(sink.position(operand, i));
   std::optional<TensorFactors> dims = index_dims(sink, operand);
-  if (!dims || places.back() >= shape->dims.size())
+  if (!dims || positions.back() >= shape->dims.size())
     return std::nullopt;
-  bool adjacent = places.back() - places.front() + 1 == places.size();
+  bool adjacent = positions.back() - positions.front() + 1 == positions.size();
   Indexed made{sink.fresh(0), {}, *dims};
   if (!adjacent)
     made.selected = *dims;
   for (unsigned d = 0; d < made.tensor.size(); ++d) {
-    if (adjacent && d == places.front())
+    if (adjacent && d == positions.front())
       made.selected.append(*dims);
-    if (llvm::is_contained(places, d))
+    if (llvm::is_contained(positions, d))
       sink.whole(made.tensor[d]);
     else
       made.selected.push_back(made.tensor[d]);

@@ -162,7 +162,7 @@ private:
       whole.push_back(factor);
     }
   }
-  // What cannot be told apart must be whole, what these dimensions already share included.
+  // What cannot be distinguished must be whole, what these dimensions already share included.
   void opaque(size_t i, size_t old_end, size_t j, size_t new_end) {
     for (; i < old_end; ++i) {
       sink_.whole(from_[i]);

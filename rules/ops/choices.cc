@@ -211,7 +211,7 @@ std::string_view choose_repeat_interleave(const Application &app) {
   if (counts && counts->form == Slot::Form::Tensor)
     return "repeat_interleave_counts";
   bool stated = counts || app.named("repeats") || any_attr(app, {"repeats"});
-  return stated ? "" : "repeat_interleave_places";
+  return stated ? "" : "repeat_interleave_positions";
 }
 
 std::string_view choose_grouped_mm(const Application &app) {

@@ -1,4 +1,4 @@
-// Views and layout: each op is one linear map of places; its column `factors` names the map of
+// Views and layout: each op is one linear map of positions; its column `factors` names the map of
 // dimensions.
 #include "rules/ops/families.h"
 

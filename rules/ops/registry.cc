@@ -283,15 +283,15 @@ llvm::SmallVector<llvm::StringRef, 0> all_names() {
 llvm::SmallVector<uint8_t, 6> read_order(std::string_view order, const Equation &equation) {
   llvm::SmallVector<llvm::StringRef, 8> words;
   ref(order).split(words, ' ', -1, false);
-  llvm::SmallVector<uint8_t, 6> places;
+  llvm::SmallVector<uint8_t, 6> positions;
   for (llvm::StringRef word : words) {
     word.consume_back("...");
     unsigned operand = equation.find_operand({word.data(), word.size()});
-    places.push_back(operand < equation.operand_count ? static_cast<uint8_t>(operand)
+    positions.push_back(operand < equation.operand_count ? static_cast<uint8_t>(operand)
                      : word == "~"                    ? ResolvedOp::kState
                                                       : ResolvedOp::kIgnored);
   }
-  return places;
+  return positions;
 }
 
 llvm::ArrayRef<llvm::ArrayRef<OpDef>> op_families() {

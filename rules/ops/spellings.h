@@ -18,7 +18,7 @@ struct Synonyms {
 llvm::ArrayRef<Alias> jax_aliases();
 llvm::ArrayRef<Synonyms> jax_synonyms();
 
-// The words that frameworks have for our ops, where an op is to be told in them; attributes stay
+// The words that frameworks have for our ops, where an op is to be written in them; attributes stay
 // what they are. Empty: our name is theirs (torch), or they have none (JAX: no primitive).
 std::string_view torch_word(std::string_view op);
 std::string_view jax_word(std::string_view op);

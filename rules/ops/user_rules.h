@@ -1,5 +1,5 @@
 // Typing rules that a trace brings for ops that are not ours: an equation, or the op that behaves
-// alike.
+// the same.
 #pragma once
 
 #include "rules/apply.h"

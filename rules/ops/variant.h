@@ -116,7 +116,7 @@ enum class Variant : uint8_t {
   Linear,
   Logarithmic,
   Eye,
-  LowerTriangle, // places in it
+  LowerTriangle, // positions in it
   UpperTriangle,
   Data, // stands in an attribute
   Counter,

@@ -158,13 +158,13 @@ const ir::Claim *stated_gradient(const Application &app) {
                                                    : nullptr;
 }
 
-std::optional<GradientWay> gradient_way(const Application &app, const Arg &source,
-                                        const Arg &result) {
+std::optional<BackwardRedistribution>
+backward_redistribution(const Application &app, const Arg &source, const Arg &result) {
   const ir::Claim *claim = stated_gradient(app);
   if (!claim || app.type(source).gradient_free() || !app.where().grad)
     return std::nullopt;
   ir::Program &program = app.program;
-  GradientWay way;
+  BackwardRedistribution way;
   ir::Type from = app.type(result).dual(), to = app.type(source).dual();
   ir::Type by = claim->type.valid() ? program.types[claim->type] : ir::Type();
   by.set_mesh(from.mesh());

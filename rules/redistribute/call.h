@@ -19,12 +19,12 @@ ir::AxisSet communicated_axes(const Application &app);
 const ir::Claim *stated_gradient(const Application &app);
 // The backward of such a call: from the dual of its result to what it states, from there to the
 // dual of its operand. None without a gradient.
-struct GradientWay {
+struct BackwardRedistribution {
   ir::TypeId from, by, to;
   ir::ShapeId shape; // of the whole tensor
   std::optional<Violation> problem;
 };
-std::optional<GradientWay> gradient_way(const Application &app, const Arg &source,
-                                        const Arg &result);
+std::optional<BackwardRedistribution> backward_redistribution(const Application &app,
+                                                              const Arg &source, const Arg &result);
 
 } // namespace spmd::rules::redistribute

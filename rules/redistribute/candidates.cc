@@ -92,17 +92,18 @@ std::vector<Strategy> Candidates::strategies(AxisId axis) const {
   };
   // What does not have the factor is the same on all ranks; R where I does not do; an addend of
   // what is summed.
-  enum class Lacking { Same, Plain, Addend };
-  auto lacks = [&](size_t arg, Lacking how) {
+  enum class Missing { Same, Plain, Addend };
+  auto lacks = [&](size_t arg, Missing how) {
     std::optional<Kind> kind = types_[arg].kind(axis);
     bool same = types_[arg].either().contains(axis) || (kind && is_replicated(*kind));
-    if (same && how == Lacking::Addend)
-      return Want{Want::Form::Partial};
-    if (same && !(how == Lacking::Plain && kind == Kind::Invariant))
-      return Want{};
-    return Want{how == Lacking::Plain ? Want::Form::Replicate : Want::Form::Same};
+    if (same && how == Missing::Addend)
+      return OperandTarget{OperandTarget::Form::Partial};
+    if (same && !(how == Missing::Plain && kind == Kind::Invariant))
+      return OperandTarget{};
+    return OperandTarget{how == Missing::Plain ? OperandTarget::Form::Replicate
+                                               : OperandTarget::Form::Same};
   };
-  for (Lacking how : {Lacking::Same, Lacking::Plain, Lacking::Addend}) {
+  for (Missing how : {Missing::Same, Missing::Plain, Missing::Addend}) {
     for (uint8_t factor = 0; factor < whole_factors_.size(); ++factor) {
       Strategy strategy;
       bool any = false, fits = !whole_factors_[factor];
@@ -110,19 +111,20 @@ std::vector<Strategy> Candidates::strategies(AxisId axis) const {
         std::optional<unsigned> dim = dim_of(arg, factor);
         fits &= dim != kNoDim;
         any |= dim.has_value();
-        strategy.push_back(dim ? Want{Want::Form::Shard, static_cast<uint8_t>(*dim)}
-                               : lacks(arg, how));
+        strategy.push_back(
+            dim ? OperandTarget{OperandTarget::Form::Shard, static_cast<uint8_t>(*dim)}
+                : lacks(arg, how));
       }
       if (any && fits)
         add(std::move(strategy));
     }
     Strategy strategy;
-    for (size_t arg = 0; how != Lacking::Addend && arg < types_.size(); ++arg)
+    for (size_t arg = 0; how != Missing::Addend && arg < types_.size(); ++arg)
       strategy.push_back(lacks(arg, how));
     if (!strategy.empty())
       add(std::move(strategy));
   }
-  auto same = [&](size_t arg) { return lacks(arg, Lacking::Plain); };
+  auto same = [&](size_t arg) { return lacks(arg, Missing::Plain); };
   add_partial(axis, same, add);
   return all;
 }
@@ -156,7 +158,7 @@ void Candidates::add_partial(AxisId axis, const Same &same, const Add &add) cons
       strategy.push_back(same(arg));
     for (size_t i = 0; i < able.size(); ++i)
       if (set >> i & 1)
-        strategy[able[i]] = {Want::Form::Partial, 0, *combiner};
+        strategy[able[i]] = {OperandTarget::Form::Partial, 0, *combiner};
     add(std::move(strategy));
   }
 }

@@ -7,15 +7,15 @@
 namespace spmd::rules::redistribute {
 
 // What one operand is on one axis.
-struct Want {
+struct OperandTarget {
   enum class Form : uint8_t { Stay, Shard, Same, Replicate, Partial };
   Form form = Form::Stay;
   uint8_t dim = 0;                           // Shard
   ir::Combiner combiner = ir::Combiner::Sum; // Partial
-  friend bool operator==(const Want &, const Want &) = default;
+  friend bool operator==(const OperandTarget &, const OperandTarget &) = default;
 };
 // Of all operands.
-using Strategy = llvm::SmallVector<Want, 4>;
+using Strategy = llvm::SmallVector<OperandTarget, 4>;
 
 // The strategies of one application, axis by axis: the axis cuts one factor, in every operand that
 // has it; or none; or operands stay pending, where something is. `wholes`: the extents of all ranks
@@ -26,7 +26,7 @@ public:
              llvm::ArrayRef<ir::ShapeId> wholes);
 
   std::vector<Strategy> strategies(ir::AxisId axis) const;
-  // The dimensions of an operand in factors; null if they cannot be told.
+  // The dimensions of an operand in factors; null if they cannot be determined.
   const TensorFactors *factors(size_t arg) const {
     return factors_[arg] ? &*factors_[arg] : nullptr;
   }

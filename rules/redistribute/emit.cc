@@ -40,7 +40,7 @@ TransitionOp op_of(Form form) {
 // What turns the moves of a problem into steps between types.
 class Emitter {
 public:
-  Emitter(ir::Program &program, const Request &request, const Posed &posed)
+  Emitter(ir::Program &program, const Request &request, const NumericProblem &posed)
       : program_(program), posed_(posed), problem_(posed.problem),
         source_(program.types[request.source]), target_(program.types[request.target]),
         at_(source_), before_(request.source) {}
@@ -94,9 +94,9 @@ private:
     if (first) // not used: told apart where it is set
       return source_.kind(id).value_or(Kind::Replicate);
     std::optional<Kind> wanted = kind_at(target_, source_, id);
-    bool alike =
+    bool equal =
         wanted && is_replicated(*wanted) && (!problem_.mixed || *wanted != Kind::Invariant);
-    return last && alike ? *wanted : Kind::Replicate;
+    return last && equal ? *wanted : Kind::Replicate;
   }
   ir::Type type_of(const State &after, Axes changed, size_t index) {
     ir::Type type = at_;
@@ -175,7 +175,7 @@ private:
   }
 
   ir::Program &program_;
-  const Posed &posed_;
+  const NumericProblem &posed_;
   const Problem &problem_;
   const ir::Type source_, target_; // copies: interning moves types
   ir::Type at_;
@@ -185,7 +185,7 @@ private:
 
 } // namespace
 
-void emit(ir::Program &program, const Request &request, const Posed &posed,
+void emit(ir::Program &program, const Request &request, const NumericProblem &posed,
           llvm::ArrayRef<Move> moves, Plan &plan) {
   Emitter(program, request, posed).run(moves, plan);
 }

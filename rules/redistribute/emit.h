@@ -7,7 +7,7 @@ namespace spmd::rules::redistribute {
 
 // The steps of these moves, from the source of the request to its target, with their types and
 // prices.
-void emit(ir::Program &program, const Request &request, const Posed &posed,
+void emit(ir::Program &program, const Request &request, const NumericProblem &posed,
           llvm::ArrayRef<Move> moves, Plan &plan);
 
 } // namespace spmd::rules::redistribute

@@ -30,8 +30,8 @@ constexpr size_t kMostLeaders = 8; // operands whose types are tried for all
 
 bool is_error(const Violation &violation) { return info(violation).severity == Severity::Error; }
 
-// What a combination costs, and which operands it moves: the earlier ones stay where that is alike,
-// and as little as can be is decided.
+// What a combination costs, and which operands it moves: the earlier ones stay where costs are
+// equal, and as little as can be is decided.
 struct Choice {
   Placement placement;
   llvm::SmallVector<bool, 4> moved;
@@ -77,7 +77,7 @@ public:
       return stay.placement;
     }
     candidates_.emplace(app_, types_, wholes_);
-    // One mistake is told on some of its axes only.
+    // One mistake is reported on some of its axes only.
     AxisSet named = axes_named(refused), any = named;
     for (const ir::Type &type : types_)
       any |= type.sharded() | type.of(Kind::Partial);
@@ -138,8 +138,8 @@ private:
       for (const auto &[axis, list] : choices) {
         std::optional<unsigned> dim = types_[leader].dim(axis);
         auto fits = llvm::find_if(list, [&](const Strategy &each) {
-          const Want &want = each[leader];
-          bool cut = want.form == Want::Form::Shard;
+          const OperandTarget &want = each[leader];
+          bool cut = want.form == OperandTarget::Form::Shard;
           return dim ? cut && want.dim == *dim : !cut;
         });
         if (fits != list.end())
@@ -220,20 +220,20 @@ private:
       place = std::max(place, type.order(other) + 1);
     type.set_shard(axis, dim, place);
   }
-  static void set(ir::Type &type, AxisId axis, const Want &want) {
+  static void set(ir::Type &type, AxisId axis, const OperandTarget &want) {
     switch (want.form) {
-    case Want::Form::Stay:
+    case OperandTarget::Form::Stay:
       return;
-    case Want::Form::Shard:
+    case OperandTarget::Form::Shard:
       if (type.dim(axis) == want.dim)
         return;
       place_last(type, axis, want.dim);
       return;
-    case Want::Form::Same:
+    case OperandTarget::Form::Same:
       return type.set_either(axis);
-    case Want::Form::Replicate:
+    case OperandTarget::Form::Replicate:
       return type.set_kind(axis, Kind::Replicate);
-    case Want::Form::Partial:
+    case OperandTarget::Form::Partial:
       if (type.kind(axis) != Kind::Partial) {
         type.set_kind(axis, Kind::Partial);
         type.set_combiner(axis, want.combiner);

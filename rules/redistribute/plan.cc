@@ -28,7 +28,7 @@ uint64_t hash_of(const Request &request) {
 }
 
 // The search; without a cap if none of the sequences keeps it.
-Found found(Posed &posed, Plan &plan, Effort *effort) {
+Found found(NumericProblem &posed, Plan &plan, Effort *effort) {
   constexpr uint64_t kSetUp = 100; // moves that take as long as posing a problem
   const Problem &problem = posed.problem;
   auto search = [&](const Problem &each) {
@@ -75,7 +75,7 @@ const Plan &Planner::plan(const Request &request) {
   state_->table.inserted();
   state_->entries.push_back({request, std::make_unique<Plan>()});
   Plan &plan = *state_->entries.back().plan;
-  Posed posed = pose(program_, request, topology_);
+  NumericProblem posed = pose(program_, request, topology_);
   Found best = found(posed, plan, effort_);
   const Problem &problem = posed.problem;
   plan.peak_bytes = bytes_of(problem, problem.source);

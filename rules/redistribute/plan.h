@@ -102,11 +102,11 @@ private:
 
 // A request as a problem of numbers: an extent with symbols stands as the largest number known to
 // divide it, the size of an axis as ir::assumed_ranks() has it.
-struct Posed {
+struct NumericProblem {
   Problem problem;
   llvm::SmallVector<ir::AxisId, 6> axes; // of the mesh, per axis of the problem
 };
-Posed pose(ir::Program &program, const Request &request, const Topology &topology);
+NumericProblem pose(ir::Program &program, const Request &request, const Topology &topology);
 
 // Attributes of a step as a call: `axis`, `src`, `dst`, `expert`.
 ir::AttrsId attributes_of(ir::Program &program, const Step &step);

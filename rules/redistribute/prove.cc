@@ -7,7 +7,7 @@ namespace spmd::rules::redistribute {
 
 Proof prove(ir::Program &program, const Request &request, const Topology &topology,
             const Plan &plan) {
-  Posed posed = pose(program, request, topology);
+  NumericProblem posed = pose(program, request, topology);
   if (!plan.within_cap)
     posed.problem.cap = kNoCap;
   Cost cost;

@@ -184,10 +184,10 @@ void set_prices(const ir::Program &program, const ir::Mesh &mesh, const Topology
 }
 
 } // namespace
-Posed pose(ir::Program &program, const Request &request, const Topology &topology) {
+NumericProblem pose(ir::Program &program, const Request &request, const Topology &topology) {
   const ir::Type source = program.types[request.source], target = program.types[request.target];
   const ir::Mesh &mesh = program.meshes[source.mesh()];
-  Posed posed;
+  NumericProblem posed;
   Problem &problem = posed.problem;
   bool free = source.gradient_free() || target.gradient_free();
   const AxisSet planned = planned_axes(program, source, target);

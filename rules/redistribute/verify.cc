@@ -91,7 +91,7 @@ struct Piece {
 using Box = llvm::SmallVector<std::pair<int64_t, int64_t>, 4>;
 
 // What one rank holds: a tensor over a box of the whole, the sum of pieces of source terms.
-struct Holding {
+struct RankTensor {
   Box box;
   llvm::SmallVector<Piece, 2> pieces;
 };
@@ -110,8 +110,8 @@ Box common(const Box &a, const Box &b) {
   return box;
 }
 
-// Carries a plan out on all ranks of the typed axes of a mesh. Every step is told by its row and
-// its words alone.
+// Carries a plan out on all ranks of the typed axes of a mesh. Every step is described by its row
+// and its words alone.
 class Replay {
 public:
   Replay(const ir::Program &program, const ir::Mesh &mesh, llvm::ArrayRef<ir::Extent> extents)
@@ -159,16 +159,16 @@ private:
   }
   Box block(const Shards &shards, int64_t rank) const;
   void cut(Box &box, unsigned dim, AxisId axis, int64_t rank) const;
-  static void keep_inside(Holding &holding);
-  static void coalesce(Holding &holding);
+  static void keep_inside(RankTensor &holding);
+  static void coalesce(RankTensor &holding);
   // The ranks that agree with the first, which is 0 on the axes, off them; in the order of the
   // axes, outermost first.
   Group group(int64_t first, llvm::ArrayRef<AxisId> axes) const;
   bool leads(int64_t rank, llvm::ArrayRef<AxisId> axes) const {
     return llvm::all_of(axes, [&](AxisId axis) { return at(rank, axis) == 0; });
   }
-  std::optional<Holding> joined(llvm::ArrayRef<int64_t> group, bool side_by_side) const;
-  void place(const Step &step, int64_t rank, Holding &holding) const;
+  std::optional<RankTensor> joined(llvm::ArrayRef<int64_t> group, bool side_by_side) const;
+  void place(const Step &step, int64_t rank, RankTensor &holding) const;
 
   const ir::Program &program_;
   const ir::Mesh &mesh_;
@@ -177,7 +177,7 @@ private:
   std::array<std::vector<int64_t>, ir::kMaxAxes> coordinates_; // by axis and rank
   int64_t ranks_ = 1;
   Box whole_;
-  std::vector<Holding> held_;
+  std::vector<RankTensor> held_;
 };
 
 void Replay::cut(Box &box, unsigned dim, AxisId axis, int64_t rank) const {
@@ -195,14 +195,14 @@ Box Replay::block(const Shards &shards, int64_t rank) const {
   return box;
 }
 
-void Replay::keep_inside(Holding &holding) {
+void Replay::keep_inside(RankTensor &holding) {
   for (Piece &piece : holding.pieces)
     piece.box = common(piece.box, holding.box);
   llvm::erase_if(holding.pieces, [](const Piece &piece) { return volume(piece.box) == 0; });
 }
 
 // Pieces of the same terms that fill the box are one.
-void Replay::coalesce(Holding &holding) {
+void Replay::coalesce(RankTensor &holding) {
   if (holding.pieces.size() < 2)
     return;
   int64_t filled = 0;
@@ -226,7 +226,7 @@ void Replay::start(const ir::Type &type) {
       coordinates_[axis.index].push_back(rank / strides_[axis.index] % mesh_[axis].size());
   Shards shards = shards_of(type);
   for (int64_t rank = 0; rank < ranks_; ++rank) {
-    Holding holding;
+    RankTensor holding;
     holding.box = block(shards, rank);
     holding.pieces.push_back({holding.box, uint64_t(1) << term_of(type, rank)});
     keep_inside(holding);
@@ -247,11 +247,11 @@ Replay::Group Replay::group(int64_t first, llvm::ArrayRef<AxisId> axes) const {
 }
 
 // Side by side the boxes must fill one box; else they are addends and must be the same.
-std::optional<Holding> Replay::joined(llvm::ArrayRef<int64_t> group, bool side_by_side) const {
-  Holding all;
+std::optional<RankTensor> Replay::joined(llvm::ArrayRef<int64_t> group, bool side_by_side) const {
+  RankTensor all;
   int64_t filled = 0;
   for (int64_t rank : group) {
-    const Holding &part = held_[static_cast<size_t>(rank)];
+    const RankTensor &part = held_[static_cast<size_t>(rank)];
     bool empty = volume(part.box) == 0;
     if (all.box.empty() || (side_by_side && volume(all.box) == 0))
       all.box = part.box;
@@ -278,7 +278,7 @@ std::optional<Holding> Replay::joined(llvm::ArrayRef<int64_t> group, bool side_b
 }
 
 // What of it a rank keeps.
-void Replay::place(const Step &step, int64_t rank, Holding &holding) const {
+void Replay::place(const Step &step, int64_t rank, RankTensor &holding) const {
   for (size_t i = 0; i < step.axes.size(); ++i) {
     const KindWord &src = step.src[i], &dst = step.dst[i];
     bool from_shard = src.form == KindWord::Form::Shard,
@@ -301,12 +301,12 @@ std::string Replay::step(const Step &step) {
                      ? reorder_sources(mesh_, step.axes, shards_of(program_.types[step.before]),
                                        shards_of(program_.types[step.after]))
                      : decltype(reorder_sources(mesh_, step.axes, {}, {})){};
-  std::vector<Holding> next(held_.size());
+  std::vector<RankTensor> next(held_.size());
   for (int64_t first = 0; first < ranks_; ++first) {
     if (!leads(first, step.axes))
       continue;
     Group ranks = group(first, step.axes);
-    std::optional<Holding> all;
+    std::optional<RankTensor> all;
     if (gathers || sums || fills) {
       all = joined(ranks, !sums);
       if (!all)
@@ -314,7 +314,7 @@ std::string Replay::step(const Step &step) {
     }
     for (size_t i = 0; i < ranks.size(); ++i) {
       auto rank = static_cast<size_t>(ranks[i]);
-      Holding &result = next[rank];
+      RankTensor &result = next[rank];
       if (reorders) {
         result = held_[static_cast<size_t>(ranks[static_cast<size_t>(sources[i])])];
         continue;

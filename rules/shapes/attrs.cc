@@ -93,9 +93,9 @@ std::optional<llvm::SmallVector<unsigned, 4>> placed_dims(const Application &app
   std::optional<Numbers> dims = dim_numbers(app);
   if (dim_attr(app) && !dims)
     return std::nullopt;
-  llvm::SmallVector<unsigned, 4> places;
+  llvm::SmallVector<unsigned, 4> positions;
   if (rank == 0)
-    return places;
+    return positions;
   // An empty list means all where none does.
   if (!dims || (dims->empty() && absent == DefaultDim::All))
     dims = default_dims(absent, rank);
@@ -103,11 +103,11 @@ std::optional<llvm::SmallVector<unsigned, 4>> placed_dims(const Application &app
     std::optional<unsigned> place = place_of(dim, rank);
     if (!place)
       return std::nullopt;
-    places.push_back(*place);
+    positions.push_back(*place);
   }
-  llvm::sort(places);
-  places.erase(std::unique(places.begin(), places.end()), places.end());
-  return places;
+  llvm::sort(positions);
+  positions.erase(std::unique(positions.begin(), positions.end()), positions.end());
+  return positions;
 }
 
 std::optional<AttrValue> attr_part(const Application &app, const AttrValue &value,

@@ -32,8 +32,8 @@ ir::DType dtype_attr(const Application &app);
 const ir::AttrValue *dim_attr(const Application &app);
 std::optional<int64_t> dim_number(const Application &app);
 std::optional<Numbers> dim_numbers(const Application &app);
-// Their places among `rank` dimensions, ascending, each once. None if one lies outside, or if they
-// are not stated in numbers.
+// Their positions among `rank` dimensions, ascending, each once. None if one lies outside, or if
+// they are not stated in numbers.
 std::optional<llvm::SmallVector<unsigned, 4>> placed_dims(const Application &app, DefaultDim absent,
                                                           size_t rank);
 // A part of a structured attribute, such as JAX's `dimension_numbers`: a dictionary's entry, or a
@@ -51,7 +51,7 @@ using WantedExtents = llvm::SmallVector<WantedExtent, 5>;
 std::optional<WantedExtents> extents_attr(const Application &app,
                                           std::initializer_list<llvm::StringRef> names);
 
-// Counts negative places from the end. None if there is no such dimension.
+// Counts negative positions from the end. None if there is no such dimension.
 std::optional<unsigned> place_of(int64_t dim, size_t rank);
 
 } // namespace spmd::rules

@@ -54,10 +54,10 @@ public:
     }
     if (FactorsRule rule = factors_rule()) {
       FactorSink sink(app_, equation_, binding_, map_, out_);
-      bool told = rule(app_, sink);
-      if (!told)
+      bool found = rule(app_, sink);
+      if (!found)
         map_.results.clear();
-      bool as_written = told && map_.results.empty() && !app_.results.empty();
+      bool as_written = found && map_.results.empty() && !app_.results.empty();
       map_.results.resize(as_written ? 0 : app_.results.size());
       if (!as_written)
         return;
@@ -190,10 +190,10 @@ private:
     }
   }
   bool read_positions(size_t rank) {
-    auto places = placed_dims(app_, row_->default_dim, rank);
-    if (places)
-      positions_ = *places;
-    return places.has_value();
+    auto positions = placed_dims(app_, row_->default_dim, rank);
+    if (positions)
+      positions_ = *positions;
+    return positions.has_value();
   }
   size_t span_count() const {
     if (const ir::AttrValue *stated = any_attr(app_, {"normalized_shape"}))

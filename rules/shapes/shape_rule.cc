@@ -40,7 +40,7 @@ private:
     return out;
   }
   std::optional<Extent> product(const FactorMap &map, const DimFactors &dim) const {
-    if (std::optional<Extent> same = merged_alike(map, dim))
+    if (std::optional<Extent> same = merged_from_same_factors(map, dim))
       return same;
     std::optional<Extent> total(Extent(1));
     for (uint8_t factor : dim) {
@@ -54,7 +54,8 @@ private:
     return total;
   }
   // The extent of a dimension of an operand that is merged of the same factors.
-  std::optional<Extent> merged_alike(const FactorMap &map, const DimFactors &dim) const {
+  std::optional<Extent> merged_from_same_factors(const FactorMap &map,
+                                                 const DimFactors &dim) const {
     for (size_t arg = 0; dim.size() > 1 && arg < map.args.size(); ++arg)
       for (size_t d = 0; map.args[arg] && d < map.args[arg]->size(); ++d)
         if (const ir::Shape *shape = app_.shape(app_.args[arg]);

@@ -55,7 +55,7 @@ bool ExtentUnifier::is_result_dim(const Sum &sum, Dim::Form form, uint8_t factor
         return true;
     }
     if (!result.has_dims)
-      return true; // not told here
+      return true; // not reported here
   }
   return false;
 }

@@ -284,13 +284,13 @@ ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir:
     }
     const ir::UnevenDim *claimed =
         stated && stated->valid() ? program.shard_sizes[*stated].find(each.dim) : nullptr;
-    Blocks told = claimed ? Blocks(*claimed) : Blocks();
-    std::optional<Numbers> lengths = written_out(program, told, size_of(mesh, set_of(all)));
+    Blocks given = claimed ? Blocks(*claimed) : Blocks();
+    std::optional<Numbers> lengths = written_out(program, given, size_of(mesh, set_of(all)));
     if (stated && (!lengths || lengths != written_out(program, *made, 0)))
       out.push_back(ShapeMismatch{fmt::format("the shards of dimension {} that parts of one shape "
                                               "make and those that are stated",
                                               each.dim),
-                                  print(program, *made), print(program, told), set_of(all)});
+                                  print(program, *made), print(program, given), set_of(all)});
     sizes.dims.push_back(made->as_dim(each.dim));
   }
   if (!joins)

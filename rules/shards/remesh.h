@@ -12,7 +12,7 @@
 namespace spmd::rules {
 
 struct Remeshed {
-  ir::Type type;                      // on the new mesh; unknown where it cannot be told
+  ir::Type type;                      // on the new mesh; unknown where it cannot be determined
   std::optional<Violation> violation; // mesh-change, mesh-group-mixed, spec-not-remappable
 };
 

@@ -1,6 +1,6 @@
 // Follows shards through the factors of one application. Per axis: every operand that has the
-// sharded factor must be cut alike, and what the result does with that factor says whether the axis
-// stays, is summed, or cannot be written.
+// sharded factor must be cut the same way, and what the result does with that factor says whether
+// the axis stays, is summed, or cannot be written.
 #include "rules/shards/shards.h"
 
 #include "rules/shapes/shape_rule.h"
@@ -30,7 +30,7 @@ struct Operand {
   bool shape_only; // it gives extents only
   bool aside;      // it takes part in another result of the row only
   ir::Type type;
-  const TensorFactors *factors; // null: they cannot be told
+  const TensorFactors *factors; // null: they cannot be determined
   const ir::Shape *shape;       // null: not known
 };
 
@@ -140,7 +140,7 @@ private:
   std::optional<uint8_t> factor_of(const Operand &operand, AxisId axis) {
     unsigned dim = *operand.type.dim(axis);
     if (!operand.factors || dim >= operand.factors->size()) {
-      if (in_.map.mismatched) // which is told
+      if (in_.map.mismatched) // which is reported
         result_.bad |= axis;
       else
         report(axis, NoShardRule{index(operand), axis});
@@ -401,8 +401,8 @@ private:
         result_.divided |= set_of(at.axes);
       }
     result_.divided -= result_.bad;
-    llvm::erase_if(result_.places, [&](const ShardResult::Place &place) {
-      return result_.bad.contains(place.axis);
+    llvm::erase_if(result_.axis_shards, [&](const ShardResult::AxisShard &shard) {
+      return result_.bad.contains(shard.axis);
     });
     if (!sizes.dims.empty())
       result_.sizes = app_.program.shard_sizes.add(std::move(sizes));
@@ -432,7 +432,7 @@ private:
             report(axis, StridedShard{index(*at.from), at.dim, axis});
         } else {
           for (AxisId axis : at.axes)
-            result_.places.push_back({axis, static_cast<uint8_t>(dim), order++});
+            result_.axis_shards.push_back({axis, static_cast<uint8_t>(dim), order++});
           std::optional<Blocks> own = blocks(at, factors[i], *at.from, at.dim);
           if (first && made && own)
             made = joined(app_.program, *made, rank_count(first->axes), *own, rank_count(at.axes));

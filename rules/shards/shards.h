@@ -24,12 +24,12 @@ struct ShardResult {
   ir::AxisSet summed;  // the sharded dimension is summed: P, if that is stated
   ir::AxisSet from_shape_only; // only operands that give extents are sharded: kinds do not show it
   ir::AxisSet divided;         // they cut a dimension by whose extent on one rank a mean divides
-  struct Place {
+  struct AxisShard {
     ir::AxisId axis;
     uint8_t dim, order;
   };
-  llvm::SmallVector<Place, 4> places; // axes that shard the result
-  ir::ShardSizesId sizes;             // none: evenly
+  llvm::SmallVector<AxisShard, 4> axis_shards; // axes that shard the result
+  ir::ShardSizesId sizes;                      // none: evenly
 };
 
 // `result`: place among the declared results. Violations that were reported for another result are
@@ -64,7 +64,7 @@ ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir:
 std::optional<Violation> drop_shards_beyond(const ir::Program &program, ir::Type &type,
                                             ir::ShapeId shape);
 
-// The extents of all ranks together; none where they cannot be told.
+// The extents of all ranks together; none where they cannot be determined.
 ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg);
 
 } // namespace spmd::rules

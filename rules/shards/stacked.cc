@@ -10,7 +10,7 @@ namespace {
 
 bool is_dimension(int dim) { return dim >= 0 && dim < static_cast<int>(ir::kMaxDims); }
 
-// Each dimension is the one `by` places further; what has no place then is dropped.
+// Each dimension is the one `by` positions further; what has no place then is dropped.
 void move_spec(ir::Program &program, int by, Arg &arg) {
   Type type = program.types[arg.type];
   auto moved = [&](AxisId axis) { return static_cast<int>(*type.dim(axis)) + by; };

@@ -58,7 +58,8 @@ bool is_same_everywhere(KindWord word) {
          (word.form == KindWord::Form::Plain && is_replicated(word.kind));
 }
 
-// The axes on which the operand may stand as `kind`. Without a gradient R, Reduced and I are alike.
+// The axes on which the operand may stand as `kind`. Without a gradient R, Reduced and I are
+// equivalent.
 AxisSet axes_as(const ir::Type &type, Kind kind, bool gradient_free) {
   AxisSet replicated = type.replicated(), invariant = type.of(Kind::Invariant);
   if (gradient_free && is_replicated(kind))
@@ -495,8 +496,9 @@ static bool mixes_policies(const Application &app, const TransitionCall &call, O
 static void judge_stated_gradient(const Application &app, Outcome &out) {
   llvm::SmallVector<uint32_t, 2> operands = operands_of(app);
   for (size_t i = 0; i < operands.size() && i < app.results.size(); ++i)
-    if (std::optional<redistribute::GradientWay> way = redistribute::gradient_way(
-            app, app.args[operands[i]], {out.types[i], out.shapes[i], out.sizes[i]});
+    if (std::optional<redistribute::BackwardRedistribution> way =
+            redistribute::backward_redistribution(app, app.args[operands[i]],
+                                                  {out.types[i], out.shapes[i], out.sizes[i]});
         way && way->problem) {
       out.violations.push_back(std::move(*way->problem));
       return;

@@ -12,7 +12,7 @@ namespace spmd::rules {
 
 // One dimension of a tensor as one rank sees it.
 struct BlockDim {
-  std::optional<ir::Extent> local;       // none: it cannot be told
+  std::optional<ir::Extent> local;       // none: it cannot be determined
   llvm::SmallVector<ir::AxisId, 2> axes; // that shard it, outermost first
   std::optional<ir::UnevenDim> uneven;   // none: cut evenly
 };

@@ -101,7 +101,7 @@ bool read_all_words(const Application &app, const SpelledWords *spelled, Transit
 
 } // namespace
 
-// The words of a spelling, of which some have several meanings, told apart by attribute `to`.
+// The words of a spelling, of which some have several meanings, chosen by attribute `to`.
 static bool read_spelling(const Application &app, const SpelledWords *&spelled, Outcome &out) {
   std::string_view spelling = app.op.alias->spelling, to;
   const AttrValue *attr = app.attr("to");

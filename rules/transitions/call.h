@@ -125,11 +125,11 @@ llvm::SmallVector<int64_t, 8> reorder_sources(const ir::Mesh &mesh, llvm::ArrayR
 
 // What a call makes of the dimensions of an operand.
 struct TransitionLayout {
-  ir::ShapeId shape; // local; none where it cannot be told
+  ir::ShapeId shape; // local; none where it cannot be determined
   ir::ShardSizesId sizes;
   using Axes = llvm::SmallVector<ir::AxisId, 2>;
   llvm::SmallVector<Axes, 6> shards; // of the result, per dimension, outermost axis first
-  ir::AxisSet bad;                   // what the result is there was reported, or cannot be told
+  ir::AxisSet bad; // what the result is there was reported, or cannot be determined
   llvm::SmallVector<TransitionMove, 2> moves; // in order
 };
 

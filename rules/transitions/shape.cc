@@ -1,6 +1,6 @@
 // What a transition does to the dimensions of its operand: V stacks or unbinds one, S(i) joins or
-// cuts dimension i, and the axes that shard a dimension go with it. An extent that cannot be told
-// is left to the declared shape.
+// cuts dimension i, and the axes that shard a dimension go with it. An extent that cannot be
+// determined is left to the declared shape.
 #include "rules/transitions/layout.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
@@ -55,7 +55,7 @@ LayoutEffect::LayoutEffect(const LayoutInput &input, Outcome &specs, Outcome &sh
   release(input.call.axes.all() - input.fine);
 }
 
-// Forgets the axes. What becomes of uneven blocks that they cut together with others is not told.
+// Forgets the axes. What becomes of uneven blocks that they cut together with others is not known.
 void LayoutEffect::release(AxisSet axes) {
   for (BlockDim &dim : dims_) {
     size_t before = dim.axes.size();
@@ -347,13 +347,13 @@ bool LayoutEffect::apply(const AxisEffect &effect) {
 llvm::SmallVector<LayoutEffect::Step, 2> LayoutEffect::steps() const {
   llvm::SmallVector<Step, 2> steps;
   const CallAxes &axes = input_.call.axes;
-  bool alike = llvm::all_of(input_.effects,
-                            [&](const AxisEffect &each) { return each == input_.effects[0]; });
+  bool uniform = llvm::all_of(input_.effects,
+                              [&](const AxisEffect &each) { return each == input_.effects[0]; });
   for (size_t i = 0; i < input_.effects.size(); ++i) {
-    if (i == 0 || !alike)
+    if (i == 0 || !uniform)
       steps.push_back({&input_.effects[i],
                        {},
-                       alike ? axes.size() : axes.written[i].size,
+                       uniform ? axes.size() : axes.written[i].size,
                        static_cast<unsigned>(i)});
     steps.back().axes.append(axes.written[i].axes.begin(), axes.written[i].axes.end());
   }
@@ -371,9 +371,9 @@ bool LayoutEffect::run_local(llvm::ArrayRef<Step> steps) {
                  (step.effect->row && reshape_of(*step.effect->row) == Reshape::Keep);
     AxisSet others = shard_axes() - axes_;
     // Without a rank nobody can say whether an unstated word makes or takes a dimension.
-    bool told = ranked_ || keeps || (step.effect->src_stated && step.effect->dst_stated);
+    bool known = ranked_ || keeps || (step.effect->src_stated && step.effect->dst_stated);
     bool done = apply(*step.effect);
-    if (!told || (!done && step.effect->row))
+    if (!known || (!done && step.effect->row))
       bad_ |= others;
     if (!done)
       return false;
@@ -417,8 +417,8 @@ ir::ShapeId LayoutEffect::shape() {
     const std::optional<Extent> &local = dims_[i].local;
     if (!local && !stated)
       return {};
-    bool told = local && local->is_number();
-    shape.dims.push_back(told || !stated ? *local : declared_->dims[i]);
+    bool known = local && local->is_number();
+    shape.dims.push_back(known || !stated ? *local : declared_->dims[i]);
   }
   return app_.program.shapes.add(std::move(shape));
 }

@@ -97,10 +97,10 @@ constinit const DiagnosticInfo UndecidedExtents::info = {
 Two extents must be equal, or a division without a rest (an extent of `s % 4` that must be 0),
 and what the program declares of their symbols leaves it open: for some values the program is
 right, for others it is not. Nothing is refused; what follows is judged as if they were equal. It
-is told once for all comparisons that the same statement would decide, at the first of them. Where
-extents are equal by construction, write them with one symbol, or one as an expression over the
-other. Where a symbol has one value, declare it as `min` and `max`; where it is a multiple of a
-number, as `multiple_of`. Facts that keep the two apart (`max` of one below `min` of the other)
+is reported once for all comparisons that the same statement would decide, at the first of them.
+Where extents are equal by construction, write them with one symbol, or one as an expression over
+the other. Where a symbol has one value, declare it as `min` and `max`; where it is a multiple of
+a number, as `multiple_of`. Facts that keep the two apart (`max` of one below `min` of the other)
 make it a shape-mismatch. Sizes that depend on data stay open: a run tells.
 )",
     .wrong = R"(

@@ -1,4 +1,4 @@
-// What the checker could not know, or was told to overlook.
+// What the checker could not know, or was asked to overlook.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"

@@ -174,7 +174,7 @@ mesh m { dp = 4 "data" }
 constinit const DiagnosticInfo CopiesDiffer::info = {
     .name = "copies-differ",
     .by_meaning = true,
-    .message = "{value} differs along {axes}, and all ranks are to update it alike",
+    .message = "{value} differs along {axes}, and all ranks should apply the same update to it",
     .explain = R"(
 The ranks along this axis ran up to the step. They have different values of the parameter there, and these are not
 blocks of one tensor. Yet every rank updates it with the same values, for example with a gradient that is summed or

@@ -11,10 +11,10 @@ constinit const DiagnosticInfo RepeatedPositions::info = {
                "beside a dimension of which each rank has its own block",
     .explain = R"(
 Numbers that a program counts up, such as `arange(n)`, say where elements lie. Each rank has its
-own block of a dimension here, and all ranks number their blocks alike: the second block begins
-at 0 again. Position tables and rotary angles are then those of the first block everywhere, and
-labels of a contrastive loss name the samples of the first rank. Begin at the offset of the
-rank's block: `arange(n) + rank * n`.
+own block of a dimension here, and all ranks number their blocks in the same way: the second
+block begins at 0 again. Position tables and rotary angles are then those of the first block
+everywhere, and labels of a contrastive loss name the samples of the first rank. Begin at the
+offset of the rank's block: `arange(n) + rank * n`.
 
 Only recorded steps without declarations are judged so.
 )",
@@ -23,8 +23,8 @@ trace { mode = gradual }
 mesh m { cp = 4 }
 %tokens = input f32[16, 512@cp, 64]
 %table = param f32[2048, 64] R
-%places = aten.arange.default { end = 512 }
-%angles = aten.embedding.default %table, %places
+%positions = aten.arange.default { end = 512 }
+%angles = aten.embedding.default %table, %positions
 %x = aten.add.Tensor %tokens, %angles
 )",
     .right = R"(
@@ -33,8 +33,8 @@ mesh m { cp = 4 }
 %tokens = input f32[16, 512@cp, 64]
 %table = param f32[2048, 64] R
 %all = aten.arange.default { end = 2048 }
-%places = convert %all { axis = cp, dst = S(0) }
-%angles = aten.embedding.default %table, %places
+%positions = convert %all { axis = cp, dst = S(0) }
+%angles = aten.embedding.default %table, %positions
 %x = aten.add.Tensor %tokens, %angles
 )",
 };

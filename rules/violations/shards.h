@@ -112,7 +112,7 @@ struct StridedUneven {
   static const DiagnosticInfo info;
 };
 
-// An average that counts every shard alike.
+// An average that gives every shard the same weight.
 struct UnevenShard {
   OperandIndex operand;
   int64_t dim;

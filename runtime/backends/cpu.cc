@@ -1,5 +1,5 @@
 // All ranks in one process, in lockstep: a step is done by all of them before the next one begins,
-// so nothing can hang. What ranks would do alike is done once.
+// so nothing can hang. Work that is equal on several ranks is done once.
 #include "ir/support/arrays.h"
 #include "runtime/backends/cpu_backend.h"
 
@@ -37,7 +37,7 @@ llvm::Error CpuBackend::read(BufferId from, RankId rank, Tensor &host) {
 bool CpuBackend::restart(uint64_t seed) {
   options_.seed = seed;
   iterations_.clear();
-  for (std::vector<Ahead> &made : ahead_)
+  for (std::vector<Precomputed> &made : precomputed_)
     made.clear();
   held_.clear();
   return true;
@@ -89,13 +89,13 @@ static uint64_t address(const SharedTensor &tensor) {
 
 // What an op makes follows from its operands, where they and its results begin in the whole, and
 // the stream of its random numbers.
-void CpuBackend::find_alike(const Compute &made, const Ready &ready, const Step &step,
-                            Ranks ranks) {
+void CpuBackend::deduplicate(const Compute &made, const Ready &ready, const Step &step,
+                             Ranks ranks) {
   llvm::ArrayRef<Use> operands = plan_->used(made.operands), results = plan_->used(made.results);
-  alike_.begin(2 + 2 * operands.size() + results.size());
+  deduplication_.begin(2 + 2 * operands.size() + results.size());
   for (RankId rank : ranks) {
     const PreparedOp &op = ready.on(rank);
-    uint64_t *word = alike_.next().data();
+    uint64_t *word = deduplication_.next().data();
     *word++ = reinterpret_cast<uintptr_t>(&op);
     *word++ = draw_stream(*world_, step.mesh, made.lists, rank);
     for (unsigned i = 0; i < operands.size(); ++i) {
@@ -105,7 +105,7 @@ void CpuBackend::find_alike(const Compute &made, const Ready &ready, const Step 
     for (const Use &use : results)
       *word++ = block_class(use, rank);
   }
-  alike_.end();
+  deduplication_.end();
 }
 
 llvm::SmallVector<SharedTensor, 6> CpuBackend::read_by(const Compute &made, RankId rank) const {
@@ -117,7 +117,7 @@ llvm::SmallVector<SharedTensor, 6> CpuBackend::read_by(const Compute &made, Rank
 
 // What an earlier step made of the very same operands; null: nothing.
 SharedTensor CpuBackend::take_ahead(uint32_t compute, const Compute &made, RankId rank) const {
-  for (const Ahead &each : ahead_[compute])
+  for (const Precomputed &each : precomputed_[compute])
     if (each.operands == read_by(made, rank))
       return each.result;
   return nullptr;
@@ -126,13 +126,13 @@ SharedTensor CpuBackend::take_ahead(uint32_t compute, const Compute &made, RankI
 llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, const Step &step,
                                    RankId rank, llvm::MutableArrayRef<SharedTensor> results) {
   const PreparedOp &op = ready.on(rank);
-  llvm::SmallVector<Held, 8> args, places;
+  llvm::SmallVector<Held, 8> args, result_blocks;
   auto held = [&](Use use, bool data) {
     const Buffer &buffer = plan_->buffers[use.buffer];
     Held made{nullptr, buffer.dtype, &buffer.on(rank)};
     if (data) {
       const SharedTensor &tensor = held_.held(use.buffer, rank);
-      made.tensor = tensor.get(), made.singles = &tensor->singles;
+      made.tensor = tensor.get(), made.f32_cache = &tensor->f32_cache;
     }
     if (const Block *at = block(use, rank))
       made.first = &at->first, made.whole = &at->whole;
@@ -143,7 +143,7 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, cons
     args.push_back(held(operands[i], op.reads(i)));
   llvm::SmallVector<Tensor, 2> tensors;
   for (unsigned i = 0; i < uses.size(); ++i) {
-    places.push_back(held(uses[i], false));
+    result_blocks.push_back(held(uses[i], false));
     results[i] = held_.fresh(uses[i].buffer, rank, HeldTensors::Content::Anything);
     tensors.push_back(std::move(*results[i]));
   }
@@ -159,7 +159,7 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, cons
   Draws draws{options_.seed, ready.draws, draw_stream(*world_, step.mesh, made.lists, rank)};
   if (ready.looped && made.inst.valid())
     draws.op = draws_of(made);
-  if (llvm::Error error = op.run(args, places, tensors, options_.domain, draws, together))
+  if (llvm::Error error = op.run(args, result_blocks, tensors, options_.domain, draws, together))
     return error;
   for (unsigned i = 0; i < tensors.size(); ++i)
     static_cast<Tensor &>(*results[i]) = std::move(tensors[i]);
@@ -169,16 +169,16 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, cons
 llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
   const Compute &made = plan_->computes[step.index];
   const Ready &ready = ready_[step.index];
-  find_alike(made, ready, step, ranks);
+  deduplicate(made, ready, step, ranks);
   llvm::ArrayRef<Use> uses = plan_->used(made.results);
-  llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
+  llvm::ArrayRef<uint32_t> firsts = deduplication_.firsts();
   const size_t wide = uses.size() + ready.ahead.size();
   results_.assign(firsts.size() * wide, nullptr);
   std::vector<std::string> errors(ready.threads ? firsts.size() : 0);
   auto one = [&](size_t i) -> llvm::Error {
     RankId rank = ranks[firsts[i]];
     llvm::MutableArrayRef<SharedTensor> own(results_.data() + i * wide, wide);
-    if (!ahead_[step.index].empty() && (own[0] = take_ahead(step.index, made, rank)))
+    if (!precomputed_[step.index].empty() && (own[0] = take_ahead(step.index, made, rank)))
       return llvm::Error::success();
     return compute_on(made, ready, step, rank, own);
   };
@@ -195,12 +195,12 @@ llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
       return run_error(std::move(error));
   for (size_t i = 0; i < ranks.size(); ++i)
     for (size_t k = 0; k < uses.size(); ++k)
-      held_.put(uses[k].buffer, ranks[i], results_[alike_.done_by()[i] * wide + k]);
-  ahead_[step.index].clear();
+      held_.put(uses[k].buffer, ranks[i], results_[deduplication_.done_by()[i] * wide + k]);
+  precomputed_[step.index].clear();
   for (size_t k = 0; k < ready.ahead.size(); ++k) {
-    ahead_[ready.ahead[k]].clear();
+    precomputed_[ready.ahead[k]].clear();
     for (size_t i = 0; i < firsts.size(); ++i)
-      ahead_[ready.ahead[k]].push_back(
+      precomputed_[ready.ahead[k]].push_back(
           {read_by(made, ranks[firsts[i]]), std::move(results_[i * wide + uses.size() + k])});
   }
   results_.clear();
@@ -237,11 +237,11 @@ RankId CpuBackend::source_of(const LocalStep &made, Use operand, const Step &ste
   return world_->ranks(plan_->buffers[operand.buffer].mesh)[place];
 }
 
-void CpuBackend::find_alike(const LocalStep &made, const Step &step, Ranks ranks) {
+void CpuBackend::deduplicate(const LocalStep &made, const Step &step, Ranks ranks) {
   llvm::ArrayRef<Use> operands = plan_->used(made.operands);
-  alike_.begin(3 + operands.size());
+  deduplication_.begin(3 + operands.size());
   for (RankId rank : ranks) {
-    uint64_t *word = alike_.next().data();
+    uint64_t *word = deduplication_.next().data();
     uint32_t position = made.group.valid() ? groups_[made.group.index].position(rank) : 0;
     bool all_zero = made.form == LocalStepForm::KeepOnRoot && position != made.root;
     *word++ = extents_class(made.result, rank);
@@ -251,7 +251,7 @@ void CpuBackend::find_alike(const LocalStep &made, const Step &step, Ranks ranks
     for (const Use &use : operands)
       *word++ = all_zero ? 0 : address(held_.held(use.buffer, source_of(made, use, step, rank)));
   }
-  alike_.end();
+  deduplication_.end();
 }
 
 SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, RankId rank) {
@@ -264,7 +264,7 @@ SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, 
       return from;
     tensors.push_back(from.get());
   }
-  Standing at;
+  GroupPosition at;
   if (made.group.valid())
     at.position = groups_[made.group.index].position(rank);
   if (made.cut.valid())
@@ -278,8 +278,8 @@ SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, 
 
 llvm::Error CpuBackend::local_step(const Step &step, Ranks ranks) {
   const LocalStep &made = plan_->local_steps[step.index];
-  find_alike(made, step, ranks);
-  llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
+  deduplicate(made, step, ranks);
+  llvm::ArrayRef<uint32_t> firsts = deduplication_.firsts();
   results_.assign(firsts.size(), nullptr);
   auto one = [&](size_t i) { results_[i] = local_step_on(made, step, ranks[firsts[i]]); };
   if (is_worth_threads(Use{made.result, {}}))
@@ -288,7 +288,7 @@ llvm::Error CpuBackend::local_step(const Step &step, Ranks ranks) {
     for (size_t i = 0; i < firsts.size(); ++i)
       one(i);
   for (size_t i = 0; i < ranks.size(); ++i)
-    held_.put(made.result, ranks[i], results_[alike_.done_by()[i]]);
+    held_.put(made.result, ranks[i], results_[deduplication_.done_by()[i]]);
   results_.clear();
   return llvm::Error::success();
 }
@@ -313,11 +313,11 @@ llvm::Expected<llvm::SmallVector<uint32_t, 16>> CpuBackend::complete_groups(cons
 }
 
 // Groups whose members, one by one, hold the same.
-void CpuBackend::find_alike(const Communicate &collective, const Groups &groups,
-                            llvm::ArrayRef<uint32_t> which) {
-  alike_.begin(3 * groups.size());
+void CpuBackend::deduplicate(const Communicate &collective, const Groups &groups,
+                             llvm::ArrayRef<uint32_t> which) {
+  deduplication_.begin(3 * groups.size());
   for (uint32_t g : which) {
-    uint64_t *word = alike_.next().data();
+    uint64_t *word = deduplication_.next().data();
     for (RankId rank : groups[g]) {
       *word++ = address(held_.held(collective.operand, rank));
       *word++ = extents_class(collective.result, rank);
@@ -326,7 +326,7 @@ void CpuBackend::find_alike(const Communicate &collective, const Groups &groups,
                     : 0;
     }
   }
-  alike_.end();
+  deduplication_.end();
 }
 
 void CpuBackend::communicate_group(const Communicate &collective, Ranks members,
@@ -352,8 +352,8 @@ llvm::Error CpuBackend::communicate(const Step &step, Ranks ranks) {
   llvm::Expected<llvm::SmallVector<uint32_t, 16>> complete = complete_groups(step, ranks);
   if (!complete)
     return complete.takeError();
-  find_alike(collective, groups, *complete);
-  llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
+  deduplicate(collective, groups, *complete);
+  llvm::ArrayRef<uint32_t> firsts = deduplication_.firsts();
   results_.assign(firsts.size() * groups.size(), nullptr);
   auto one = [&](size_t i) {
     communicate_group(collective, groups[(*complete)[firsts[i]]],
@@ -367,7 +367,7 @@ llvm::Error CpuBackend::communicate(const Step &step, Ranks ranks) {
   for (size_t g = 0; g < complete->size(); ++g)
     for (size_t i = 0; i < groups.size(); ++i)
       held_.put(collective.result, groups[(*complete)[g]][i],
-                results_[alike_.done_by()[g] * groups.size() + i]);
+                results_[deduplication_.done_by()[g] * groups.size() + i]);
   results_.clear();
   return llvm::Error::success();
 }

@@ -63,18 +63,18 @@ private:
   llvm::Error run_range(StepRange range, Ranks active);
   llvm::Error run_step(const Step &step, uint32_t index, Ranks active);
   llvm::Error compute(const Step &step, Ranks ranks);
-  void find_alike(const Compute &made, const Ready &ready, const Step &step, Ranks ranks);
+  void deduplicate(const Compute &made, const Ready &ready, const Step &step, Ranks ranks);
   llvm::Error compute_on(const Compute &made, const Ready &ready, const Step &step, RankId rank,
                          llvm::MutableArrayRef<SharedTensor> results);
   llvm::SmallVector<SharedTensor, 6> read_by(const Compute &made, RankId rank) const;
   SharedTensor take_ahead(uint32_t compute, const Compute &made, RankId rank) const;
-  void find_alike(const LocalStep &made, const Step &step, Ranks ranks);
+  void deduplicate(const LocalStep &made, const Step &step, Ranks ranks);
   RankId source_of(const LocalStep &made, Use operand, const Step &step, RankId rank) const;
   SharedTensor local_step_on(const LocalStep &made, const Step &step, RankId rank);
   llvm::Error local_step(const Step &step, Ranks ranks);
   llvm::Expected<llvm::SmallVector<uint32_t, 16>> complete_groups(const Step &step, Ranks ranks);
-  void find_alike(const Communicate &collective, const Groups &groups,
-                  llvm::ArrayRef<uint32_t> which);
+  void deduplicate(const Communicate &collective, const Groups &groups,
+                   llvm::ArrayRef<uint32_t> which);
   void communicate_group(const Communicate &collective, Ranks members,
                          llvm::MutableArrayRef<SharedTensor> results);
   llvm::Error communicate(const Step &step, Ranks ranks);
@@ -107,18 +107,18 @@ private:
   std::map<Key, std::unique_ptr<PreparedOp>> prepared_;
   std::vector<Ready> ready_; // by Compute
   // By Compute: its result for certain operands, made by a step before it.
-  struct Ahead {
+  struct Precomputed {
     llvm::SmallVector<SharedTensor, 6> operands;
     SharedTensor result;
   };
-  std::vector<std::vector<Ahead>> ahead_;
+  std::vector<std::vector<Precomputed>> precomputed_;
   std::vector<Groups> groups_;             // by communicator
-  std::vector<std::vector<Block>> blocks_; // by place and rank
+  std::vector<std::vector<Block>> blocks_; // by placement and rank
   std::vector<std::vector<uint32_t>> block_classes_;
-  std::vector<std::vector<uint32_t>> extents_classes_; // by buffer; empty: all ranks are alike
+  std::vector<std::vector<uint32_t>> extents_classes_; // by buffer; empty: equal on all ranks
   std::vector<RankId> all_;                            // of this process
   HeldTensors held_;
-  Deduplication alike_;               // of the step at hand
+  Deduplication deduplication_;       // of the step at hand
   std::vector<SharedTensor> results_; // of what is done in it, one after another
   Deadline deadline_ = kNoDeadline;
   llvm::SmallVector<uint64_t, 2> iterations_; // of the loops around

@@ -12,7 +12,7 @@ namespace {
 // Operands have the element type of the result.
 template <class T> class LocalStepRun {
 public:
-  LocalStepRun(const LocalStep &local, Standing at, llvm::ArrayRef<const Tensor *> operands,
+  LocalStepRun(const LocalStep &local, GroupPosition at, llvm::ArrayRef<const Tensor *> operands,
                Tensor &result)
       : local_(local), at_(at), operands_(operands), result_(result), to_(result.of<T>()) {}
   void run();
@@ -34,7 +34,7 @@ private:
   void scale();
 
   const LocalStep &local_;
-  Standing at_;
+  GroupPosition at_;
   llvm::ArrayRef<const Tensor *> operands_;
   Tensor &result_;
   std::vector<T> &to_;
@@ -136,33 +136,33 @@ template <class T> void LocalStepRun<T>::run() {
       to_[i] = T(static_cast<int64_t>(i));
     break;
   case LocalStepForm::Overwrite:
-    SPMD_CHECK(false, "overwriting takes places of another element type");
+    SPMD_CHECK(false, "overwriting takes elements of another element type");
     break;
   case LocalStepForm::Zero:
     break;
   }
 }
 
-// Operand 1 names places; it is real, or of residues, whatever the others are.
+// Operand 1 numbers elements; it is real, or of residues, whatever the others are.
 void overwrite(llvm::ArrayRef<const Tensor *> operands, Tensor &result) {
   result.cells = operands[0]->cells;
-  std::vector<int64_t> places;
+  std::vector<int64_t> offsets;
   operands[1]->visit([&](const auto &cells) {
     for (const auto &cell : cells)
-      places.push_back(place(cell));
+      offsets.push_back(place(cell));
   });
   result.visit([&](auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;
     const std::vector<T> &more = operands[2]->of<T>();
-    for (size_t i = 0; i < places.size(); ++i)
-      cells[static_cast<size_t>(places[i])] = more[i];
+    for (size_t i = 0; i < offsets.size(); ++i)
+      cells[static_cast<size_t>(offsets[i])] = more[i];
   });
 }
 
 } // namespace
 
-void run_local_step(const LocalStep &local, Standing at, llvm::ArrayRef<const Tensor *> operands,
-                    Tensor &result, Domain domain) {
+void run_local_step(const LocalStep &local, GroupPosition at,
+                    llvm::ArrayRef<const Tensor *> operands, Tensor &result, Domain domain) {
   if (local.form == LocalStepForm::Overwrite)
     return overwrite(operands, result);
   result.visit([&](auto &cells) {

@@ -1,4 +1,4 @@
-// What is settled before the run: kernels, groups, blocks, and which ranks see the same of them.
+// What is decided before the run: kernels, groups, blocks, and which ranks see the same of them.
 #include "ir/support/arrays.h"
 #include "runtime/backends/cpu_backend.h"
 
@@ -66,9 +66,9 @@ static std::vector<uint32_t> classes_of(llvm::ArrayRef<RankId> ranks, uint32_t s
 }
 
 void CpuBackend::classify() {
-  for (uint32_t p = 0; p < plan_->places.size(); ++p)
+  for (uint32_t p = 0; p < plan_->placements.size(); ++p)
     block_classes_.push_back(classes_of(
-        world_->ranks(plan_->places[PlaceId{p}].mesh()), world_->size(), [&](RankId rank) {
+        world_->ranks(plan_->placements[PlacementId{p}].mesh()), world_->size(), [&](RankId rank) {
           const Block &block = blocks_[p][rank];
           std::vector<int64_t> key;
           for (const Dims *each : {&block.dims, &block.first, &block.whole})
@@ -97,18 +97,18 @@ bool CpuBackend::is_worth_threads(llvm::ArrayRef<Use> uses) const {
 
 llvm::Error CpuBackend::prepare_compute(const Compute &compute, ir::MeshId mesh) {
   Ready ready;
-  bool alike = true;
+  bool uniform = true;
   for (Span span : {compute.operands, compute.results})
     for (const Use &use : plan_->used(span))
-      alike &= plan_->buffers[use.buffer].dims.size() == 1;
+      uniform &= plan_->buffers[use.buffer].dims.size() == 1;
   llvm::SmallVector<RankId, 16> kept;
   Ranks own = on_mesh(mesh, all_, kept);
-  for (RankId rank : alike ? own.take_front(1) : own) {
+  for (RankId rank : uniform ? own.take_front(1) : own) {
     llvm::Expected<const PreparedOp *> op = prepare_op(compute, rank);
     if (!op)
       return op.takeError();
-    ready.ops.resize(alike ? 1 : world_->size());
-    ready.ops[alike ? 0 : rank] = *op;
+    ready.ops.resize(uniform ? 1 : world_->size());
+    ready.ops[uniform ? 0 : rank] = *op;
   }
   for (uint32_t call = compute.call; call; call = plan_->calls[call].caller)
     ready.looped |= plan_->calls[call].looped;
@@ -164,7 +164,7 @@ llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const Wo
   rules_ = std::make_unique<rules::Rules>(program);
   for (const Communicator &each : plan.communicators.all())
     groups_.push_back(world.groups(each.mesh, each.axes));
-  for (const Placement &place : plan.places.all()) {
+  for (const Placement &place : plan.placements.all()) {
     std::vector<Block> &blocks = blocks_.emplace_back(world.size());
     for (RankId rank : world.ranks(place.mesh()))
       blocks[rank] = place.block(world, rank);
@@ -184,7 +184,7 @@ llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const Wo
         return run_error(
             fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
   find_ahead();
-  ahead_.resize(plan.computes.size());
+  precomputed_.resize(plan.computes.size());
   return llvm::Error::success();
 }
 

@@ -7,14 +7,14 @@
 
 namespace spmd::runtime {
 
-// The own place among the ranks of a group: what a local step knows of where it is.
-struct Standing {
+// The position of this rank among the ranks of a group: what a local step knows of where it is.
+struct GroupPosition {
   uint32_t position = 0;
   llvm::ArrayRef<int64_t> lengths; // of the pieces, by position; empty if the local step has none
 };
 // `result` has its extents and is zero, or anything where the form writes every element.
-void run_local_step(const LocalStep &local, Standing at, llvm::ArrayRef<const Tensor *> operands,
-                    Tensor &result, Domain domain);
+void run_local_step(const LocalStep &local, GroupPosition at,
+                    llvm::ArrayRef<const Tensor *> operands, Tensor &result, Domain domain);
 
 // What the ranks of one group send, by position. `counts`: the elements that a rank sends to, gets
 // from, or keeps for each position (Communicate::counts); empty lists: all pieces are as long.

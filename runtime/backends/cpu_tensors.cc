@@ -67,7 +67,7 @@ SharedTensor HeldTensors::take(ir::DType dtype, const Dims &dims) {
   --kept_count_;
   tensor->dtype = dtype;
   tensor->dims = dims;
-  tensor->singles.clear();
+  tensor->f32_cache.clear();
   tensor->has_packed = false;
   return tensor;
 }
@@ -148,7 +148,7 @@ void HeldTensors::clear() {
   owners_.clear();
 }
 
-// NaN and zeros of either sign are told apart.
+// NaN and zeros of either sign are distinguished.
 static bool same_bits(const Tensor &a, const Tensor &b) {
   if (a.dtype != b.dtype || a.dims != b.dims || a.cells.index() != b.cells.index())
     return false;

@@ -14,7 +14,7 @@ namespace spmd::runtime {
 
 struct HeldTensor : Tensor {
   explicit HeldTensor(Tensor tensor) : Tensor(std::move(tensor)) {}
-  F32Cache singles;
+  F32Cache f32_cache;
   // The elements in their declared type: made when they are first sent, or all that there is of
   // what was received. Either is kept until the tensor changes.
   std::vector<char> packed;

@@ -25,7 +25,7 @@ void Deduplication::end() {
     uint64_t hash = 0;
     for (uint64_t word : key(piece))
       hash = ir::mix(hash, word);
-    hash >>= 1; // the largest numbers stand for empty places of the map
+    hash >>= 1; // the largest numbers stand for empty slots of the map
     auto place = static_cast<uint32_t>(firsts_.size());
     auto [known, is_new] = known_.try_emplace(hash, place);
     if (!is_new && key(firsts_[known->second]) == key(piece)) {

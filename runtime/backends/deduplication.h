@@ -12,9 +12,9 @@
 
 namespace spmd::runtime {
 
-// Work is a key: words that say all that it depends on. Tensors are told apart by their addresses,
-// so that no claim of a type is believed: ranks share what they were given by the same work, or as
-// the same bits.
+// Work is a key: words that say all that it depends on. Tensors are distinguished by their
+// addresses, so that no claim of a type is believed: ranks share what they were given by the same
+// work, or as the same bits.
 class Deduplication {
 public:
   // Forgets what was added; keys of `words` words follow.

@@ -6,7 +6,7 @@
 namespace spmd::runtime {
 
 // SPMD_EXECUTABLE, where a script starts the program through a loader of its own
-// (runtime/bundle.sh); else the file that the system runs. Empty if that cannot be told.
+// (runtime/bundle.sh); else the file that the system runs. Empty if that cannot be determined.
 std::string executable_path();
 
 } // namespace spmd::runtime

@@ -34,7 +34,7 @@ private:
   llvm::Error fetch(BufferId from);
   llvm::Error compare(const Tensor &own, bool there);
   // Rank 0 goes on to judge what it has: the others wait for it.
-  void turn_to_data() { team_.doing(team_.leads() ? Doing::Judging : Doing::Preparing); }
+  void turn_to_data() { team_.doing(team_.leads() ? Activity::Judging : Activity::Preparing); }
 
   std::unique_ptr<Backend> own_;
   Team &team_;

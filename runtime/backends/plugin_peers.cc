@@ -45,11 +45,11 @@ llvm::Expected<const Table *> checked(void *module, const std::string &path, std
 template <class Table>
 llvm::Expected<const Table *> open_table(const BackendRow &backend, const char *symbol,
                                          uint32_t abi) {
-  std::string places;
+  std::string searched;
   for (const std::string &folder : folders()) {
     std::string path = fmt::format("{}/spmd_{}.so", folder, backend.name);
     if (::access(path.c_str(), F_OK) != 0) {
-      places += fmt::format("{}{}", places.empty() ? "" : ", ", folder);
+      searched += fmt::format("{}{}", searched.empty() ? "" : ", ", folder);
       continue;
     }
     if (void *module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
@@ -59,7 +59,7 @@ llvm::Expected<const Table *> open_table(const BackendRow &backend, const char *
   }
   return refused(fmt::format("there is no spmd_{}.so in {}. Next: {}, or set SPMD_PLUGIN_DIR to "
                              "where it is",
-                             backend.name, places, backend.get));
+                             backend.name, searched, backend.get));
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Ranks that are in the same step are told together.
+// Ranks that are in the same step are reported together.
 #include "runtime/cli/failure.h"
 
 #include "rules/violations/commands/runs.h"
@@ -65,7 +65,7 @@ public:
 
   // The step of those who wait; of those who are blamed where it is known.
   checker::Place place(bool blamed) const {
-    const Whereabouts *found = nullptr;
+    const RankStatus *found = nullptr;
     for (bool ask : {blamed, false})
       for (uint32_t rank = 0; rank < failure_.where.size() && !found; ++rank)
         if (const auto &where = failure_.where[rank];
@@ -79,18 +79,18 @@ public:
   }
 
 private:
-  std::string doing(const Whereabouts &where) const {
+  std::string doing(const RankStatus &where) const {
     if (where.progress == 0)
       return "has not begun";
     std::string step = print_step(program_, plan_, where.step);
     switch (where.doing) {
-    case Doing::Computing:
+    case Activity::Computing:
       return "is in " + step;
-    case Doing::Exchanging:
+    case Activity::Exchanging:
       return "waits in " + step;
-    case Doing::Judging:
-    case Doing::Preparing:
-    case Doing::Waiting:
+    case Activity::Judging:
+    case Activity::Preparing:
+    case Activity::Waiting:
       break;
     }
     return "is past " + step;

@@ -83,7 +83,7 @@ uint64_t whole_bytes(const ir::Program &program, const Plan &plan, const World &
   const Buffer &buffer = plan.buffers[value.buffer];
   // Without a place it is a block of nothing larger.
   uint64_t elements = static_cast<uint64_t>(
-      value.place.valid() ? count(plan.places[value.place].whole())
+      value.place.valid() ? count(plan.placements[value.place].whole())
                           : count(buffer.on(world.ranks(buffer.mesh).front())));
   return elements * lists * stored_bytes(buffer.dtype);
 }

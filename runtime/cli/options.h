@@ -71,7 +71,7 @@ std::vector<std::string> words_of_rank(llvm::ArrayRef<llvm::StringRef> words,
                                        const RunOptions &options);
 // What the data of a run depend on, as words of a command line.
 std::string words_of_run(const RunOptions &options, uint64_t seed);
-// The same, and what else ranks must be told alike.
+// The same, and all else that every rank must be given.
 std::string words_for_ranks(const RunOptions &options);
 std::string run_help();
 

@@ -69,12 +69,12 @@ llvm::Expected<TimesByRank> time_steps(const Plan &plan, Backend &backend, Team 
   }
   if (!team)
     return TimesByRank{std::move(times)};
-  llvm::Expected<std::vector<std::string>> told =
+  llvm::Expected<std::vector<std::string>> gathered =
       team->gather({reinterpret_cast<const char *>(times.data()), times.size() * sizeof(StepTime)});
-  if (!told)
-    return told.takeError();
+  if (!gathered)
+    return gathered.takeError();
   TimesByRank all;
-  for (const std::string &bytes : *told) {
+  for (const std::string &bytes : *gathered) {
     all.emplace_back(bytes.size() / sizeof(StepTime));
     std::memcpy(all.back().data(), bytes.data(), all.back().size() * sizeof(StepTime));
   }

@@ -71,7 +71,7 @@ private:
     bool ready = read() && rewrite() && derive() && make();
     if (options_.plan && ready)
       happened(print(runtime::print(checked_->program(), *plan_)));
-    if (!all(ready && !options_.plan) || !are_alike() || !all(fits() && finds_until()))
+    if (!all(ready && !options_.plan) || !agree_on_plan() || !all(fits() && finds_until()))
       return;
     for (unsigned i = 0; i < options_.seeds && code_ == ExitCode::Clean; ++i)
       execute(options_.seed + i);
@@ -125,7 +125,7 @@ private:
     session_->abandon(code_);
   }
 
-  bool are_alike() {
+  bool agree_on_plan() {
     if (!session_)
       return true;
     llvm::Expected<std::optional<Session::Difference>> found =

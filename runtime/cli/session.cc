@@ -296,9 +296,9 @@ llvm::Expected<ExitCode> Session::agree(ExitCode own) {
   ExitCode worst = own;
   for (uint32_t rank = 1; rank < all->size(); ++rank) {
     auto theirs = static_cast<ExitCode>((*all)[rank][0]);
-    bool told = worst != ExitCode::Clean;
+    bool reported = worst != ExitCode::Clean;
     worst = checker::worse(worst, theirs);
-    if (theirs != ExitCode::Clean && !told) {
+    if (theirs != ExitCode::Clean && !reported) {
       checker::say(fmt::format("rank {} cannot go on:", rank));
       checker::print_stderr(llvm::StringRef((*all)[rank]).drop_front());
     }
@@ -373,14 +373,14 @@ llvm::Error Session::keep_what_all_say(std::string &bits) {
 std::unique_ptr<Backend> Session::backend(const CpuOptions &options) {
   if (link_) {
     DeviceOptions own{.seed = options.seed};
-    if (leads() && !std::exchange(told_, true))
+    if (leads() && !std::exchange(host_ops_reported_, true))
       own.on_host = tell_host_ops;
     // In a batch the library may divide what it adds up otherwise than alone.
     own.batches = !deterministic_;
     own.records = graphs_;
     own.on_all = [this](std::string &bits) { return keep_what_all_say(bits); };
     own.on_no_record = [this](const std::string &why) {
-      if (leads() && !std::exchange(told_no_record_, true))
+      if (leads() && !std::exchange(no_recording_reported_, true))
         checker::say("note: steps are not recorded as graphs: " + why);
     };
     return std::make_unique<GatheredBackend>(std::make_unique<DeviceBackend>(*link_, own), *team_,

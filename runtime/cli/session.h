@@ -66,8 +66,8 @@ private:
   std::unique_ptr<DeviceLink> link_; // of devices
   uint32_t reached_ = 0;             // step of the plan, by the device
   bool absent_ = false;              // the backend is not there
-  bool told_ = false;                // of what the host computes
-  bool told_no_record_ = false;
+  bool host_ops_reported_ = false;   // what the host computes
+  bool no_recording_reported_ = false;
   bool graphs_ = false, deterministic_ = false;
   uint32_t local_size_ = 1;
   std::string said_; // of a rank that does not lead

@@ -149,12 +149,12 @@ std::string print_left(const GradientReport &gradients, const ir::Program &progr
            "`--check`, to the end\n";
   std::string text;
   std::vector<std::string> reasons;
-  for (const GradientReport::Left &left : gradients.left)
+  for (const GradientReport::NotCompared &left : gradients.left)
     if (!llvm::is_contained(reasons, left.why))
       reasons.push_back(left.why);
   for (const std::string &why : reasons) {
     std::vector<ir::ValueId> values;
-    for (const GradientReport::Left &left : gradients.left)
+    for (const GradientReport::NotCompared &left : gradients.left)
       if (left.why == why)
         values.push_back(left.value);
     text += fmt::format("  not compared: {} gradient{} ({}): {}\n", values.size(),
@@ -233,7 +233,7 @@ std::string print_verdicts(const Summary &summary, const ir::Program &program) {
             {"undecided", report.undecided}};
   if (report.gradients.recorded) {
     Json left = Json::array();
-    for (const GradientReport::Left &each : report.gradients.left)
+    for (const GradientReport::NotCompared &each : report.gradients.left)
       left.push_back({{"value", ir::print(program.values[each.value].name, program.strings)},
                       {"why", each.why}});
     made["recorded_gradients"] = {{"compared", report.gradients.compared},

@@ -194,7 +194,7 @@ void DeviceBackend::lower_steps() {
     if (ready_[i].on_host)
       ++host_ops_[step.form == StepForm::Compute
                       ? program_->op_name(plan_->computes[step.index].op).str()
-                      : "places written over"];
+                      : "elements written over"];
     else
       ++device_steps_;
   }

@@ -1,4 +1,4 @@
-// A plan on a device: one rank, whose buffers lie in an arena of the device as the plan places
+// A plan on a device: one rank, whose buffers lie in an arena of the device as the plan positions
 // them. What the device has no commands for is computed on the host by the cpu backend, between a
 // copy there and one back.
 #pragma once
@@ -15,16 +15,16 @@ using HostOps = std::map<std::string, uint32_t>;
 
 struct DeviceOptions {
   uint64_t seed = 0; // of the random numbers that the program draws
-  // Told once the plan is prepared, if the host has to compute any of it.
+  // Called once the plan is prepared, if the host has to compute any of it.
   std::function<void(const HostOps &)> on_host = nullptr;
   // Neighbouring collectives go to the library together.
   bool batches = true;
   // Steps that are run again and again are recorded, and replayed. All ranks say the same.
   bool records = false;
   // With `records`, once: 0 or 1 for each of a list of things, of which those stay 1 that are so on
-  // all ranks. All ranks ask at the same point; null: there are no others, or they are alike.
+  // all ranks. All ranks ask at the same point; null: there are no others, or they are equal.
   std::function<llvm::Error(std::string &)> on_all = nullptr;
-  // Told if nothing can be recorded, and why: then steps are run one after another.
+  // Called if nothing can be recorded, and why: then steps are run one after another.
   std::function<void(const std::string &)> on_no_record = nullptr;
 };
 
@@ -183,9 +183,9 @@ private:
   std::vector<uint32_t> stretch_ends_;  // by step; empty: nothing is recorded
   std::vector<uint32_t> stretch_steps_; // by step: how many come from there on, releases left out
   std::map<std::pair<uint32_t, uint32_t>, Recording>
-      recordings_;    // by first step, and the one behind
-  bool told_ = false; // that something is not recorded
-  UsedBytes pending_; // that collectives which may still go on read or write
+      recordings_;                     // by first step, and the one behind
+  bool no_recording_reported_ = false; // that something is not recorded
+  UsedBytes pending_;                  // that collectives which may still go on read or write
   llvm::SmallVector<uint64_t, 2> iterations_; // of the loops around
   uint32_t device_steps_ = 0;
   HostOps host_ops_;

@@ -185,7 +185,7 @@ void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<Ra
                  call.after);
 }
 
-// Gathers, exchanges, permutations, broadcasts: bytes that reach their places as they are.
+// Gathers, exchanges, permutations, broadcasts: bytes that reach their positions as they are.
 class DeviceBackend::Exchange {
 public:
   Exchange(const DeviceBackend &backend, const Communicate &made, llvm::ArrayRef<RankId> members,

@@ -34,7 +34,7 @@ void merge(Strides &extents, llvm::ArrayRef<Strides *> arrays, size_t first, siz
   }
 }
 
-// Whether no two places of the loops are one element.
+// Whether no two iterations of the loops are one element.
 bool is_injective(llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> strides) {
   llvm::SmallVector<size_t, 8> order(extents.size());
   std::iota(order.begin(), order.end(), size_t(0));

@@ -1,4 +1,4 @@
-// What a device is told to do, and how it is put together: loops over strided arrays, merged where
+// The commands of a device, and how it is put together: loops over strided arrays, merged where
 // they can be.
 #pragma once
 
@@ -57,7 +57,7 @@ public:
   double factor = 1, divisor = 1;
   ScalarProgram program; // input k: of `inputs`
 
-  // False: there are more loops or arrays than a loop nest has, or places of the result are met
+  // False: there are more loops or arrays than a loop nest has, or elements of the result are met
   // more than once.
   bool build(std::vector<Command> &commands);
 };

@@ -59,7 +59,7 @@ bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Pl
   draft.adds = !fresh;
   draft.factor = static_cast<double>(term.integer) * term.number;
   draft.divisor = static_cast<double>(term.divisor);
-  // Of one complex factor both parts are made alike.
+  // Both parts of one complex factor are made by the same steps.
   if (llvm::count_if(factors, [](const Parts &each) { return each.imaginary.has_value(); }) == 1) {
     const size_t outer = draft.extents.size() - draft.inner;
     auto add = [&](Strides &of, int64_t stride) {

@@ -52,7 +52,7 @@ Composition::Composition(const Site &site, llvm::ArrayRef<Placed> args,
                          llvm::ArrayRef<Placed> results, llvm::ArrayRef<const Placed *> gradients,
                          std::optional<unsigned> by, StepScratch &scratch,
                          std::vector<Command> &commands)
-    : site(site), by(by), args_(args), told_(results), gradients_(gradients), scratch_(scratch),
+    : site(site), by(by), args_(args), wanted_(results), gradients_(gradients), scratch_(scratch),
       commands_(commands) {
   for (const Placed &result : results) {
     const bool apart = !lies_at_any(result, args);
@@ -63,15 +63,15 @@ Composition::Composition(const Site &site, llvm::ArrayRef<Placed> args,
 bool Composition::finish() {
   for (size_t i = 0; i < results_.size(); ++i) {
     const Strides dense = {1};
-    if (results_[i].data != told_[i].data &&
-        !copy({told_[i].size()}, {results_[i], dense}, {told_[i], dense}))
+    if (results_[i].data != wanted_[i].data &&
+        !copy({wanted_[i].size()}, {results_[i], dense}, {wanted_[i], dense}))
       return false;
   }
   return true;
 }
 
 const Placed &Composition::begun_as(std::string_view name) {
-  const Placed &from = *operand(name), &to = told_[0];
+  const Placed &from = *operand(name), &to = wanted_[0];
   const bool alone = llvm::all_of(args_, [&](const Placed &arg) {
     return &arg == &from || arg.data != to.data || arg.size() == 0;
   });
@@ -107,7 +107,7 @@ Placed Composition::temporary(llvm::ArrayRef<int64_t> dims, ir::DType dtype) {
   return made;
 }
 
-Placed Composition::places(size_t rank, size_t dim, int64_t extent) {
+Placed Composition::positions(size_t rank, size_t dim, int64_t extent) {
   Dims &dims = dims_.emplace_back(rank, 1);
   dims[dim] = extent;
   return {0, ir::DType::Unknown, &dims, nullptr};
@@ -220,14 +220,14 @@ Placed Composition::sorted(const Placed &keys, int64_t rows, int64_t length, int
   return order;
 }
 
-void Composition::scatter(SpmdScatterForm form, const Placed &places, const Placed &from,
+void Composition::scatter(SpmdScatterForm form, const Placed &numbers, const Placed &from,
                           const Placed &to, SpmdScatter made) {
   made.form = form;
-  made.entries = places.size();
+  made.entries = numbers.size();
   if (made.entries == 0 || made.width == 0)
     return;
-  made.places = places.data, made.place_element = element_of(places.dtype);
-  made.order = form == kSpmdAddRows ? sorted(places, 1, made.entries, 0, 1, false).data
+  made.row_numbers = numbers.data, made.row_element = element_of(numbers.dtype);
+  made.order = form == kSpmdAddRows ? sorted(numbers, 1, made.entries, 0, 1, false).data
                                     : temporary({made.rows}, ir::DType::U32).data;
   made.from = from.data, made.from_element = element_of(from.dtype);
   made.to = to.data, made.to_element = element_of(to.dtype);

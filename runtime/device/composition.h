@@ -46,8 +46,8 @@ public:
   // The one gradient that flows, which is that of result `place`; null if it is not.
   const Placed *only_gradient(size_t place) const;
   Placed temporary(llvm::ArrayRef<int64_t> dims, ir::DType dtype = ir::DType::F64);
-  // Numbers that are their places: 0, 1, 2, ... along dimension `dim` of so many.
-  Placed places(size_t rank, size_t dim, int64_t extent);
+  // Numbers that are their positions: 0, 1, 2, ... along dimension `dim` of so many.
+  Placed positions(size_t rank, size_t dim, int64_t extent);
   // Complex numbers as real ones, with a last dimension of two. Formulas are of real numbers alone.
   Placed pairs(const Placed &tensor);
   // The same elements with other extents, of which there are as many.
@@ -61,8 +61,8 @@ public:
   using Formula = llvm::function_ref<Symbol(llvm::ArrayRef<Symbol>)>;
   bool make(const Placed &out, llvm::ArrayRef<int64_t> over, llvm::ArrayRef<Placed> inputs,
             Formula formula, SpmdCombiner combiner = kSpmdSum, double divisor = 1);
-  // The same over loops of so many places, as strides say. Loops along which `out` does not move
-  // are combined.
+  // The same over loops of so many iterations, as strides say. Loops along which `out` does not
+  // move are combined.
   bool make_along(llvm::ArrayRef<int64_t> extents, const Strided &out,
                   llvm::ArrayRef<Strided> inputs, Formula formula, SpmdCombiner combiner = kSpmdSum,
                   double divisor = 1);
@@ -71,15 +71,15 @@ public:
   bool fetch(llvm::ArrayRef<int64_t> extents, const Strided &out, const Strided &from,
              const Strided &index, int64_t stride, int64_t extent);
   bool fill(const Placed &out, double number);
-  // Elements of one dtype, between two dense tensors seen alike.
+  // Elements of one dtype, between two dense tensors of the same view.
   bool copy(llvm::ArrayRef<int64_t> extents, const Strided &from, const Strided &to);
   void add(const Command &command) { commands_.push_back(command); }
   // U32, rows x length: SpmdSort.
   Placed sorted(const Placed &keys, int64_t rows, int64_t length, int64_t row_stride,
                 int64_t stride, bool descending);
-  // Entries go to the rows that `places` (whole numbers, one each) says: SpmdScatter, whose form,
-  // places, order and elements are made here.
-  void scatter(SpmdScatterForm form, const Placed &places, const Placed &from, const Placed &to,
+  // Entries go to the rows that `numbers` (whole numbers, one each) says: SpmdScatter, whose form,
+  // row numbers, order and elements are made here.
+  void scatter(SpmdScatterForm form, const Placed &numbers, const Placed &from, const Placed &to,
                SpmdScatter made);
   // Once all is made: results that were made elsewhere go to where they belong.
   bool finish();
@@ -87,7 +87,7 @@ public:
 private:
   llvm::ArrayRef<Placed> args_;
   llvm::SmallVector<Placed, 3> results_; // where they are made
-  llvm::ArrayRef<Placed> told_;          // where they belong
+  llvm::ArrayRef<Placed> wanted_;        // where they belong
   llvm::ArrayRef<const Placed *> gradients_;
   StepScratch &scratch_;
   std::vector<Command> &commands_;
@@ -102,7 +102,7 @@ inline Strided stretched(const Placed &tensor, llvm::ArrayRef<int64_t> over) {
 bool add_along(const ScalarProgram &program, llvm::ArrayRef<int64_t> extents, const Strided &out,
                llvm::ArrayRef<Strided> inputs, SpmdCombiner combiner, double divisor,
                std::vector<Command> &commands);
-// The program over all places of `over`: input k of it is inputs[k]. As with Composition::make.
+// The program over all iterations of `over`: input k of it is inputs[k]. As with Composition::make.
 bool add_stretched(const ScalarProgram &program, llvm::ArrayRef<int64_t> over,
                    llvm::ArrayRef<Placed> inputs, const Placed &out, SpmdCombiner combiner,
                    double divisor, std::vector<Command> &commands);

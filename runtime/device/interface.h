@@ -61,7 +61,7 @@ struct SpmdMove {
 };
 
 // An array that a loop nest reads or writes, from its first element on. One of kSpmdNoElement
-// has no data: its numbers are the places themselves, 0, 1, 2, ...
+// has no data: its numbers are the iteration numbers themselves, 0, 1, 2, ...
 struct SpmdArray {
   SpmdAddress data;
   uint32_t element;
@@ -159,8 +159,8 @@ struct SpmdMatrices {
   double factor;
 };
 
-// Where the keys of each row stand once they are in order: equal ones as before, 0 and -0 alike,
-// NaN behind all numbers (first if `descending`).
+// Where the keys of each row stand once they are in order: equal ones as before, 0 and -0 are
+// equal, NaN behind all numbers (first if `descending`).
 struct SpmdSort {
   uint32_t element, descending;
   int64_t rows, length; // of less than 2^31 keys in all
@@ -172,15 +172,15 @@ struct SpmdSort {
 inline constexpr uint64_t spmd_sort_room(uint64_t keys) { return 32 * keys + (1 << 20); }
 
 enum SpmdScatterForm : uint32_t { kSpmdAddRows, kSpmdReplaceRows };
-// Entry i, which is `width` elements, goes to row places[i] of `to`: added to what is there, all
-// those of one row in an order that the data decide, and rounded once; or in its place, where the
-// last entry stands. Places outside of [0, rows) are left out.
+// Entry i, which is `width` elements, goes to row row_numbers[i] of `to`: added to what is there,
+// all those of one row in an order that the data decide, and rounded once; or in its place, where
+// the last entry stands. Row numbers outside of [0, rows) are left out.
 struct SpmdScatter {
-  uint32_t form, place_element;
-  int64_t entries, width; // fewer than 2^31 entries
-  SpmdAddress places;     // whole numbers, one after another
-  // AddRows: U32, the places in ascending order, as SpmdSort tells it. ReplaceRows: 4 bytes for
-  // each row of `to`, to work with.
+  uint32_t form, row_element;
+  int64_t entries, width;  // fewer than 2^31 entries
+  SpmdAddress row_numbers; // whole numbers, one after another
+  // AddRows: U32, the entries by ascending row number, as SpmdSort orders them. ReplaceRows: 4
+  // bytes for each row of `to`, to work with.
   SpmdAddress order;
   SpmdAddress from, to;
   uint32_t from_element, to_element;

@@ -17,7 +17,7 @@
 
 namespace spmd::runtime {
 
-// Groups of ranks that a library was told of: those made alike are one.
+// Groups of ranks that a library knows: those of the same ranks are one.
 class GroupCache {
 public:
   // Of the library; called in the same order on all ranks.

@@ -28,15 +28,15 @@ bool DeviceBackend::lower_pieces(const LocalStep &local, const Placed &from, con
 
 bool DeviceBackend::lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed &to,
                                     std::vector<Command> &commands) {
-  const Placed &before = operands[0], &places = operands[1], &values = operands[2];
-  if (to.data == places.data || to.data == values.data || places.size() != values.size())
+  const Placed &before = operands[0], &numbers = operands[1], &values = operands[2];
+  if (to.data == numbers.data || to.data == values.data || numbers.size() != values.size())
     return false;
   if (to.data != before.data)
     add_box(before, to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
   SpmdScatter made{};
-  made.form = kSpmdReplaceRows, made.place_element = element_of(places.dtype);
-  made.entries = places.size(), made.width = 1;
-  made.places = places.data, made.order = scratch_;
+  made.form = kSpmdReplaceRows, made.row_element = element_of(numbers.dtype);
+  made.entries = numbers.size(), made.width = 1;
+  made.row_numbers = numbers.data, made.order = scratch_;
   made.from = values.data, made.from_element = element_of(values.dtype);
   made.to = to.data, made.to_element = element_of(to.dtype);
   made.from_entry = made.from_stride = made.to_row = made.to_stride = 1;

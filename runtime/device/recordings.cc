@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kLeastSteps = 4;
 } // namespace
 
-// Which steps may be part of a recording: those that are alike on all ranks, because a library may
+// Which steps may be part of a recording: those that are equal on all ranks, because a library may
 // want what is recorded of a collective to be so on all ranks that meet in it.
 llvm::Error DeviceBackend::find_stretches() {
   const std::vector<Step> &steps = plan_->steps;
@@ -91,7 +91,7 @@ llvm::Error DeviceBackend::record(StepRange range, Recording &recording) {
                                      "--no-graphs",
                                      range.first, range.last - 1, why));
     recording.refused = true;
-    if (options_.on_no_record && !std::exchange(told_, true))
+    if (options_.on_no_record && !std::exchange(no_recording_reported_, true))
       options_.on_no_record(why);
     return run_steps(range);
   }

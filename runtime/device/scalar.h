@@ -1,4 +1,4 @@
-// Elements and scalar programs as a device works on them, and as a processor does that plays one:
+// Elements and scalar programs as a device works on them, and as a CPU does that simulates one:
 // one text for both, so that what is tested without a device is what runs on it.
 #pragma once
 
@@ -396,11 +396,11 @@ SPMD_ON_DEVICE uint64_t order_key(double value, bool descending) {
   return descending ? ~key : key;
 }
 
-SPMD_ON_DEVICE int64_t scatter_place(const SpmdScatter &scatter, int64_t entry) {
-  return static_cast<int64_t>(load(scatter.places, scatter.place_element, entry));
+SPMD_ON_DEVICE int64_t scatter_row(const SpmdScatter &scatter, int64_t entry) {
+  return static_cast<int64_t>(load(scatter.row_numbers, scatter.row_element, entry));
 }
 
-SPMD_ON_DEVICE int64_t places(const int64_t *extents, uint32_t first, uint32_t last) {
+SPMD_ON_DEVICE int64_t iterations(const int64_t *extents, uint32_t first, uint32_t last) {
   int64_t count = 1;
   for (uint32_t l = first; l < last; ++l)
     count *= extents[l];

@@ -120,7 +120,7 @@ private:
 
   // The steps that the last one needs, in their order.
   std::optional<ScalarProgram> kept(uint32_t last) {
-    std::vector<uint32_t> needed = {last}, places(steps_.size(), ~0u);
+    std::vector<uint32_t> needed = {last}, positions(steps_.size(), ~0u);
     std::vector<char> marked(steps_.size(), 0);
     marked[last] = 1;
     for (size_t i = 0; i < needed.size(); ++i)
@@ -133,7 +133,7 @@ private:
     if (needed.size() > kSpmdSteps)
       return std::nullopt;
     for (uint32_t each : needed) {
-      places[each] = static_cast<uint32_t>(program.steps.size());
+      positions[each] = static_cast<uint32_t>(program.steps.size());
       Step made = steps_[each];
       SpmdScalarStep step{static_cast<uint8_t>(made[0]), 0, 0, 0};
       if (made[0] == kSpmdConstant) {
@@ -145,9 +145,9 @@ private:
       } else if (made[0] == kSpmdInput) {
         step.a = static_cast<uint8_t>(made[1]);
       } else {
-        step.a = static_cast<uint8_t>(places[made[1]]);
-        step.b = static_cast<uint8_t>(device::operand_count(made[0]) > 1 ? places[made[2]] : 0);
-        step.c = static_cast<uint8_t>(device::operand_count(made[0]) > 2 ? places[made[3]] : 0);
+        step.a = static_cast<uint8_t>(positions[made[1]]);
+        step.b = static_cast<uint8_t>(device::operand_count(made[0]) > 1 ? positions[made[2]] : 0);
+        step.c = static_cast<uint8_t>(device::operand_count(made[0]) > 2 ? positions[made[3]] : 0);
       }
       program.steps.push_back(step);
     }

@@ -75,20 +75,20 @@ llvm::Error ForwardRow::run_vjp(const Call<double> &call,
   return runtime::run_vjp(*kernel_, {forward, incoming, operand_, member_, call.results[0], with});
 }
 
-// The kernel is run on the places of the operand's elements, each times a number that nothing else
-// in a program is a small multiple of; all other values are 0. What stands in a result tells where
-// it came from.
+// The kernel is run on the positions of the operand's elements, each times a number that nothing
+// else in a program is a small multiple of; all other values are 0. What stands in a result tells
+// where it came from.
 llvm::Error ForwardRow::run_back(const Call<Residue> &call) const {
   static const Residue mark = Residue::from_bits(0x5bd1e9955bd1e995), unmark = mark.inverse();
   llvm::SmallVector<View<const Residue>, 2> incoming = gradients(call);
   const View<Residue> &result = call.results[0];
   llvm::SmallVector<View<const Residue>, 6> args(call.args.begin(), call.args.end());
-  Scratch<Residue> places, zeros;
+  Scratch<Residue> positions, zeros;
   blank_values(args, zeros.cells);
-  places.cells.resize(static_cast<size_t>(std::max<int64_t>(result.size(), 1)));
-  for (size_t i = 0; i < places.cells.size(); ++i)
-    places.cells[i] = mark * Residue(static_cast<int64_t>(i + 1));
-  args[binding_[operand_]->first + member_].data = places.cells.data();
+  positions.cells.resize(static_cast<size_t>(std::max<int64_t>(result.size(), 1)));
+  for (size_t i = 0; i < positions.cells.size(); ++i)
+    positions.cells[i] = mark * Residue(static_cast<int64_t>(i + 1));
+  args[binding_[operand_]->first + member_].data = positions.cells.data();
   std::vector<Scratch<Residue>> rooms(incoming.size());
   llvm::SmallVector<View<Residue>, 2> moved;
   for (size_t j = 0; j < incoming.size(); ++j) {

@@ -40,7 +40,7 @@ bool is_value(const Equation &equation, const rules::Sum &sum) {
       bool one_hot = ref.role == RefRole::Condition && ref.index != kNoFactor;
       value &= !inside && ref.operand != kGenerator;
       value &= ref.role == RefRole::Value || one_hot;
-      // What a list of tensors without dimensions comes to is a matter of places.
+      // What a list of tensors without dimensions comes to is a matter of positions.
       value &= ref.operand == kGenerator || ref.has_dims ||
                equation.operands[ref.operand].list != ListForm::Summed;
       targets |= one_hot ? FactorSet(1) << ref.index : 0;

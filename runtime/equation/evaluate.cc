@@ -57,7 +57,7 @@ struct Use {
   std::unique_ptr<ForwardRow> forward; // of a derived row
   rules::ResolvedOp op;
   llvm::SmallVector<rules::Slot, 6> slots;
-  llvm::SmallVector<unsigned, 2> places; // of its results among all
+  llvm::SmallVector<unsigned, 2> indices; // of its results among all
   llvm::SmallVector<rules::ResultClaim, 2> claims;
   llvm::SmallVector<Dims, 2> result_dims;
   std::optional<rules::Application> app;
@@ -115,7 +115,7 @@ struct PreparedOp::State {
   template <class T> static bool goes_back(const Use &use);
 
   template <class T>
-  llvm::Error run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Held> places,
+  llvm::Error run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Held> result_blocks,
                   llvm::MutableArrayRef<Tensor> results, Domain domain, const Draws &draws,
                   llvm::ArrayRef<const PreparedOp *> together) const;
   template <class T>
@@ -223,10 +223,10 @@ prepare(ir::Program &program, const rules::ResolvedOp &op, ir::AttrsId attrs,
     use.op = std::move(made.op);
     use.op.lists_rest = false; // the slots have the list
     use.slots = std::move(made.slots);
-    use.places.assign(made.results.begin(), made.results.end());
-    for (unsigned place : use.places) {
-      use.claims.push_back(claims[place]);
-      use.result_dims.push_back(result_dims[place]);
+    use.indices.assign(made.results.begin(), made.results.end());
+    for (unsigned index : use.indices) {
+      use.claims.push_back(claims[index]);
+      use.result_dims.push_back(result_dims[index]);
     }
     use.app.emplace(
         rules::Application{program, use.op, attrs, *context, use.slots, state->args, use.claims});
@@ -340,7 +340,7 @@ llvm::Expected<bool> PreparedOp::State::run(const Use &use, const Call<T> &call,
 }
 
 template <class T>
-llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Held> places,
+llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Held> result_blocks,
                                    llvm::MutableArrayRef<Tensor> results, Domain domain,
                                    const Draws &draws,
                                    llvm::ArrayRef<const PreparedOp *> together) const {
@@ -356,7 +356,7 @@ llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Hel
     if (each.tensor)
       data = cells_of<T>(*each.tensor, complex ? arg_rooms[i] : none);
     args.push_back({each.dims, data, each.dtype, each.first, each.whole});
-    kept.push_back(each.singles);
+    kept.push_back(each.f32_cache);
   }
   llvm::SmallVector<View<T>, 2> made;
   for (size_t k = 0; k < results.size(); ++k) {
@@ -369,7 +369,7 @@ llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Hel
     }
     if (!data)
       data = data_of<T>(results[k].of<T>());
-    Held place = k < places.size() ? places[k] : Held();
+    Held place = k < result_blocks.size() ? result_blocks[k] : Held();
     made.push_back({&results[k].dims, data, results[k].dtype, place.first, place.whole});
   }
   llvm::SmallVector<const ForwardRow *, 2> more;
@@ -379,14 +379,14 @@ llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Hel
   for (const Use &use : uses) {
     Site at = site(use, domain, draws);
     llvm::SmallVector<View<T>, 2> own;
-    for (unsigned place : use.places)
-      own.push_back(made[place]);
+    for (unsigned index : use.indices)
+      own.push_back(made[index]);
     own.append(made.end() - static_cast<ptrdiff_t>(more.size()), made.end());
     llvm::Expected<bool> done = run<T>(use, Call<T>{at, args, own}, kept, more);
     if (!done)
       return done.takeError();
-    for (unsigned place : use.places)
-      rounded[place] = *done;
+    for (unsigned index : use.indices)
+      rounded[index] = *done;
   }
   for (size_t k = 0; k < results.size(); ++k) {
     if constexpr (complex)
@@ -398,14 +398,14 @@ llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Hel
   return llvm::Error::success();
 }
 
-llvm::Error PreparedOp::run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> result_places,
+llvm::Error PreparedOp::run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> result_blocks,
                             llvm::MutableArrayRef<Tensor> results, Domain domain,
                             const Draws &draws, llvm::ArrayRef<const PreparedOp *> together) const {
   if (domain == Domain::Field)
-    return state_->run<Residue>(args, result_places, results, domain, draws, together);
+    return state_->run<Residue>(args, result_blocks, results, domain, draws, together);
   if (state_->complex)
-    return state_->run<Complex>(args, result_places, results, domain, draws, together);
-  return state_->run<double>(args, result_places, results, domain, draws, together);
+    return state_->run<Complex>(args, result_blocks, results, domain, draws, together);
+  return state_->run<double>(args, result_blocks, results, domain, draws, together);
 }
 
 bool PreparedOp::lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results,
@@ -414,8 +414,8 @@ bool PreparedOp::lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> resul
   for (const Use &use : state_->uses) {
     const Site site = state_->site(use, Domain::Declared, {});
     llvm::SmallVector<Placed, 2> own;
-    for (unsigned place : use.places)
-      own.push_back(results[place]);
+    for (unsigned index : use.indices)
+      own.push_back(results[index]);
     const LoweredEquation *equation = nullptr;
     if (!use.kernel && !(use.forward && use.forward->kernel())) {
       llvm::Expected<const LoweredEquation *> made = state_->equation(use, site, false);
@@ -437,7 +437,7 @@ bool PreparedOp::lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> resul
 bool PreparedOp::goes_with(const PreparedOp &other, Domain domain) const {
   auto backward = [&](const PreparedOp &op) {
     const State &state = *op.state_;
-    bool one = state.uses.size() == 1 && state.uses[0].places.size() == 1;
+    bool one = state.uses.size() == 1 && state.uses[0].indices.size() == 1;
     return one && !state.complex && !state.uses[0].kernel ? state.uses[0].forward.get() : nullptr;
   };
   const ForwardRow *own = backward(*this), *theirs = backward(other);

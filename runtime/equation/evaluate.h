@@ -18,10 +18,10 @@ struct Held {
   ir::DType dtype = ir::DType::Unknown;
   const Dims *dims = nullptr;                    // of the block
   const Dims *first = nullptr, *whole = nullptr; // null: it is the whole
-  F32Cache *singles = nullptr; // where its elements are kept as floats; null: nowhere
+  F32Cache *f32_cache = nullptr; // where its elements are kept as floats; null: nowhere
 };
 
-// Of one op of a program: what its random numbers are a hash of, besides places in the whole.
+// Of one op of a program: what its random numbers are a hash of, besides positions in the whole.
 struct Draws {
   uint64_t seed = 0, op = 0, stream = 0;
 };
@@ -30,10 +30,10 @@ struct Draws {
 class PreparedOp {
 public:
   ~PreparedOp();
-  // `results`: of the right extents and dtype; they may hold anything. `result_places`: of what
+  // `results`: of the right extents and dtype; they may hold anything. `result_blocks`: of what
   // they are; empty: they are the whole. An error says what a kernel cannot do. `together`: ops
   // that go with it, for the same operands; their results follow the own ones.
-  llvm::Error run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> result_places,
+  llvm::Error run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> result_blocks,
                   llvm::MutableArrayRef<Tensor> results, Domain domain, const Draws &draws,
                   llvm::ArrayRef<const PreparedOp *> together = {}) const;
   // True for gradients of one op that cost less together, if their operands and attributes are the

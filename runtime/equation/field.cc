@@ -62,7 +62,7 @@ uint64_t hash_of(const ir::Program &program, ir::AttrsId attrs) {
 
 namespace {
 
-constexpr int64_t kDense = 4096; // pairs of places that are all joined
+constexpr int64_t kDense = 4096; // pairs of positions that are all joined
 
 class EdgeChooser {
 public:
@@ -74,7 +74,7 @@ public:
         edges_.joined.push_back(v);
     // The same order whichever side of the map is the result at hand.
     llvm::sort(edges_.joined, [&](unsigned a, unsigned b) { return key(a) < key(b); });
-    edges_.places.resize(edges_.joined.size());
+    edges_.positions.resize(edges_.joined.size());
   }
 
   void run(std::vector<llvm::SmallVector<unsigned, 4>> sets) {
@@ -130,7 +130,7 @@ private:
       int64_t found = at != set.end()
                           ? place[static_cast<size_t>(at - set.begin())]
                           : static_cast<int64_t>(mix(other, j) % static_cast<uint64_t>(extent(v)));
-      edges_.places[j].push_back(found);
+      edges_.positions[j].push_back(found);
       hash = mix(mix(hash, labels_[v] * 2 + variables_[v].of_result), static_cast<uint64_t>(found));
     }
     edges_.hashes.push_back(hash);

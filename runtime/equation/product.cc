@@ -77,20 +77,21 @@ public:
     return false;
   }
   // The loops that put some of the arrays together, into a dense one of what is still needed.
-  Loops join(llvm::ArrayRef<size_t> places, int id) {
+  Loops join(llvm::ArrayRef<size_t> positions, int id) {
     llvm::SmallVector<bool, 8> marked;
     Loops made{loops_.extents, {}, {}};
     for (size_t v = 0; v < loops_.extents.size(); ++v) {
-      bool met = llvm::any_of(places, [&](size_t place) { return open_[place].strides[v] != 0; });
-      marked.push_back(met && needed(v, places.front(), places.back()));
+      bool met =
+          llvm::any_of(positions, [&](size_t place) { return open_[place].strides[v] != 0; });
+      marked.push_back(met && needed(v, positions.front(), positions.back()));
       if (!met)
         made.extents[v] = 1;
     }
     made.output = dense(loops_, marked);
-    for (size_t place : places)
+    for (size_t place : positions)
       made.inputs.push_back(open_[place].strides);
     Array joined{id, made.output};
-    for (size_t place : llvm::reverse(places))
+    for (size_t place : llvm::reverse(positions))
       open_.erase(open_.begin() + static_cast<ptrdiff_t>(place));
     open_.push_back(joined);
     return made;
@@ -125,15 +126,15 @@ Product::Product(const Loops &given) {
   if (empty_)
     return;
   Chain chain(loops);
-  auto ids = [&](llvm::ArrayRef<size_t> places) {
+  auto ids = [&](llvm::ArrayRef<size_t> positions) {
     llvm::SmallVector<int, 4> found;
-    for (size_t place : places)
+    for (size_t place : positions)
       found.push_back(chain.open()[place].id);
     return found;
   };
-  auto join = [&](llvm::ArrayRef<size_t> places) {
-    llvm::SmallVector<int, 4> joined = ids(places);
-    Loops part = chain.join(places, ~static_cast<int>(steps_.size()));
+  auto join = [&](llvm::ArrayRef<size_t> positions) {
+    llvm::SmallVector<int, 4> joined = ids(positions);
+    Loops part = chain.join(positions, ~static_cast<int>(steps_.size()));
     add_step(joined, part, volume(part, part.output));
   };
   size_t left = 0, right = 0;

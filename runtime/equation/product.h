@@ -19,7 +19,7 @@ struct Loops {
 };
 
 // A place of more than one input is multiplied, a variable that the output lacks is summed. The
-// order of the work is settled once; running it changes nothing, so threads share it.
+// order of the work is decided once; running it changes nothing, so threads share it.
 class Product {
 public:
   explicit Product(const Loops &loops);

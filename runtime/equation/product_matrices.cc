@@ -12,9 +12,9 @@ namespace spmd::runtime {
 
 namespace {
 
-// Visits the places of several variables in order, the last one innermost.
+// Visits the positions of several variables in order, the last one innermost.
 template <class Visit>
-void each_place(llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> strides, Visit visit) {
+void each_position(llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> strides, Visit visit) {
   Strides place(extents.size(), 0);
   int64_t offset = 0;
   while (true) {
@@ -86,14 +86,14 @@ MatrixView<D> matrix(const Operand &operand, const T *data, std::vector<D> &room
   bool transposed = operand.rows > 1 && (operand.columns == 1 || row < column);
   auto copy = [&](llvm::ArrayRef<int64_t> outer_extents, llvm::ArrayRef<int64_t> outer_strides,
                   llvm::ArrayRef<int64_t> inner_extents, llvm::ArrayRef<int64_t> inner_strides) {
-    each_place(outer_extents, outer_strides, [&](int64_t outer) {
-      each_place(inner_extents.drop_back(!inner_extents.empty()),
-                 inner_strides.drop_back(!inner_strides.empty()), [&](int64_t offset) {
-                   const T *from = data + outer + offset;
-                   int64_t n = inner_extents.empty() ? 1 : inner_extents.back();
-                   copy_cells(from, inner_strides.empty() ? 0 : inner_strides.back(), n, to);
-                   to += n;
-                 });
+    each_position(outer_extents, outer_strides, [&](int64_t outer) {
+      each_position(inner_extents.drop_back(!inner_extents.empty()),
+                    inner_strides.drop_back(!inner_strides.empty()), [&](int64_t offset) {
+                      const T *from = data + outer + offset;
+                      int64_t n = inner_extents.empty() ? 1 : inner_extents.back();
+                      copy_cells(from, inner_strides.empty() ? 0 : inner_strides.back(), n, to);
+                      to += n;
+                    });
     });
   };
   if (transposed)
@@ -203,8 +203,9 @@ bool Product::run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> i
       multiply_into<T>(left, a, right, b, scale, dense, assigns);
     if (!direct) {
       const T *from = dense;
-      each_place(rows.extents, rows.output, [&](int64_t i) {
-        each_place(columns.extents, columns.output, [&](int64_t j) { output[i + j] += *from++; });
+      each_position(rows.extents, rows.output, [&](int64_t i) {
+        each_position(columns.extents, columns.output,
+                      [&](int64_t j) { output[i + j] += *from++; });
       });
     }
     size_t l = batch.extents.size();

@@ -43,14 +43,15 @@ public:
     if (fresh && (term_.scatters || !term_.product->assigns(result_.size())))
       std::fill_n(result_.data, result_.size(), T(0));
     for (size_t j = 0; j < term_.edges.joined.size(); ++j)
-      lookups_.push_back({term_.edges.joined[j], term_.edges.places[j].data(), &edge_});
+      lookups_.push_back({term_.edges.joined[j], term_.edges.positions[j].data(), &edge_});
     edge_.assign(term_.extents.size(), 0);
     if (term_.edges.count)
       edge_[term_.edges.variable] = 1;
-    places_ = std::vector<Scratch<int64_t>>(term_.indices.size());
+    positions_ = std::vector<Scratch<int64_t>>(term_.indices.size());
     size_t edges = lookups_.size();
     for (size_t i = 0; i < term_.indices.size(); ++i)
-      find_places(term_.indices[i], llvm::ArrayRef<Lookup>(lookups_).take_front(edges), places_[i]);
+      find_positions(term_.indices[i], llvm::ArrayRef<Lookup>(lookups_).take_front(edges),
+                     positions_[i]);
     rooms_ = std::vector<Scratch<T>>(term_.sources.size());
     llvm::SmallVector<const T *, 6> inputs;
     llvm::SmallVector<F32Source, 6> kept;
@@ -81,13 +82,13 @@ public:
   }
 
 private:
-  void find_places(const Index &index, llvm::ArrayRef<Lookup> edges, Scratch<int64_t> &room) {
+  void find_positions(const Index &index, llvm::ArrayRef<Lookup> edges, Scratch<int64_t> &room) {
     // Not a structured binding: clang 14 captures none.
     const std::pair<int64_t, int64_t> block = block_of(index, call_, index.extent);
     const int64_t first = block.first, whole = block.second;
     const T *entries = call_.args[index.arg].data;
-    std::vector<int64_t> &places = room.cells;
-    places.assign(static_cast<size_t>(index.size), -1);
+    std::vector<int64_t> &positions = room.cells;
+    positions.assign(static_cast<size_t>(index.size), -1);
     walk(term_.extents, index.read, index.strides, edges,
          [&](int64_t to, int64_t at, int64_t step, int64_t length) {
            for (int64_t k = 0; k < length; ++k) {
@@ -97,10 +98,10 @@ private:
                place = ((place % whole) + whole) % whole;
              place -= first;
              bool there = place >= 0 && place < index.extent;
-             places[static_cast<size_t>(to + k)] = there ? place : -1;
+             positions[static_cast<size_t>(to + k)] = there ? place : -1;
            }
          });
-    lookups_.push_back({index.target, places.data(), &index.read});
+    lookups_.push_back({index.target, positions.data(), &index.read});
   }
 
   // The data of a source as they lie; `room` is free to be used.
@@ -109,10 +110,10 @@ private:
     case Source::Form::Operand:
       return call_.args[source.arg].data;
     case Source::Form::Hit: {
-      const std::vector<int64_t> &places = places_[source.part].cells;
-      room.cells.resize(places.size());
-      for (size_t i = 0; i < places.size(); ++i)
-        room.cells[i] = places[i] >= 0 ? T(1) : T(0);
+      const std::vector<int64_t> &positions = positions_[source.part].cells;
+      room.cells.resize(positions.size());
+      for (size_t i = 0; i < positions.size(); ++i)
+        room.cells[i] = positions[i] >= 0 ? T(1) : T(0);
       return room.cells.data();
     }
     default:
@@ -183,7 +184,7 @@ private:
   const View<T> &result_;
   llvm::SmallVector<Lookup, 4> lookups_;
   Strides edge_;
-  std::vector<Scratch<int64_t>> places_;
+  std::vector<Scratch<int64_t>> positions_;
   std::vector<Scratch<T>> rooms_;
   struct Draws {
     std::vector<Residue> cells;

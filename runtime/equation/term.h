@@ -18,12 +18,12 @@ struct Variable {
   int64_t extent = 1;
 };
 
-// Entries of a condition that point along `target`: places there, or -1.
+// Entries of a condition that point along `target`: positions there, or -1.
 struct Index {
   uint32_t arg = 0;
   unsigned target = 0; // variable
   Strides strides;     // as its entries lie
-  Strides read;        // of its places, as they are looked up
+  Strides read;        // of its positions, as they are looked up
   int64_t size = 0;    // of these
   int64_t extent = 0;  // of the target
   bool whole = false;  // entries count from the start of what is at hand
@@ -68,20 +68,20 @@ struct Source {
   int64_t gathered = 0;     // number of elements then
 };
 
-// The pairs of whole places that a linear map joins: all of them, or, where these were too many,
+// The pairs of whole positions that a linear map joins: all of them, or, where these were too many,
 // some for each place of each tensor.
 struct Edges {
-  unsigned variable = 0;                    // that counts them
-  int64_t count = 0;                        // 0: no map
-  llvm::SmallVector<unsigned, 4> joined;    // variables that are looked up
-  std::vector<std::vector<int64_t>> places; // of each of these, per edge
-  std::vector<uint64_t> hashes;             // per edge
-  std::vector<Residue> coefficients;        // empty: f has them
+  unsigned variable = 0;                       // that counts them
+  int64_t count = 0;                           // 0: no map
+  llvm::SmallVector<unsigned, 4> joined;       // variables that are looked up
+  std::vector<std::vector<int64_t>> positions; // of each of these, per edge
+  std::vector<uint64_t> hashes;                // per edge
+  std::vector<Residue> coefficients;           // empty: f has them
 };
 
 struct Term {
   int64_t integer = 1, divisor = 1;
-  double number = 1;   // in places of operands
+  double number = 1;   // instead of operands
   Residue residue = 1; // the same
   Strides extents;     // per variable; 1 of those looked up
   llvm::SmallVector<Index, 1> indices;
@@ -101,7 +101,7 @@ struct Term {
 // Positions along a variable that are read from a table.
 struct Lookup {
   unsigned variable;
-  const int64_t *places;
+  const int64_t *positions;
   const Strides *strides; // of the table
 };
 
@@ -138,7 +138,7 @@ void walk(const Strides &extents, const Strides &dense, const Strides &strides,
     int64_t at = direct;
     bool there = true;
     for (size_t i = 0; i < used.size(); ++i) {
-      int64_t found = used[i].places[tables[i]];
+      int64_t found = used[i].positions[tables[i]];
       there &= found >= 0;
       at += found * strides[used[i].variable];
     }

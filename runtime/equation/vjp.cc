@@ -1,4 +1,4 @@
-// By hand where a kernel says how; where elements only move, by moving their places; else by the
+// By hand where a kernel says how; where elements only move, by moving their positions; else by the
 // tape.
 #include "runtime/equation/vjp.h"
 
@@ -52,8 +52,8 @@ template <class T> struct Outputs {
 // No number of a program has this fraction.
 constexpr double kMark = 0.328125;
 
-// The kernel runs on the places of the asked operand, zeros elsewhere; each gradient goes back to
-// the place that arrived where it is.
+// The kernel runs on the positions of the asked operand, zeros elsewhere; each gradient goes back
+// to the place that arrived where it is.
 llvm::Error vjp_of_moves(const KernelDef &kernel, const VjpCall &vjp) {
   std::fill_n(vjp.result.data, vjp.result.size(), 0.0);
   const Site &site = vjp.call.site;

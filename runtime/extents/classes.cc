@@ -1,4 +1,4 @@
-// A change breaks ties; each is repaired by changing one more class, by trial, until none is
+// A change breaks products; each is repaired by changing one more class, by trial, until none is
 // broken. Within one such search a class changes once.
 #include "runtime/extents/classes.h"
 
@@ -42,7 +42,7 @@ void ExtentClasses::unite(Var a, Var b) {
   parents_[b] = a;
   classes_[a].fixed |= classes_[b].fixed;
   classes_[a].least = std::max(classes_[a].least, classes_[b].least);
-  classes_[a].ties.append(classes_[b].ties);
+  classes_[a].products.append(classes_[b].products);
 }
 
 void ExtentClasses::fix(Var var) { classes_[find(var)].fixed = true; }
@@ -53,37 +53,37 @@ void ExtentClasses::at_least(Var var, int64_t extent) {
 }
 
 void ExtentClasses::relate(Var lhs, llvm::ArrayRef<Var> rhs, int64_t a, int64_t b) {
-  auto tie = static_cast<uint32_t>(ties_.size());
-  ties_.push_back({lhs, {rhs.begin(), rhs.end()}, a, b});
-  classes_[find(lhs)].ties.push_back(tie);
+  auto product = static_cast<uint32_t>(products_.size());
+  products_.push_back({lhs, {rhs.begin(), rhs.end()}, a, b});
+  classes_[find(lhs)].products.push_back(product);
   for (Var var : rhs)
-    classes_[find(var)].ties.push_back(tie);
+    classes_[find(var)].products.push_back(product);
 }
 
-std::pair<int64_t, int64_t> ExtentClasses::sides(const Tie &tie) const {
-  int64_t left = tie.a, right = tie.b;
-  bool too_large = __builtin_mul_overflow(left, now(tie.lhs), &left);
-  for (Var var : tie.rhs)
+std::pair<int64_t, int64_t> ExtentClasses::sides(const Product &product) const {
+  int64_t left = product.a, right = product.b;
+  bool too_large = __builtin_mul_overflow(left, now(product.lhs), &left);
+  for (Var var : product.rhs)
     too_large |= __builtin_mul_overflow(right, now(var), &right);
   return too_large ? std::pair<int64_t, int64_t>(0, 0) : std::pair(left, right);
 }
 
-bool ExtentClasses::holds(const Tie &tie) const {
-  auto [left, right] = sides(tie);
+bool ExtentClasses::holds(const Product &product) const {
+  auto [left, right] = sides(product);
   return left == right;
 }
 
-const ExtentClasses::Tie *ExtentClasses::broken() const {
+const ExtentClasses::Product *ExtentClasses::broken() const {
   if (all_) {
-    for (const Tie &tie : ties_)
-      if (!holds(tie))
-        return &tie;
+    for (const Product &product : products_)
+      if (!holds(product))
+        return &product;
     return nullptr;
   }
   for (const auto &[var, was] : log_)
-    for (uint32_t tie : classes_[var].ties)
-      if (!holds(ties_[tie]))
-        return &ties_[tie];
+    for (uint32_t product : classes_[var].products)
+      if (!holds(products_[product]))
+        return &products_[product];
   return nullptr;
 }
 
@@ -109,8 +109,8 @@ void ExtentClasses::roll_back(size_t to) {
   }
 }
 
-bool ExtentClasses::repair(const Tie &tie) {
-  auto [left, right] = sides(tie);
+bool ExtentClasses::repair(const Product &product) {
+  auto [left, right] = sides(product);
   if (left == 0 || right == 0)
     return false;
   auto try_change = [&](Var var, int64_t extent) {
@@ -120,8 +120,8 @@ bool ExtentClasses::repair(const Tie &tie) {
     roll_back(mark);
     return false;
   };
-  for (Var var : tie.rhs) {
-    if (llvm::count_if(tie.rhs, [&](Var other) { return same(other, var); }) > 1)
+  for (Var var : product.rhs) {
+    if (llvm::count_if(product.rhs, [&](Var other) { return same(other, var); }) > 1)
       continue; // it would count twice
     int64_t own = now(var);
     if (left % right == 0 && try_change(var, own * (left / right)))
@@ -129,12 +129,12 @@ bool ExtentClasses::repair(const Tie &tie) {
     if (right % left == 0 && own % (right / left) == 0 && try_change(var, own / (right / left)))
       return true;
   }
-  return right % tie.a == 0 && try_change(tie.lhs, right / tie.a);
+  return right % product.a == 0 && try_change(product.lhs, right / product.a);
 }
 
 bool ExtentClasses::complete() {
-  const Tie *tie = broken();
-  return !tie || repair(*tie);
+  const Product *product = broken();
+  return !product || repair(*product);
 }
 
 bool ExtentClasses::settle() {
@@ -168,9 +168,9 @@ void ExtentClasses::shrink() {
   for (Var var = 0; var < parents_.size(); ++var)
     if (find(var) == var && !classes_[var].fixed && classes_[var].now > classes_[var].least)
       roots.push_back(var);
-  // What no product ties needs no common divisor.
+  // What is in no product needs no common divisor.
   for (Var var : roots)
-    if (classes_[var].ties.empty())
+    if (classes_[var].products.empty())
       classes_[var].now = classes_[var].least;
   bool progress = true;
   while (progress) {

@@ -1,5 +1,5 @@
 // Extents that must stay in proportion, as classes: equal extents are one class, and classes are
-// tied by products. Finds other extents that keep all ties.
+// related by products. Finds other extents that keep all of them.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -21,10 +21,10 @@ public:
   // a * lhs == b * product of rhs, of the new extents.
   void relate(Var lhs, llvm::ArrayRef<Var> rhs, int64_t a = 1, int64_t b = 1);
 
-  // Changes extents until all ties hold; where there is a choice, those on right sides. False: it
-  // cannot be, or was not found; then nothing has changed.
+  // Changes extents until all of them hold; where there is a choice, those on right sides. False:
+  // it cannot be, or was not found; then nothing has changed.
   bool settle();
-  // Makes them smaller, one after another, as long as all ties hold.
+  // Makes them smaller, one after another, as long as all of them hold.
   void shrink();
 
   int64_t before(Var var) const { return classes_[find(var)].before; }
@@ -36,27 +36,27 @@ private:
   struct Class {
     int64_t before, now, least;
     bool fixed = false, changed = false;
-    llvm::SmallVector<uint32_t, 4> ties;
+    llvm::SmallVector<uint32_t, 4> products;
   };
-  struct Tie {
+  struct Product {
     Var lhs;
     llvm::SmallVector<Var, 3> rhs;
     int64_t a, b;
   };
   Var find(Var var) const;
-  // The sides of a tie as they are now; 0 if they are too large to count.
-  std::pair<int64_t, int64_t> sides(const Tie &tie) const;
-  bool holds(const Tie &tie) const;
-  const Tie *broken() const;
+  // Both sides of a product as they are now; 0 if they are too large to count.
+  std::pair<int64_t, int64_t> sides(const Product &product) const;
+  bool holds(const Product &product) const;
+  const Product *broken() const;
   bool change(Var var, int64_t extent);
-  bool repair(const Tie &tie);
+  bool repair(const Product &product);
   bool complete();
   void roll_back(size_t to);
   bool reduce(Var var, int64_t extent);
 
   mutable std::vector<Var> parents_;
   std::vector<Class> classes_;
-  std::vector<Tie> ties_;
+  std::vector<Product> products_;
   std::vector<std::pair<Var, int64_t>> log_; // classes that changed, with what they were
   bool shrinking_ = false, all_ = false;
   unsigned budget_ = 0;

@@ -1,5 +1,5 @@
 // Writes new extents into shapes, claims and the attributes that size something.
-#include "runtime/extents/ties.h"
+#include "runtime/extents/constraints.h"
 
 #include "runtime/tensor/element_bytes.h"
 
@@ -29,7 +29,7 @@ std::optional<llvm::SmallVector<int64_t, 6>> whole_numbers(const ir::AttrList &l
 
 } // namespace
 
-AttrValue ExtentTies::list_of(llvm::ArrayRef<int64_t> numbers) const {
+AttrValue ExtentConstraints::list_of(llvm::ArrayRef<int64_t> numbers) const {
   ir::AttrList list;
   for (int64_t number : numbers)
     list.items.push_back(AttrValue::integer(number));
@@ -37,8 +37,8 @@ AttrValue ExtentTies::list_of(llvm::ArrayRef<int64_t> numbers) const {
 }
 
 // The trailing extents of a result or an operand, -1 where one is to be inferred.
-std::optional<AttrValue> ExtentTies::as_shape(const Site &site,
-                                              llvm::ArrayRef<int64_t> numbers) const {
+std::optional<AttrValue> ExtentConstraints::as_shape(const Site &site,
+                                                     llvm::ArrayRef<int64_t> numbers) const {
   llvm::SmallVector<ValueId, 8> tensors(site.results.begin(), site.results.end());
   tensors.append(site.args.begin(), site.args.end());
   for (bool trailing : {false, true})
@@ -60,8 +60,8 @@ std::optional<AttrValue> ExtentTies::as_shape(const Site &site,
 }
 
 // Strides of what lies without gaps.
-std::optional<AttrValue> ExtentTies::as_strides(const Site &site,
-                                                llvm::ArrayRef<int64_t> numbers) const {
+std::optional<AttrValue> ExtentConstraints::as_strides(const Site &site,
+                                                       llvm::ArrayRef<int64_t> numbers) const {
   for (ValueId tensor : site.results) {
     if (numbers.size() != vars(tensor).size())
       continue;
@@ -81,7 +81,7 @@ std::optional<AttrValue> ExtentTies::as_strides(const Site &site,
 }
 
 // The dimension in which results and operand 0 differ.
-std::optional<ExtentTies::Var> ExtentTies::moved_dim(const Site &site) const {
+std::optional<ExtentConstraints::Var> ExtentConstraints::moved_dim(const Site &site) const {
   for (ValueId result : site.results)
     for (ValueId arg : site.args)
       if (vars(arg).size() == vars(result).size())
@@ -93,8 +93,8 @@ std::optional<ExtentTies::Var> ExtentTies::moved_dim(const Site &site) const {
 
 // One number for each result along the dimension that is divided; or extents of pieces that ranks
 // send.
-std::optional<AttrValue> ExtentTies::as_parts(const Site &site,
-                                              llvm::ArrayRef<int64_t> numbers) const {
+std::optional<AttrValue> ExtentConstraints::as_parts(const Site &site,
+                                                     llvm::ArrayRef<int64_t> numbers) const {
   std::optional<Var> dim = moved_dim(site);
   llvm::SmallVector<int64_t, 6> made;
   if (dim && numbers.size() == site.results.size()) {
@@ -123,7 +123,7 @@ std::optional<AttrValue> ExtentTies::as_parts(const Site &site,
 }
 
 // The one that attribute `dim` names; the first if there is none.
-ExtentTies::Var ExtentTies::stated_dim(const Site &site) const {
+ExtentConstraints::Var ExtentConstraints::stated_dim(const Site &site) const {
   const AttrValue *attr = program_.find(program_.insts[site.id].attrs, "dim");
   if (!attr || attr->form != ir::AttrForm::Integer || site.args.empty())
     return 0;
@@ -131,8 +131,8 @@ ExtentTies::Var ExtentTies::stated_dim(const Site &site) const {
   return static_cast<Var>(dim < 0 ? dim + rank : dim);
 }
 
-std::optional<int64_t> ExtentTies::as_number(const Site &site, llvm::StringRef key,
-                                             int64_t number) const {
+std::optional<int64_t> ExtentConstraints::as_number(const Site &site, llvm::StringRef key,
+                                                    int64_t number) const {
   if (key == "peer")
     return meshes_.rank(number);
   if (key == "start" || key == "end" || key == "stop" || key == "length") {
@@ -164,7 +164,7 @@ std::optional<int64_t> ExtentTies::as_number(const Site &site, llvm::StringRef k
 }
 
 // Pairs of coordinates: a shift, around the ends or not.
-AttrValue ExtentTies::permutation(const ir::Inst &inst, const AttrValue &value) const {
+AttrValue ExtentConstraints::permutation(const ir::Inst &inst, const AttrValue &value) const {
   auto [old_ranks, new_ranks] = ranks_of(inst);
   std::optional<int64_t> shift;
   bool wraps = false;
@@ -196,8 +196,8 @@ AttrValue ExtentTies::permutation(const ir::Inst &inst, const AttrValue &value) 
   return AttrValue::list(program_.lists.add(std::move(list)));
 }
 
-llvm::Expected<AttrValue> ExtentTies::followed(const Site &site, llvm::StringRef key,
-                                               const AttrValue &value) {
+llvm::Expected<AttrValue> ExtentConstraints::followed(const Site &site, llvm::StringRef key,
+                                                      const AttrValue &value) {
   constexpr llvm::StringRef kShapes[] = {"shape",       "size",         "output_size",
                                          "sizes",       "self_sizes",   "normalized_shape",
                                          "input_sizes", "limit_indices"};
@@ -248,7 +248,7 @@ llvm::Expected<AttrValue> ExtentTies::followed(const Site &site, llvm::StringRef
   return made ? llvm::Expected<AttrValue>(*made) : cannot();
 }
 
-ir::ShapeId ExtentTies::resized(ir::ShapeId id, ValueId value) const {
+ir::ShapeId ExtentConstraints::resized(ir::ShapeId id, ValueId value) const {
   if (!id.valid() || program_.shapes[id].dims.size() != vars(value).size())
     return id;
   ir::Shape shape = program_.shapes[id];
@@ -259,7 +259,7 @@ ir::ShapeId ExtentTies::resized(ir::ShapeId id, ValueId value) const {
 }
 
 // Of even blocks; others keep their extents.
-ir::ShapeId ExtentTies::resized_global(ir::ShapeId id, ValueId value) const {
+ir::ShapeId ExtentConstraints::resized_global(ir::ShapeId id, ValueId value) const {
   if (!id.valid() || program_.shapes[id].dims.size() != vars(value).size())
     return id;
   ir::Shape shape = program_.shapes[id];
@@ -276,7 +276,7 @@ ir::ShapeId ExtentTies::resized_global(ir::ShapeId id, ValueId value) const {
   return program_.shapes.add(shape);
 }
 
-llvm::Error ExtentTies::apply() {
+llvm::Error ExtentConstraints::apply() {
   for (uint32_t i = 0; i < program_.values.size(); ++i) {
     ir::Value &value = program_.values[ValueId{i}];
     value.shape = resized(value.shape, ValueId{i});

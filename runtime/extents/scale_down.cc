@@ -1,9 +1,9 @@
 // Symbols take values, calls are inlined, then every dimension of every value is a variable. Ops
-// tie them by the factors of their rows, transitions by the sizes of axes; numbers in attributes
+// relate them by the factors of their rows, transitions by the sizes of axes; numbers in attributes
 // follow the dimension that they size.
 #include "runtime/extents/scale_down.h"
 
-#include "runtime/extents/ties.h"
+#include "runtime/extents/constraints.h"
 #include "runtime/plan/tensor_sizes.h"
 #include "runtime/tensor/element_bytes.h"
 
@@ -232,25 +232,25 @@ resize_program(Program &program, const checker::CheckResult &checked, Resize res
     if (!seen.clean()) // with these values of its symbols: whoever checks it next says why
       return std::vector<std::string>();
   }
-  auto ties = std::make_unique<ExtentTies>(program, seen, *meshes);
+  auto constraints = std::make_unique<ExtentConstraints>(program, seen, *meshes);
   std::vector<std::string> notes;
-  bool found = ties->resize(resize.scale_down);
+  bool found = constraints->resize(resize.scale_down);
   if (!found && shrinks) {
     meshes = resized_meshes(program, resize, false);
     if (!meshes)
       return meshes.takeError();
-    ties = std::make_unique<ExtentTies>(program, seen, *meshes);
-    found = ties->resize(true);
+    constraints = std::make_unique<ExtentConstraints>(program, seen, *meshes);
+    found = constraints->resize(true);
     notes.push_back("axes keep their sizes: extents that follow them are tied to others");
   }
   if (!found)
     return make_error("extents that follow the axes do not divide, or are tied to numbers of "
                       "unknown role");
-  if (llvm::Error error = ties->apply())
+  if (llvm::Error error = constraints->apply())
     return error;
   if (llvm::Error error = meshes->apply(program))
     return error;
-  for (std::string &note : ties->notes())
+  for (std::string &note : constraints->notes())
     notes.push_back(std::move(note));
   return notes;
 }

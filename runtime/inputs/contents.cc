@@ -53,8 +53,8 @@ int64_t whole_extent(const RowAt &at, size_t arg, size_t dim) {
   return dim < at.wholes[arg].size() ? at.wholes[arg][dim] : 0;
 }
 
-// The number of places that an index into a factor of the row has; 0 if it is not known.
-int64_t places_of(const RowAt &at, uint8_t factor) {
+// The number of positions that an index into a factor of the row has; 0 if it is not known.
+int64_t size_of(const RowAt &at, uint8_t factor) {
   if (factor >= at.map.made.size())
     return 0;
   const auto &made = at.map.made[factor];
@@ -66,17 +66,17 @@ int64_t places_of(const RowAt &at, uint8_t factor) {
       if (made.size() == 1 && dims[dim].size() == 1 && dims[dim][0] == made[0])
         return whole_extent(at, arg, dim);
   }
-  int64_t places = made.empty() ? 0 : 1; // no operand has it: a count of classes
+  int64_t positions = made.empty() ? 0 : 1; // no operand has it: a count of classes
   for (uint8_t each : made) {
     std::optional<ir::Extent> extent = at.map.factors[each].extent;
-    places *= extent && extent->is_number() ? extent->number() : 0;
+    positions *= extent && extent->is_number() ? extent->number() : 0;
   }
-  return places;
+  return positions;
 }
 
-// The places of an operand's dimension that one member of a list of indices picks from, gaps
+// The positions of an operand's dimension that one member of a list of indices picks from, gaps
 // counted.
-int64_t places_of_member(const RowAt &at, const Slot &list, unsigned member) {
+int64_t size_of_member(const RowAt &at, const Slot &list, unsigned member) {
   uint64_t there = list.form == Slot::Form::List ? list.literal.bits : 1;
   unsigned position = 0;
   for (; position < 64; ++position)
@@ -251,18 +251,18 @@ private:
       if (known.operand == name)
         return {known.form, limit_of(at, known)};
     if (ref.index != rules::kNoFactor)
-      return {ContentForm::Index, places_of(at, ref.index)};
+      return {ContentForm::Index, size_of(at, ref.index)};
     if (ref.role != RefRole::Condition)
       return {};
     bool index_list =
         at.row.factors && at.equation.operands[ref.operand].list != rules::ListForm::Single;
     if (index_list && !is_truth(at.app, slot.first + member))
-      return {ContentForm::Index, places_of_member(at, slot, member)};
+      return {ContentForm::Index, size_of_member(at, slot, member)};
     return {ContentForm::Truth};
   }
   static int64_t limit_of(const RowAt &at, const rules::ValuesOfOperand &known) {
     if (!known.limit.empty())
-      return places_of(at, at.equation.find_factor(known.limit));
+      return size_of(at, at.equation.find_factor(known.limit));
     return known.form == ContentForm::Index ? elements_of(at, 0) : 0;
   }
   static bool is_truth(const Application &app, size_t arg) {

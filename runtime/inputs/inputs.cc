@@ -3,8 +3,8 @@
 #include "runtime/inputs/inputs.h"
 
 #include "runtime/backends/backend.h"
+#include "runtime/inputs/generated_data.h"
 #include "runtime/inputs/npy.h"
-#include "runtime/inputs/numbers.h"
 #include "runtime/inputs/safetensors.h"
 #include "runtime/reference/blocks.h"
 #include "runtime/reference/meaning.h"
@@ -129,7 +129,7 @@ std::string InputFiles::add(const std::string &word) {
     archives_.push_back({name, path});
     return "";
   }
-  Given given{name, path, std::nullopt};
+  GivenInput given{name, path, std::nullopt};
   size_t at = name.rfind('@');
   int64_t rank = 0;
   if (at != std::string::npos && !StringRef(name).substr(at + 1).getAsInteger(10, rank)) {
@@ -215,7 +215,7 @@ std::optional<size_t> Inputs::find(StringRef name) const {
 void Inputs::take_files(const InputFiles &files) {
   for (const auto &[name, file] : files.archives_)
     take_archive(name, file, files);
-  for (const InputFiles::Given &given : files.given_)
+  for (const InputFiles::GivenInput &given : files.given_)
     take(given, files);
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param &param = params_[i];
@@ -236,10 +236,10 @@ std::string Inputs::fit(const Param &param, const Dims &dims, Tensor &tensor) co
     return fmt::format("it holds {}, and {} is {}", print_shape(tensor.dtype, tensor.dims),
                        param.name, print_shape(declared, dims));
   if (std::optional<int64_t> at = not_finite(tensor))
-    return fmt::format("its element {} is not finite", print_place(tensor.dims, *at));
+    return fmt::format("its element {} is not finite", print_position(tensor.dims, *at));
   if (widened) {
     if (std::optional<int64_t> at = not_exact(tensor, declared))
-      return fmt::format("its element {} is no {}", print_place(tensor.dims, *at),
+      return fmt::format("its element {} is no {}", print_position(tensor.dims, *at),
                          ir::info(declared).word);
     tensor.dtype = declared;
   }
@@ -262,7 +262,7 @@ void Inputs::set_whole(size_t index, const std::string &file, llvm::Expected<Ten
   param.whole = std::move(*tensor);
 }
 
-void Inputs::take(const InputFiles::Given &given, const InputFiles &files) {
+void Inputs::take(const InputFiles::GivenInput &given, const InputFiles &files) {
   std::optional<size_t> index = find(given.name);
   if (!index)
     return problem(given.file, fmt::format("the program has no input `{}`", given.name));
@@ -370,11 +370,11 @@ llvm::Error Inputs::visit(
     if (!plan.params[i].valid() || !plan.values[plan.params[i]].buffer.valid())
       continue;
     BufferId buffer = plan.values[plan.params[i]].buffer;
-    std::map<std::vector<int64_t>, std::vector<RankId>> alike;
+    std::map<std::vector<int64_t>, std::vector<RankId>> ranks_of_part;
     for (RankId rank : world_.ranks(plan.buffers[buffer].mesh))
       if (backend.owns(rank))
-        alike[part_of(i, rank)].push_back(rank);
-    for (const auto &[part, ranks] : alike)
+        ranks_of_part[part_of(i, rank)].push_back(rank);
+    for (const auto &[part, ranks] : ranks_of_part)
       if (llvm::Error wrong = visitor(buffer, ranks, on_rank(i, ranks.front(), options)))
         return wrong;
   }

@@ -1,6 +1,6 @@
 // What enters a run. Without files an element is a hash of the seed, of the name of the input and
 // of its place in the whole tensor, so that a shard equals the slice of the whole and every rank,
-// every mesh and every backend draws alike.
+// every mesh and every backend draws the same numbers.
 #pragma once
 
 #include "runtime/inputs/contents.h"
@@ -48,7 +48,7 @@ public:
 
 private:
   friend class Inputs;
-  struct Given {
+  struct GivenInput {
     std::string name, file;
     std::optional<int64_t> rank;
   };
@@ -57,7 +57,7 @@ private:
     std::vector<StoredTensor> tensors; // of a .safetensors file
   };
   std::string open(const std::string &path);
-  std::vector<Given> given_;                                  // .npy
+  std::vector<GivenInput> given_;                             // .npy
   std::vector<std::pair<std::string, std::string>> archives_; // NAME or empty, FILE
   llvm::StringMap<File> opened_;
 };
@@ -99,7 +99,7 @@ private:
   void declare(const ir::Param &param);
   std::optional<Placement> declared_cut(const ir::Param &param) const;
   void take_files(const InputFiles &files);
-  void take(const InputFiles::Given &given, const InputFiles &files);
+  void take(const InputFiles::GivenInput &given, const InputFiles &files);
   void take_archive(const std::string &name, const std::string &file, const InputFiles &files);
   void set_whole(size_t param, const std::string &file, llvm::Expected<Tensor> tensor);
   std::optional<size_t> find(llvm::StringRef name) const;
@@ -113,7 +113,7 @@ private:
   std::vector<Content> contents_;
   std::vector<Param> params_;
   llvm::StringMap<size_t>
-      by_name_; // places in params_; with and without `%`, and the framework's name
+      by_name_; // positions in params_; with and without `%`, and the framework's name
   std::vector<InputProblem> problems_;
 };
 

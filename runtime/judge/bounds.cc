@@ -63,10 +63,10 @@ void divide(Meaning &meaning, ir::Program &program, const ir::Type &type) {
 }
 
 std::vector<const Tensor *> pointers(llvm::ArrayRef<Tensor> held) {
-  std::vector<const Tensor *> places;
+  std::vector<const Tensor *> pointers;
   for (const Tensor &tensor : held)
-    places.push_back(&tensor);
-  return places;
+    pointers.push_back(&tensor);
+  return pointers;
 }
 
 Meaning magnitudes_of(ir::Program &program, const Distribution &dist, llvm::ArrayRef<Tensor> held) {

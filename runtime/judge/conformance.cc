@@ -1,7 +1,7 @@
 // Shapes first, then ranks against ranks, then what they mean against the reference.
 #include "runtime/judge/conformance.h"
 
-#include "runtime/judge/guess.h"
+#include "runtime/judge/likely_mistake.h"
 
 #include "ir/support/check.h"
 #include "ir/text/text.h"
@@ -25,7 +25,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kBlindBelow = 4; // bounds by which a mistake must stand out
 constexpr size_t kRanksShown = 8;
 
-std::string print_place(const Tensor &tensor, int64_t element) {
+std::string print_position(const Tensor &tensor, int64_t element) {
   llvm::SmallVector<int64_t, 5> place(tensor.dims.size());
   for (size_t i = tensor.dims.size(); i-- > 0;) {
     place[i] = element % tensor.dims[i];
@@ -94,7 +94,7 @@ double bound_at(const Tensor *bound, size_t i) { return bound ? bound->of<double
 Worst compare(const Tensor &got, const Tensor &want, const Tensor *bound) {
   Worst worst;
   SPMD_CHECK(got.dims == want.dims && got.cells.index() == want.cells.index(),
-             "compared tensors are alike");
+             "compared tensors have one shape and dtype");
   got.visit([&](const auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;
     const std::vector<T> &others = want.of<T>();
@@ -118,7 +118,7 @@ double largest_of(const Meaning *bound) {
 
 class Judge {
 public:
-  Judge(ir::Program &program, const Observed &observed, const Wanted &wanted, Distribution dist)
+  Judge(ir::Program &program, const Observed &observed, const Expected &wanted, Distribution dist)
       : program_(program), observed_(observed), wanted_(wanted), dist_(std::move(dist)),
         mesh_(program.meshes[dist_.type().mesh()]), numbers_(ranks_of_mesh(mesh_)) {}
 
@@ -186,7 +186,7 @@ private:
       ranks.push_back(numbers_[static_cast<size_t>(rank)]);
       largest = std::max(largest, worst.largest);
       if (wrong.first.empty()) {
-        wrong.first = print_place(own, worst.first);
+        wrong.first = print_position(own, worst.first);
         wrong.got = print_cell(own, worst.first);
         wrong.want = print_cell(other, worst.first);
       }
@@ -276,13 +276,13 @@ private:
 
   void refute(const Meaning &got, size_t piece, const Worst &worst) {
     Refuted wrong;
-    wrong.first = print_place(got.pieces[piece], worst.first);
+    wrong.first = print_position(got.pieces[piece], worst.first);
     wrong.got = print_cell(got.pieces[piece], worst.first);
     wrong.want = print_cell(wanted_.meant->pieces[piece], worst.first);
     wrong.difference = fmt::format("{:.3g}", worst.largest);
     if (wanted_.bound && !wanted_.exact)
       wrong.bound = fmt::format("{:.3g}", worst.allowed);
-    Guess guess = guess_mistake(program_, dist_, observed_, wanted_, got);
+    LikelyMistake guess = likely_mistake(program_, dist_, observed_, wanted_, got);
     wrong.guess = guess.text;
     blame(wrong, guess.axes);
     wrong.ranks = print_ranks(ranks_showing());
@@ -357,7 +357,7 @@ private:
 
   ir::Program &program_;
   const Observed &observed_;
-  const Wanted &wanted_;
+  const Expected &wanted_;
   Distribution dist_;
   const ir::Mesh &mesh_;
   std::vector<int64_t> numbers_;
@@ -366,7 +366,7 @@ private:
 
 } // namespace
 
-Judgment judge(ir::Program &program, const Observed &observed, const Wanted &wanted) {
+Judgment judge(ir::Program &program, const Observed &observed, const Expected &wanted) {
   llvm::Expected<Distribution> dist = Distribution::make(program, observed.known);
   if (!dist) {
     Judgment judgment;
@@ -399,10 +399,10 @@ bool is_blind(const Meaning &want, const Meaning *bound, llvm::ArrayRef<Meaning>
     return true;
   // A sum that is missing leaves each rank with its own part.
   return llvm::any_of(parts, [&](const Meaning &part) {
-    bool alike = part.pieces.size() == want.pieces.size();
-    for (size_t p = 0; alike && p < part.pieces.size(); ++p)
-      alike = part.pieces[p].dims == want.pieces[p].dims;
-    return alike && !shows(part);
+    bool same_dims = part.pieces.size() == want.pieces.size();
+    for (size_t p = 0; same_dims && p < part.pieces.size(); ++p)
+      same_dims = part.pieces[p].dims == want.pieces[p].dims;
+    return same_dims && !shows(part);
   });
 }
 

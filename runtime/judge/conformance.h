@@ -43,18 +43,18 @@ struct Observed {
 };
 
 // What the reference has for it.
-struct Wanted {
+struct Expected {
   const Meaning *meant = nullptr; // as meant; null: ranks are compared with one another only
   const Meaning *bound = nullptr; // what rounding explains, of data divided by the scale
   bool exact = false;             // no difference is explained; else, without a bound, undecided
   // What helps to say which mistake it was; may be empty.
   ir::AxisSet acted;             // axes along which the step moves or adds up data
   llvm::ArrayRef<Meaning> parts; // of a step that adds up: what each addend is alone
-  struct Earlier {
+  struct EarlierValue {
     std::string name;
     const Meaning *meant;
   };
-  llvm::SmallVector<Earlier, 2> earlier; // values that it would be if the step had not run
+  llvm::SmallVector<EarlierValue, 2> earlier; // values that it would be if the step had not run
 };
 
 // What is wrong with one value, measured.
@@ -73,10 +73,10 @@ struct Judgment {
   std::string undecided; // why, where it is
 };
 
-Judgment judge(ir::Program &program, const Observed &observed, const Wanted &wanted);
+Judgment judge(ir::Program &program, const Observed &observed, const Expected &wanted);
 
-// The greatest difference, in units of the bound, among the places; infinite where no difference is
-// explained. Both mean the same type.
+// The greatest difference, in units of the bound, among the positions; infinite where no difference
+// is explained. Both mean the same type.
 double largest_ratio(const Meaning &got, const Meaning &want, const Meaning *bound);
 // Whether a sum that is missing, done twice or divided by the number of ranks would be seen: each
 // must differ from what is right by four bounds somewhere.

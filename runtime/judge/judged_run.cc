@@ -41,7 +41,7 @@ uint64_t key_of(const ClaimVerdict &claim) {
 }
 
 // What was read of one value, and what it means.
-struct Kept {
+struct ReadValue {
   std::vector<Tensor> held;
   std::optional<Meaning> meaning; // divided by its scale; none: its scale has no value
   uint32_t last_use = 0;          // execution
@@ -104,7 +104,7 @@ private:
   // `may_be_absent`: of a body that may not have run.
   llvm::Error read(PlannedId id, bool may_be_absent = false) {
     const PlannedValue &value = plan_.values[id];
-    Kept &kept = kept_[id.index];
+    ReadValue &kept = kept_[id.index];
     if (!kept.held.empty() || !value.buffer.valid() || !has_data(value.known))
       return llvm::Error::success();
     for (RankId rank : world_.ranks(program_.types[value.known.type].mesh())) {
@@ -125,7 +125,7 @@ private:
   const Meaning *meaning(PlannedId id) {
     if (!options_.judges)
       return nullptr;
-    Kept &kept = kept_[id.index];
+    ReadValue &kept = kept_[id.index];
     if (kept.meaning || kept.held.empty())
       return kept.meaning ? &*kept.meaning : nullptr;
     const rules::Arg &known = plan_.values[id].known;
@@ -164,7 +164,7 @@ private:
         return failed;
       const Meaning *own = meaning(id);
       latest_[plan_.values[id].value.index] = id;
-      Wanted wanted;
+      Expected wanted;
       wanted.meant = own; // an input is what it is; only copies can be wrong
       wanted.exact = true;
       record(id, wanted, nullptr);
@@ -352,7 +352,7 @@ private:
     StepWant step(*want);
     explain_step(execution, site, step);
     for (unsigned r = 0; r < results.size(); ++r) {
-      Wanted wanted;
+      Expected wanted;
       if (!passed && r < want->size() && !(*want)[r].pieces.empty())
         wanted.meant = &(*want)[r];
       wanted.exact = exact();
@@ -447,9 +447,9 @@ private:
   }
 
   // Judges what was read of a value. `reason`: why the reference has nothing for it.
-  void record(PlannedId id, const Wanted &wanted, const std::string *reason, AxisSet blind = {}) {
+  void record(PlannedId id, const Expected &wanted, const std::string *reason, AxisSet blind = {}) {
     const PlannedValue &value = plan_.values[id];
-    const Kept &kept = kept_[id.index];
+    const ReadValue &kept = kept_[id.index];
     if (kept.held.empty() || !options_.judges)
       return;
     Observed observed{value.value, value.known, gradient_of(value.value), kept.held};
@@ -531,7 +531,7 @@ private:
     GradientReport &gradients = report_.gradients;
     for (const RecordedGradient &each :
          compare_recorded(reference_, run, params_, taken_, options_.recorded)) {
-      if (each.form == RecordedGradient::Form::Left) {
+      if (each.form == RecordedGradient::Form::NotCompared) {
         gradients.left.push_back({each.value, each.text});
         continue;
       }
@@ -577,7 +577,7 @@ private:
   void judge_end(PlannedId id, const Meaning *want) {
     if (!want || (!exact() && stepwise()))
       return;
-    Wanted wanted;
+    Expected wanted;
     wanted.meant = want;
     wanted.exact = exact();
     record(id, wanted, nullptr);
@@ -663,7 +663,7 @@ private:
     return {};
   }
 
-  // R, Reduced and I are alike in forward: without their gradient they are not upheld.
+  // R, Reduced and I are equivalent in forward: without their gradient they are not upheld.
   void settle() {
     report_.gradients.recorded = !options_.recorded.empty();
     for (ClaimVerdict &claim : report_.claims) {
@@ -694,7 +694,7 @@ private:
   const JudgeOptions &options_;
   Reference reference_;
   Bounds bounds_;
-  std::vector<Kept> kept_;
+  std::vector<ReadValue> kept_;
   llvm::DenseMap<uint32_t, PlannedId> latest_; // by ValueId: what was made of it last
   Meanings params_;
   llvm::DenseMap<uint32_t, Meaning> taken_; // by ValueId
@@ -737,7 +737,7 @@ static void join_gradients(GradientReport &into, GradientReport more) {
   }
   if (!has)
     return;
-  for (GradientReport::Left &left : more.left)
+  for (GradientReport::NotCompared &left : more.left)
     if (llvm::none_of(into.left, [&](const auto &each) { return each.value == left.value; })) {
       into.left.push_back(std::move(left));
       into.compared -= into.compared > 0;

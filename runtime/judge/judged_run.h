@@ -37,14 +37,14 @@ struct JudgeOptions {
 
 // Gradients that the program was recorded with, against the derivative of its forward.
 struct GradientReport {
-  struct Left {
+  struct NotCompared {
     ir::ValueId value;
     std::string why;
   };
   bool recorded = false; // there are some
   uint64_t compared = 0;
   std::vector<ir::ValueId> zero; // of those that were compared: but for rounding
-  std::vector<Left> left;        // that were not
+  std::vector<NotCompared> left; // that were not
 };
 
 struct RunReport {

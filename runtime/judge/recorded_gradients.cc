@@ -241,9 +241,9 @@ private:
   }
 
   // By root, then by candidate.
-  using Wanted = std::vector<std::vector<Derivative>>;
+  using Expected = std::vector<std::vector<Derivative>>;
 
-  void derive(ReferenceRun &run, Wanted &into) {
+  void derive(ReferenceRun &run, Expected &into) {
     for (const LossRoot &root : roots_) {
       const Meaning *seed = root.seed.valid() ? run.find(root.seed) : nullptr;
       into.push_back(run.derivatives(root.loss, seed, of_));
@@ -251,7 +251,7 @@ private:
   }
 
   // What one device has for it: the sum over all that it comes from. Empty text: it is there.
-  std::string wanted_for(size_t c, const Wanted &wanted, Meaning &into) {
+  std::string wanted_for(size_t c, const Expected &wanted, Meaning &into) {
     const Candidate &candidate = candidates_[c];
     uint64_t origins = candidate.any_root ? ~uint64_t(0) : origins_[candidate.value.index];
     for (size_t r = 0; r < roots_.size(); ++r) {
@@ -360,7 +360,7 @@ private:
     if (difference <= allowed) {
       made.form = RecordedGradient::Form::Upheld;
       if (most <= 4 * floor) { // whatever it is multiplied by
-        made.form = RecordedGradient::Form::Left;
+        made.form = RecordedGradient::Form::NotCompared;
         made.text = "it is zero but for rounding";
       }
       return made;
@@ -464,7 +464,7 @@ private:
           !read.count(output.of.index) && left.insert(output.of.index).second)
         made.push_back({output.of,
                         output.of,
-                        RecordedGradient::Form::Left,
+                        RecordedGradient::Form::NotCompared,
                         "which gradient the optimizer reads is not found",
                         {},
                         {},
@@ -489,7 +489,7 @@ private:
   std::vector<uint64_t> origins_; // by ValueId
   std::vector<Candidate> candidates_;
   std::vector<ValueId> of_;
-  Wanted wanted_, moved_wanted_;
+  Expected wanted_, moved_wanted_;
   double largest_ = 0; // of all gradients of one device
   std::optional<ReferenceRun> moved_;
   bool moved_fails_ = false;

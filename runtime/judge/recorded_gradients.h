@@ -11,8 +11,8 @@ namespace spmd::runtime {
 // One gradient of the main body.
 struct RecordedGradient {
   ir::ValueId value, of;
-  enum class Form : uint8_t { Upheld, Wrong, Left } form = Form::Left;
-  std::string text; // Wrong: what it is instead; Left: why it was not compared
+  enum class Form : uint8_t { Upheld, Wrong, NotCompared } form = Form::NotCompared;
+  std::string text; // Wrong: what it is instead; NotCompared: why it was not compared
   // Wrong: the element that is furthest off, and the largest difference with what rounding
   // explains.
   std::string place, got, want, difference, bound;

@@ -84,7 +84,7 @@ checker::Place place_of(const ir::Program &program, ir::ValueId value) {
       return {checker::Place::Form::Param, i};
   if (ir::InstId inst = checker::defining_inst(program, value); inst.valid())
     return checker::Place::inst(inst);
-  // A parameter of a function: told at the function.
+  // A parameter of a function: reported at the function.
   for (uint32_t f = 0; f < program.functions.size(); ++f)
     for (const ir::FunctionParam &param : program.functions[ir::FunctionId{f}].params)
       if (param.value == value)

@@ -1,4 +1,4 @@
-// What random rows hash: a key of the op and of the state given to it, and places in the whole.
+// What random rows hash: a key of the op and of the state given to it, and positions in the whole.
 #pragma once
 
 #include "runtime/kernels/positions.h"
@@ -30,11 +30,11 @@ template <class T> uint64_t key_of(const Call<T> &call) {
 }
 
 // For each element of a block its place in the whole, row by row. The first `leading` dimensions
-// tell places apart, the others share them.
-class WholePlaces {
+// distinguish positions, the others share them.
+class WholePositions {
 public:
   template <class T>
-  explicit WholePlaces(View<T> block, unsigned leading = ~0u)
+  explicit WholePositions(View<T> block, unsigned leading = ~0u)
       : own_(*block.dims), first_(block.first),
         strides_(strides_of(block.whole ? *block.whole : own_)), steps_(strides_of(own_)) {
     for (unsigned d = std::min<unsigned>(leading, block.rank()); d < block.rank(); ++d)

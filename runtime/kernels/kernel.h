@@ -1,6 +1,6 @@
 // How one op is carried out on the tensors of one rank, or on those of one device. A kernel sees
 // operands and results as arrays of one element type, the row and its attributes; never a mesh, a
-// type or a rank. Where operands are blocks of larger tensors, it is told where they begin.
+// type or a rank. Where operands are blocks of larger tensors, it is given where they begin.
 #pragma once
 
 #include "runtime/device/symbol.h"

@@ -5,8 +5,8 @@
 
 namespace spmd::runtime {
 
-// All places of the dimensions for which `wanted`, in row-major order.
-template <class F> static std::vector<int64_t> places(llvm::ArrayRef<int64_t> dims, F wanted) {
+// All positions of the dimensions for which `wanted`, in row-major order.
+template <class F> static std::vector<int64_t> offsets(llvm::ArrayRef<int64_t> dims, F wanted) {
   std::vector<int64_t> found = {0};
   int64_t unit = count(dims);
   for (unsigned d = 0; d < dims.size(); ++d) {
@@ -24,8 +24,8 @@ template <class F> static std::vector<int64_t> places(llvm::ArrayRef<int64_t> di
 }
 
 Lines::Lines(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<unsigned> along) {
-  firsts_ = places(dims, [&](unsigned d) { return !llvm::is_contained(along, d); });
-  steps_ = places(dims, [&](unsigned d) { return llvm::is_contained(along, d); });
+  firsts_ = offsets(dims, [&](unsigned d) { return !llvm::is_contained(along, d); });
+  steps_ = offsets(dims, [&](unsigned d) { return llvm::is_contained(along, d); });
 }
 
 } // namespace spmd::runtime

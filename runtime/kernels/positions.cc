@@ -9,10 +9,10 @@ namespace spmd::runtime {
 unsigned list_position(const rules::Slot &slot, unsigned member) {
   if (slot.form != rules::Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)
     return member;
-  uint64_t places = slot.literal.bits;
+  uint64_t present = slot.literal.bits;
   for (; member; --member)
-    places &= places - 1;
-  return static_cast<unsigned>(std::countr_zero(places));
+    present &= present - 1;
+  return static_cast<unsigned>(std::countr_zero(present));
 }
 
 std::optional<double> argument(const Site &site, std::initializer_list<llvm::StringRef> names,

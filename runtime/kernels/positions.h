@@ -1,4 +1,4 @@
-// Positions in row-major arrays: strides, walks over all places of a shape, numbers that are
+// Positions in row-major arrays: strides, walks over all positions of a shape, numbers that are
 // positions.
 #pragma once
 
@@ -28,8 +28,8 @@ inline Strides strides_over(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t
   return strides;
 }
 
-// Visits all places of a shape in row-major order and keeps, for each of some tensors, the offset
-// of what they have there.
+// Visits all positions of a shape in row-major order and keeps, for each of some tensors, the
+// offset of what they have there.
 class Walk {
 public:
   explicit Walk(llvm::ArrayRef<int64_t> dims, std::initializer_list<Strides> tensors = {})

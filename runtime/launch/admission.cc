@@ -93,26 +93,26 @@ Admission ask_admission(Socket &socket, llvm::StringRef token, uint32_t rank, ui
   return answer[0] == '\1' ? Admission::Welcome : Admission::Taken;
 }
 
-Door::Door(Socket listener, std::string token, uint32_t size)
+AdmissionServer::AdmissionServer(Socket listener, std::string token, uint32_t size)
     : listener_(std::move(listener)), token_(std::move(token)), size_(size), there_(size, false) {
   // A connection that is gone by the time it is taken must not be waited for.
   ::fcntl(listener_.file(), F_SETFL, ::fcntl(listener_.file(), F_GETFL) | O_NONBLOCK);
 }
 
-void Door::drop_overdue() {
+void AdmissionServer::drop_overdue() {
   if (!full_)
     return;
-  for (; !guests_.empty() && Clock::now() - guests_.front().since >= kPatience; full_ = false) {
-    if (guests_.front().rank)
-      there_[*guests_.front().rank] = false;
-    guests_.pop_front();
+  for (; !pending_.empty() && Clock::now() - pending_.front().since >= kPatience; full_ = false) {
+    if (pending_.front().rank)
+      there_[*pending_.front().rank] = false;
+    pending_.pop_front();
   }
 }
 
 // Takes connections that are there; the rest after what is there was served.
-llvm::Error Door::greet_all() {
+llvm::Error AdmissionServer::greet_all() {
   for (size_t i = 0; i < kAtOnce; ++i) {
-    full_ = guests_.size() >= kMostStrangers + size_;
+    full_ = pending_.size() >= kMostStrangers + size_;
     if (full_)
       break;
     std::optional<Socket> came = listener_.accept_now();
@@ -121,22 +121,22 @@ llvm::Error Door::greet_all() {
     if (!came && (errno == EAGAIN || errno == EWOULDBLOCK))
       break;
     full_ = !came;
-    if (full_ && guests_.empty())
+    if (full_ && pending_.empty())
       return llvm::createStringError(llvm::inconvertibleErrorCode(), with_file_limit(errno));
     if (full_)
       break;
-    Guest guest;
+    PendingConnection guest;
     guest.socket = std::move(*came);
     guest.nonce = random_bytes(kNonce);
     guest.out = kMagic.str() + guest.nonce;
     guest.since = Clock::now();
-    guests_.push_back(std::move(guest));
+    pending_.push_back(std::move(guest));
   }
   return llvm::Error::success();
 }
 
 // Of a request that is whole.
-void Door::judge(Guest &guest) {
+void AdmissionServer::judge(PendingConnection &guest) {
   llvm::StringRef about = llvm::StringRef(guest.in).drop_back(kProof);
   llvm::StringRef proof = llvm::StringRef(guest.in).take_back(kProof);
   if (!same_proof(hmac(token_, "rank" + guest.nonce + about.str()), proof)) {
@@ -157,7 +157,7 @@ void Door::judge(Guest &guest) {
 }
 
 // What can be done now. False: the guest is gone, refused or admitted.
-bool Door::serve(Guest &guest) {
+bool AdmissionServer::serve(PendingConnection &guest) {
   for (;;) {
     while (!guest.out.empty()) {
       const ssize_t sent = ::send(guest.socket.file(), guest.out.data(), guest.out.size(),
@@ -188,7 +188,8 @@ bool Door::serve(Guest &guest) {
   }
 }
 
-llvm::Expected<std::optional<Door::Admitted>> Door::next(Clock::time_point until) {
+llvm::Expected<std::optional<AdmissionServer::Admitted>>
+AdmissionServer::next(Clock::time_point until) {
   for (;;) {
     if (!done_.empty()) {
       std::optional<Admitted> first = std::move(done_.front());
@@ -199,19 +200,19 @@ llvm::Expected<std::optional<Door::Admitted>> Door::next(Clock::time_point until
       return std::optional<Admitted>();
     drop_overdue();
     std::vector<pollfd> wanted = {{listener_.file(), static_cast<short>(full_ ? 0 : POLLIN), 0}};
-    for (const Guest &guest : guests_)
+    for (const PendingConnection &guest : pending_)
       wanted.push_back(
           {guest.socket.file(), static_cast<short>(guest.out.empty() ? POLLIN : POLLOUT), 0});
     const Clock::time_point next =
-        full_ && !guests_.empty() ? guests_.front().since + kPatience : until;
+        full_ && !pending_.empty() ? pending_.front().since + kPatience : until;
     const int found = ::poll(wanted.data(), wanted.size(), wait_ms(std::min(next, until)));
     if (found < 0 && errno != EINTR)
       return llvm::createStringError(llvm::inconvertibleErrorCode(), with_file_limit(errno));
     if (found <= 0)
       continue;
-    for (size_t i = guests_.size(); i-- > 0;)
-      if (wanted[i + 1].revents && !serve(guests_[i])) {
-        guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (size_t i = pending_.size(); i-- > 0;)
+      if (wanted[i + 1].revents && !serve(pending_[i])) {
+        pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
         full_ = false;
       }
     if (wanted[0].revents)

@@ -20,10 +20,10 @@ Admission ask_admission(Socket &socket, llvm::StringRef token, uint32_t rank, ui
                         Clock::time_point until);
 
 // Of rank 0.
-class Door {
+class AdmissionServer {
 public:
   // `listener` listens; ranks 1 to `size` - 1 are let in, each once.
-  Door(Socket listener, std::string token, uint32_t size);
+  AdmissionServer(Socket listener, std::string token, uint32_t size);
   struct Admitted {
     uint32_t rank = 0;
     Socket socket;
@@ -34,7 +34,7 @@ public:
 
 private:
   // A connection whose handshake is not done.
-  struct Guest {
+  struct PendingConnection {
     Socket socket;
     std::string nonce, in, out;   // `out`: what is still to be sent
     std::optional<uint32_t> rank; // admitted, once `out` is sent
@@ -44,16 +44,16 @@ private:
 
   llvm::Error greet_all();
   void drop_overdue();
-  bool serve(Guest &guest);
-  void judge(Guest &guest);
+  bool serve(PendingConnection &guest);
+  void judge(PendingConnection &guest);
 
   Socket listener_;
   std::string token_;
   uint32_t size_;
-  bool full_ = false;         // no more guests until one of them is gone
-  std::vector<bool> there_;   // by rank
-  std::deque<Guest> guests_;  // the oldest first
-  std::deque<Admitted> done_; // not handed out yet
+  bool full_ = false;                     // no more pending ones until one of them is gone
+  std::vector<bool> there_;               // by rank
+  std::deque<PendingConnection> pending_; // the oldest first
+  std::deque<Admitted> done_;             // not handed out yet
 };
 
 } // namespace spmd::runtime

@@ -1,5 +1,5 @@
-// How ranks that mpirun started end, told past mpirun: its own exit code may be that of a rank, or
-// its own.
+// How ranks that mpirun started end, reported past mpirun: its own exit code may be that of a rank,
+// or its own.
 #pragma once
 
 #include <cstdint>

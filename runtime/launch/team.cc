@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Until what the main thread has not told is reported here.
+// Until what the main thread has not reported is reported here.
 constexpr milliseconds kUnreported{3000};
 constexpr milliseconds kTick{50};
 // That rank 0 may leave a cry unanswered.
@@ -39,9 +39,9 @@ constexpr int64_t kLastWordsMs = 700;
 
 } // namespace
 
-bool told_to_end() { return terminated_at.load(std::memory_order_relaxed) >= 0; }
+bool asked_to_end() { return terminated_at.load(std::memory_order_relaxed) >= 0; }
 
-Whereabouts Team::whereabouts() const {
+RankStatus Team::whereabouts() const {
   return {progress_.load(std::memory_order_relaxed), step_.load(std::memory_order_relaxed),
           doing_.load(std::memory_order_relaxed)};
 }
@@ -50,7 +50,7 @@ void Team::leave(int code) { end_process(code); }
 
 bool Team::send(uint32_t rank, MessageForm form, const std::string &text) {
   Member &member = *members_[leads() ? rank : 0];
-  // Allocates before it locks: what ends in there for want of memory is told over the same
+  // Allocates before it locks: what ends in there for want of memory is reported over the same
   // connection.
   std::string bytes = pack({form, text});
   std::lock_guard lock(member.sending);
@@ -132,14 +132,14 @@ void Team::run_thread() {
 
 void Team::begin_wait() {
   waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  doing(Doing::Exchanging);
+  doing(Activity::Exchanging);
 }
 
 // Of the thread: the main one may be in a call of a library that waits for ever.
 void Team::check_wait() {
-  const Doing now = doing_.load(std::memory_order_relaxed);
+  const Activity now = doing_.load(std::memory_order_relaxed);
   const uint64_t wait = waits_.load(std::memory_order_relaxed);
-  const bool waits = now == Doing::Exchanging || now == Doing::Waiting;
+  const bool waits = now == Activity::Exchanging || now == Activity::Waiting;
   if (!waits || wait != seen_wait_) {
     seen_wait_ = wait;
     seen_at_ = Clock::now();
@@ -158,7 +158,7 @@ void Team::check_wait() {
 
 bool Team::wait_until(llvm::function_ref<bool()> there) {
   begin_wait();
-  doing(Doing::Waiting);
+  doing(Activity::Waiting);
   std::unique_lock lock(mutex_);
   while (!there()) {
     changed_.wait_for(lock, kTick);
@@ -225,7 +225,7 @@ llvm::Error Team::dissolve() {
 llvm::Error Team::at(uint32_t step) {
   step_.store(step, std::memory_order_relaxed);
   progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  doing(Doing::Computing);
+  doing(Activity::Computing);
   return failed_.load(std::memory_order_relaxed) ? team_failed() : llvm::Error::success();
 }
 
@@ -314,7 +314,7 @@ void Team::take(Message message) {
     return;
   }
   case MessageForm::Where: {
-    Whereabouts here = whereabouts();
+    RankStatus here = whereabouts();
     send(0, MessageForm::Here, std::string(reinterpret_cast<const char *>(&here), sizeof here));
     return;
   }
@@ -343,7 +343,7 @@ void Team::lose_leader(TeamFailure::Form form) {
     std::this_thread::sleep_for(milliseconds(500));
     leave(kCannotFinish);
   }
-  TeamFailure failure{form, {0}, "", std::vector<std::optional<Whereabouts>>(size())};
+  TeamFailure failure{form, {0}, "", std::vector<std::optional<RankStatus>>(size())};
   failure.where[rank()] = whereabouts();
   set_failure(std::move(failure));
 }

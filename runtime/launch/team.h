@@ -21,20 +21,20 @@
 namespace spmd::runtime {
 
 // What a rank does. Ranks wait for one that judges without an end.
-enum class Doing : uint8_t { Preparing, Computing, Exchanging, Judging, Waiting };
+enum class Activity : uint8_t { Preparing, Computing, Exchanging, Judging, Waiting };
 
-struct Whereabouts {
+struct RankStatus {
   uint64_t progress = 0; // steps that were begun, of all runs
   uint32_t step = 0;     // of the plan; of no use before the first
-  Doing doing = Doing::Preparing;
+  Activity doing = Activity::Preparing;
 };
 
 // Why a team cannot go on.
 struct TeamFailure {
   enum class Form : uint8_t { Lost, Late, Memory, Error } form = Form::Lost;
   std::vector<uint32_t> ranks;
-  std::string text;                              // of Error and Memory: what that rank said
-  std::vector<std::optional<Whereabouts>> where; // by rank; none: it did not say
+  std::string text;                             // of Error and Memory: what that rank said
+  std::vector<std::optional<RankStatus>> where; // by rank; none: it did not say
 };
 
 struct TeamOptions {
@@ -72,8 +72,8 @@ public:
 
   // Where this rank is. Errors: the team has failed.
   llvm::Error at(uint32_t step);
-  Whereabouts whereabouts() const;
-  void doing(Doing what) { doing_.store(what, std::memory_order_relaxed); }
+  RankStatus whereabouts() const;
+  void doing(Activity what) { doing_.store(what, std::memory_order_relaxed); }
   // Begins a wait for others, which ends with the next step or doing(). That it lasts too long is
   // noticed even if the call that waits never returns.
   void begin_wait();
@@ -105,7 +105,7 @@ private:
   void read_members(std::chrono::milliseconds patience);
   void take(uint32_t rank, Message message);
   void ask_where(std::chrono::milliseconds patience);
-  std::vector<std::optional<Whereabouts>> last_words();
+  std::vector<std::optional<RankStatus>> last_words();
   void investigate();
   // Of the thread of the others.
   void follow();
@@ -119,10 +119,10 @@ private:
   std::atomic<bool> failed_{false}, over_{false}, late_{false};
   // Of rank 0's thread.
   std::optional<uint32_t> lost_;
-  std::optional<TeamFailure> told_; // by the rank that failed
+  std::optional<TeamFailure> reported_; // by the rank that failed
   std::atomic<uint64_t> progress_{0};
   std::atomic<uint32_t> step_{0};
-  std::atomic<Doing> doing_{Doing::Preparing};
+  std::atomic<Activity> doing_{Activity::Preparing};
   std::atomic<uint64_t> waits_{0}; // begun so far
   // Of the thread: the wait that it saw last, and since when. The one that waits reads no clock.
   uint64_t seen_wait_ = 0;
@@ -133,7 +133,7 @@ private:
   std::chrono::steady_clock::time_point failed_at_;
   bool taken_ = false;                // the failure, by who tells of it
   std::deque<std::string> shared_;    // that came from rank 0
-  std::atomic<int64_t> asked_at_{-1}; // when rank 0 was told of a wait; since then it said nothing
+  std::atomic<int64_t> asked_at_{-1}; // when rank 0 heard of a wait; since then it said nothing
 };
 
 } // namespace spmd::runtime

@@ -47,7 +47,7 @@ llvm::Error Team::admit() {
   }
   members_.resize(size());
   const std::string token = options_.token.empty() ? random_token() : options_.token;
-  Door door(std::move(listener), token, size());
+  AdmissionServer door(std::move(listener), token, size());
   std::optional<TokenFile> file; // gone before the port is free for another run
   if (options_.token.empty() && size() > 1) {
     llvm::Expected<TokenFile> made = TokenFile::write(door.port(), token);
@@ -59,7 +59,7 @@ llvm::Error Team::admit() {
     return list_of([&](uint32_t rank) { return rank > 0 && !members_[rank]; }, size());
   };
   for (uint32_t there = 1; there < size(); ++there) {
-    llvm::Expected<std::optional<Door::Admitted>> came = door.next(until);
+    llvm::Expected<std::optional<AdmissionServer::Admitted>> came = door.next(until);
     if (!came || !*came)
       stop(kNothingRun);
     if (!came)
@@ -86,9 +86,9 @@ void Team::take(uint32_t rank, Message message) {
     return;
   }
   case MessageForm::Here:
-    if (message.text.size() == sizeof(Whereabouts)) {
+    if (message.text.size() == sizeof(RankStatus)) {
       member.where.emplace();
-      std::memcpy(&*member.where, message.text.data(), sizeof(Whereabouts));
+      std::memcpy(&*member.where, message.text.data(), sizeof(RankStatus));
     }
     return;
   case MessageForm::Late:
@@ -97,7 +97,7 @@ void Team::take(uint32_t rank, Message message) {
   case MessageForm::Ended:
     member.ended = true;
     return;
-  case MessageForm::Stop: // this rank kept the others waiting, and they have told it
+  case MessageForm::Stop: // this rank kept the others waiting, and they have reported it
     leave(kCannotFinish);
   case MessageForm::Fail: {
     TeamFailure failure{TeamFailure::Form::Error, {rank}, message.text, {}};
@@ -105,7 +105,7 @@ void Team::take(uint32_t rank, Message message) {
       failure.form = static_cast<TeamFailure::Form>(message.text[0]);
       failure.text.erase(0, 1);
     }
-    told_ = told_ ? std::move(told_) : std::move(failure);
+    reported_ = reported_ ? std::move(reported_) : std::move(failure);
     return;
   }
   default:
@@ -138,7 +138,7 @@ void Team::read_members(milliseconds patience) {
       member.gone = true;
     }
     // Where all were told to end, none is lost.
-    if (!lost_ && !(member.ended && told_to_end()))
+    if (!lost_ && !(member.ended && asked_to_end()))
       lost_ = ranks[i];
   }
 }
@@ -159,9 +159,9 @@ void Team::ask_where(milliseconds patience) {
 }
 
 // Where all ranks are, as far as they say so.
-std::vector<std::optional<Whereabouts>> Team::last_words() {
+std::vector<std::optional<RankStatus>> Team::last_words() {
   ask_where(kLastAnswer);
-  std::vector<std::optional<Whereabouts>> where = {whereabouts()};
+  std::vector<std::optional<RankStatus>> where = {whereabouts()};
   for (uint32_t rank = 1; rank < size(); ++rank)
     where.push_back(members_[rank]->where);
   return where;
@@ -171,7 +171,7 @@ std::vector<std::optional<Whereabouts>> Team::last_words() {
 // that judges data is not: the others wait for its verdict.
 void Team::investigate() {
   ask_where(kAnswer);
-  if (lost_ || doing_ == Doing::Judging)
+  if (lost_ || doing_ == Activity::Judging)
     return;
   TeamFailure failure{TeamFailure::Form::Late, {}, "", {}};
   failure.where.push_back(whereabouts());
@@ -181,8 +181,8 @@ void Team::investigate() {
       failure.ranks.push_back(rank);
   }
   if (failure.ranks.empty()) {
-    auto computes = [](const std::optional<Whereabouts> &where) {
-      return where && (where->doing == Doing::Computing || where->doing == Doing::Preparing);
+    auto computes = [](const std::optional<RankStatus> &where) {
+      return where && (where->doing == Activity::Computing || where->doing == Activity::Preparing);
     };
     bool one_computes = std::any_of(failure.where.begin(), failure.where.end(), computes);
     uint64_t least = ~uint64_t(0), most = 0;
@@ -200,7 +200,7 @@ void Team::investigate() {
     std::this_thread::sleep_for(kLastAnswer);
     ask_where(kLastAnswer);
     for (uint32_t rank : failure.ranks)
-      if (std::optional<Whereabouts> now = rank ? members_[rank]->where : whereabouts();
+      if (std::optional<RankStatus> now = rank ? members_[rank]->where : whereabouts();
           now && now->progress > std::max(least, most == least ? least : most - 1))
         return;
   }
@@ -210,9 +210,9 @@ void Team::investigate() {
 void Team::serve() {
   while (!over_) {
     read_members(kTick);
-    if (told_ && !failed_) {
-      told_->where = last_words();
-      set_failure(std::move(*told_));
+    if (reported_ && !failed_) {
+      reported_->where = last_words();
+      set_failure(std::move(*reported_));
     }
     if (lost_ && !over_ && !failed_) {
       TeamFailure failure{TeamFailure::Form::Lost, {*lost_}, "", last_words()};

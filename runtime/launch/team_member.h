@@ -10,13 +10,13 @@ struct Team::Member {
   std::mutex sending;
   MessageReader reader;
   std::deque<std::string> gathered;
-  std::optional<Whereabouts> where; // since it was asked
-  bool heard = false;               // since it was asked
-  bool ended = false;               // was told to end
+  std::optional<RankStatus> where; // since it was asked
+  bool heard = false;              // since it was asked
+  bool ended = false;              // was told to end
   bool gone = false;
 };
 
 // A signal told this process to end.
-bool told_to_end();
+bool asked_to_end();
 
 } // namespace spmd::runtime

@@ -1,5 +1,5 @@
 // Series, continued fractions and Newton's method: textbook forms, accurate to a few units of the
-// last places.
+// last digits.
 #include "runtime/loops/special.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@ constexpr double kBernoulli[] = {1.0 / 6,       -1.0 / 30, 1.0 / 42,      -1.0 /
 
 bool is_whole(double x) { return x == std::floor(x); }
 
-// erfc(x) = z for 0 < z < 2. Halley's method, from an approximation good to three places.
+// erfc(x) = z for 0 < z < 2. Halley's method, from an approximation good to three digits.
 double erfc_inverse(double z) {
   if (!(z > 0 && z < 2))
     return z == 0 ? kInfinity : z == 2 ? -kInfinity : kNaN;

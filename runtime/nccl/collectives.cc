@@ -73,7 +73,7 @@ SpmdStatus Device::communicators_live() const {
   return status_of(kSpmdFine);
 }
 
-SpmdStatus Device::settled(ncclResult_t result, const char *call, ncclComm_t communicator) {
+SpmdStatus Device::wait_until_done(ncclResult_t result, const char *call, ncclComm_t communicator) {
   if (result != ncclInProgress)
     return checked(result, call, communicator);
   return poll([call, communicator](SpmdStatus &status) {
@@ -88,7 +88,7 @@ SpmdStatus Device::settled(ncclResult_t result, const char *call, ncclComm_t com
 
 SpmdStatus Device::given(ncclResult_t result, const char *call, ncclComm_t communicator) {
   if (!batch_) {
-    SpmdStatus status = settled(result, call, communicator);
+    SpmdStatus status = wait_until_done(result, call, communicator);
     return status.code == kSpmdFine && recording_
                ? note_within(streams_[kSpmdCollectives], kNothing)
                : status;
@@ -117,7 +117,7 @@ SpmdStatus Device::end_batch() {
   if (end != ncclSuccess && end != ncclInProgress)
     return checked(end, "ncclGroupEnd", in_batch_.empty() ? nullptr : in_batch_.front());
   for (ncclComm_t communicator : in_batch_)
-    if (SpmdStatus status = settled(ncclInProgress, "ncclGroupEnd", communicator);
+    if (SpmdStatus status = wait_until_done(ncclInProgress, "ncclGroupEnd", communicator);
         status.code != kSpmdFine)
       return status;
   return recording_ ? note_within(streams_[kSpmdCollectives], kNothing) : status_of(kSpmdFine);
@@ -145,7 +145,7 @@ SpmdStatus Device::connect(const SpmdId &id) {
   ncclComm_t &all = groups_.emplace_back(nullptr);
   const ncclResult_t result = ncclCommInitRankConfig(&all, static_cast<int>(ranks_.size), unique,
                                                      static_cast<int>(ranks_.rank), &config);
-  SpmdStatus status = all ? settled(result, "ncclCommInitRankConfig", all)
+  SpmdStatus status = all ? wait_until_done(result, "ncclCommInitRankConfig", all)
                           : checked(result, "ncclCommInitRankConfig", nullptr);
   if (status.code == kSpmdFailed)
     status.code = kSpmdRefused; // two ranks on one device, or no way between two of them
@@ -167,10 +167,10 @@ SpmdStatus Device::split(uint32_t colour, uint32_t key, uint32_t &group) {
       ncclCommSplit(all, none ? NCCL_SPLIT_NOCOLOR : static_cast<int>(colour),
                     static_cast<int>(key), &making_, nullptr);
   SpmdStatus status =
-      settled(result == ncclSuccess ? ncclInProgress : result, "ncclCommSplit", all);
+      wait_until_done(result == ncclSuccess ? ncclInProgress : result, "ncclCommSplit", all);
   ncclComm_t made = __atomic_load_n(&making_, __ATOMIC_ACQUIRE);
   if (status.code == kSpmdFine && !none)
-    status = made ? settled(ncclInProgress, "ncclCommSplit", made)
+    status = made ? wait_until_done(ncclInProgress, "ncclCommSplit", made)
                   : status_of(kSpmdFailed, "ncclCommSplit: no communicator was made");
   if (status.code != kSpmdFine)
     return status;
@@ -239,9 +239,9 @@ SpmdStatus Device::exchange(uint32_t number, const SpmdTransfer *sends, uint32_t
     if (receives[i].bytes > 0)
       error = ncclRecv(reinterpret_cast<void *>(receives[i].data), receives[i].bytes, ncclUint8,
                        static_cast<int>(receives[i].position), group, stream);
-  const bool all_told = going();
+  const bool all_queued = going();
   const ncclResult_t end = ncclGroupEnd(); // closes the group in any case
-  if (!all_told)
+  if (!all_queued)
     return checked(error, "ncclSend or ncclRecv", group);
   return given(end, "ncclGroupEnd", group);
 }
@@ -253,7 +253,7 @@ SpmdStatus Device::finish_groups() {
     if (!communicator)
       continue;
     if (SpmdStatus status =
-            settled(ncclCommFinalize(communicator), "ncclCommFinalize", communicator);
+            wait_until_done(ncclCommFinalize(communicator), "ncclCommFinalize", communicator);
         status.code != kSpmdFine)
       return status;
     groups_.back() = nullptr; // nothing is asked of it any more

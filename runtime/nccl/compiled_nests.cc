@@ -142,7 +142,7 @@ private:
     }
     kernel.blocks = source.blocks;
     kernel.parts = source.parts;
-    if (!wrong.empty() && !std::exchange(told_, true))
+    if (!wrong.empty() && !std::exchange(reported_, true))
       std::fprintf(stderr, "spmdrun: a loop runs slowly, its kernel cannot be compiled: %s\n",
                    wrong.c_str());
   }
@@ -182,19 +182,19 @@ private:
   }
 
   Library library_;
-  bool usable_ = false, told_ = false;
+  bool usable_ = false, reported_ = false;
   std::string architecture_;
   std::unordered_map<std::string, Kernel> kernels_;
 };
 
 } // namespace
 
-cudaError_t queue_compiled(const SpmdLoopNest &joined, double *partial, int64_t partial_places,
+cudaError_t queue_compiled(const SpmdLoopNest &joined, double *partial, int64_t partial_numbers,
                            cudaStream_t stream, CompiledNest &made) {
-  if (device::places(joined.extents, 0, joined.loops) < kLarge || !has_nest_source(joined))
+  if (device::iterations(joined.extents, 0, joined.loops) < kLarge || !has_nest_source(joined))
     return cudaSuccess;
   static Compiler compiler; // of the one device of the process
-  const Kernel &kernel = compiler.find(joined, partial_places);
+  const Kernel &kernel = compiler.find(joined, partial_numbers);
   if (!kernel.kernel)
     return cudaSuccess;
   NestArguments arguments = arguments_of(joined, partial);

@@ -18,7 +18,7 @@ struct CompiledNest {
   bool taken = false;
   int64_t parts = 1;
 };
-cudaError_t queue_compiled(const SpmdLoopNest &joined, double *partial, int64_t partial_places,
+cudaError_t queue_compiled(const SpmdLoopNest &joined, double *partial, int64_t partial_numbers,
                            cudaStream_t stream, CompiledNest &made);
 
 } // namespace spmd::nccl

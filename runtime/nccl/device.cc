@@ -186,7 +186,7 @@ SpmdStatus Device::scatter(const SpmdScatter &scatter) {
 SpmdStatus Device::follow(uint32_t which, uint32_t other) {
   if (SpmdStatus status = ready(which); status.code != kSpmdFine)
     return status;
-  // A stream that waits for the other one is told of in its own step.
+  // A stream that waits for the other one says so in its own step.
   if (recording_ && streams_[kSpmdCompute].recorded != recording_step_)
     if (SpmdStatus status = note_within(streams_[kSpmdCompute], recording_step_);
         status.code != kSpmdFine)

@@ -118,8 +118,8 @@ private:
     return group < groups_.size() ? groups_[group] : nullptr;
   }
   SpmdStatus communicators_live() const;
-  // Until the library has taken up what it was told, to which it answered `result`.
-  SpmdStatus settled(ncclResult_t result, const char *call, ncclComm_t communicator);
+  // Until the library has finished the call, to which it answered `result`.
+  SpmdStatus wait_until_done(ncclResult_t result, const char *call, ncclComm_t communicator);
   // Of a collective; in a batch nothing is taken up before its end.
   SpmdStatus given(ncclResult_t result, const char *call, ncclComm_t communicator);
   SpmdStatus finish_groups();
@@ -160,7 +160,7 @@ private:
   uint64_t marks_ = 0;
   void *marks_memory_ = nullptr;
   double *scratch_ = nullptr;
-  std::map<SpmdAddress, void *> allocated_; // what the library gave, by what was told of it
+  std::map<SpmdAddress, void *> allocated_; // what the library gave, by the address handed out
   Matrices matrices_;
   std::vector<ncclComm_t> groups_;
   bool batch_ = false;               // one is open

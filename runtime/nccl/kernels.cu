@@ -13,13 +13,13 @@ namespace {
 
 constexpr int64_t kThreads = 256, kBlocks = 1 << 16; // loops of kernels take what is more
 
-int64_t blocks_for(int64_t places) { return std::min((places + kThreads - 1) / kThreads, kBlocks); }
+int64_t blocks_for(int64_t count) { return std::min((count + kThreads - 1) / kThreads, kBlocks); }
 
 // --- moves
 // ----------------------------------------------------------------------------------------------
 
 template <class Index>
-__device__ __forceinline__ void copied_places(const SpmdMove &move, Index place, int64_t &from,
+__device__ __forceinline__ void copied_offsets(const SpmdMove &move, Index place, int64_t &from,
                                               int64_t &to) {
 #pragma unroll
   for (int l = kSpmdLoops - 1; l >= 0; --l) {
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t place = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; place < count;
        place += step) {
     int64_t from = 0, to = 0;
-    copied_places(move, static_cast<Index>(place), from, to);
+    copied_offsets(move, static_cast<Index>(place), from, to);
     reinterpret_cast<T *>(move.to)[to] = reinterpret_cast<const T *>(move.from)[from];
   }
 }
@@ -102,10 +102,10 @@ bool widen(SpmdMove &move) {
 }
 
 // Two loops of which one runs on where it is read, the other one where it is written.
-struct Turned {
+struct TransposedLoops {
   uint32_t read = 0, written = 0;
 };
-bool is_turned(const SpmdMove &move, Turned &turned) {
+bool is_transposed(const SpmdMove &move, TransposedLoops &turned) {
   constexpr int64_t kLeast = 16; // of both: else most of a tile is empty
   turned.read = turned.written = move.loops;
   for (uint32_t l = 0; l < move.loops; ++l) {
@@ -124,7 +124,7 @@ template <int kWidth> constexpr int kSide = kWidth > 1 ? 64 : 32; // of a tile
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-    copy_turned(const __grid_constant__ SpmdMove move, Turned turned, uint32_t tiles) {
+    copy_turned(const __grid_constant__ SpmdMove move, TransposedLoops turned, uint32_t tiles) {
   using Cells = Vector<T, kWidth>;
   constexpr int side = kSide<kWidth>, across = side / kWidth, down = kThreads / across;
   __shared__ T cells[side][side + 1];
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Whether vectors of so many elements are aligned where they are read and written.
-bool is_aligned(const SpmdMove &move, Turned turned, int64_t width) {
+bool is_aligned(const SpmdMove &move, TransposedLoops turned, int64_t width) {
   if ((move.from | move.to) % (width * move.bytes) || move.extents[turned.read] % width ||
       move.extents[turned.written] % width)
     return false;
@@ -189,11 +189,11 @@ bool is_aligned(const SpmdMove &move, Turned turned, int64_t width) {
 }
 
 template <class T, int kWidth>
-cudaError_t launch_tiles(const SpmdMove &move, Turned turned, cudaStream_t stream) {
+cudaError_t launch_tiles(const SpmdMove &move, TransposedLoops turned, cudaStream_t stream) {
   constexpr int64_t side = kSide<kWidth>;
   const int64_t read = move.extents[turned.read], written = move.extents[turned.written];
   const int64_t tiles = (read + side - 1) / side * ((written + side - 1) / side) *
-                        (device::places(move.extents, 0, move.loops) / read / written);
+                        (device::iterations(move.extents, 0, move.loops) / read / written);
   if (tiles > int64_t(UINT32_MAX))
     return cudaErrorInvalidValue; // more memory than there is
   copy_turned<T, kWidth><<<static_cast<unsigned>(std::min(tiles, kBlocks)), kThreads, 0, stream>>>(
@@ -202,7 +202,7 @@ cudaError_t launch_tiles(const SpmdMove &move, Turned turned, cudaStream_t strea
 }
 
 template <class T>
-cudaError_t launch_turned(const SpmdMove &move, Turned turned, cudaStream_t stream) {
+cudaError_t launch_turned(const SpmdMove &move, TransposedLoops turned, cudaStream_t stream) {
   constexpr int widest = 16 / sizeof(T);
   return is_aligned(move, turned, widest) ? launch_tiles<T, widest>(move, turned, stream)
                                           : launch_tiles<T, 1>(move, turned, stream);
@@ -277,17 +277,17 @@ cudaError_t find_kernels() {
 }
 
 cudaError_t queue_move(const SpmdMove &asked, cudaStream_t stream) {
-  if (device::places(asked.extents, 0, asked.loops) == 0)
+  if (device::iterations(asked.extents, 0, asked.loops) == 0)
     return cudaSuccess;
   SpmdMove move = joined(asked);
-  const int64_t count = device::places(move.extents, 0, move.loops);
+  const int64_t count = device::iterations(move.extents, 0, move.loops);
   if (move.loops == 0 || (move.loops == 1 && move.from_strides[0] == 1 && move.to_strides[0] == 1))
     return cudaMemcpyAsync(
         reinterpret_cast<void *>(move.to), reinterpret_cast<const void *>(move.from),
         static_cast<size_t>(count) * move.bytes, cudaMemcpyDeviceToDevice, stream);
   if ((move.from | move.to) % move.bytes)
     return cudaErrorMisalignedAddress;
-  if (Turned turned; is_turned(move, turned))
+  if (TransposedLoops turned; is_transposed(move, turned))
     switch (move.bytes) {
     case 1:
       return launch_turned<uint8_t>(move, turned, stream);
@@ -302,7 +302,7 @@ cudaError_t queue_move(const SpmdMove &asked, cudaStream_t stream) {
     }
   while (widen(move)) {
   }
-  const int64_t wide = device::places(move.extents, 0, move.loops);
+  const int64_t wide = device::iterations(move.extents, 0, move.loops);
   switch (move.bytes) {
   case 1:
     return launch_copy<uint8_t>(move, wide, stream);

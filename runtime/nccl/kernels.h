@@ -9,14 +9,14 @@
 namespace spmd::nccl {
 
 // Doubles that `queue_nest` may use between its kernels.
-inline constexpr int64_t kScratchPlaces = 1 << 20;
+inline constexpr int64_t kScratchNumbers = 1 << 20;
 
 // Whether the kernels were compiled for the current device.
 cudaError_t find_kernels();
 
 // Nothing that is read is written by the same move.
 cudaError_t queue_move(const SpmdMove &move, cudaStream_t stream);
-// Combined in an order that depends on the extents alone. `scratch`: kScratchPlaces doubles of the
+// Combined in an order that depends on the extents alone. `scratch`: kScratchNumbers doubles of the
 // device.
 cudaError_t queue_nest(const SpmdLoopNest &nest, double *scratch, cudaStream_t stream);
 // Any elements and strides; sums in double.

@@ -90,7 +90,7 @@ struct Roles {
   Operand a, b, out;
 };
 
-// The product as the library is told it; none where the strides are not of its kind.
+// The product in the library's terms; none where the strides are not of its kind.
 std::optional<Roles> roles_of(const SpmdMatrices &m) {
   auto a = stored(m.a, m.rows, m.inner, m.a_row, m.a_inner, m.a_batch);
   auto b = stored(m.b, m.inner, m.columns, m.b_inner, m.b_column, m.b_batch);

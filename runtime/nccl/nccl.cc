@@ -13,7 +13,7 @@ Device &of(SpmdDevice *device) { return *reinterpret_cast<Device *>(device); }
 
 SpmdStatus open(const SpmdHost *host, const SpmdRanks *ranks, SpmdDevice **made,
                 SpmdDeviceFacts *facts) {
-  // Never freed before the process ends where opening fails: the driver may still be told of its
+  // Never freed before the process ends where opening fails: the driver may still hear of its
   // memory.
   auto *device = new Device(*host, *ranks);
   SpmdStatus status = device->open(*facts);

@@ -1,7 +1,7 @@
 // Loop nests around a scalar program, which scalar.h carries out step by step: small ones, since
 // large ones have kernels of their own (compiled_nests.h). No product and sum become one, so that
 // numbers are those of a processor but for its functions. The program lies in the parameters of the
-// kernel, which all threads read alike.
+// kernel, which all threads read.
 #include "runtime/device/scalar.h"
 #include "runtime/nccl/compiled_nests.h"
 #include "runtime/nccl/kernels.h"
@@ -13,13 +13,13 @@ namespace {
 
 using device::combined;
 using device::neutral;
-using device::places;
+using device::iterations;
 
 constexpr int64_t kMostThreads = 256, kBlocks = 1 << 16;
-constexpr int64_t kShort = 32;          // fewer places that are combined: by one thread
+constexpr int64_t kShort = 32;          // fewer iterations that are combined: by one thread
 constexpr int64_t kManyOuter = 1 << 16; // enough for a thread each
 constexpr int64_t kPart =
-    4096; // places of a block at least, before there are several for one result
+    4096; // iterations of a block at least, before there are several for one result
 constexpr int64_t kInterpretedParts = 4096; // of all results, at most
 
 template <class Index>
@@ -135,7 +135,7 @@ bool runs_on(const SpmdLoopNest &made, uint32_t before, const SpmdLoopNest &nest
   return !outer || made.out.strides[before] == nest.out.strides[l] * extent;
 }
 
-// The same places in the same order, with as few loops as can be.
+// The same iterations in the same order, with as few loops as can be.
 SpmdLoopNest joined(const SpmdLoopNest &nest) {
   SpmdLoopNest made = nest;
   made.loops = made.inner = 0;
@@ -175,8 +175,8 @@ bool better_by_thread(const SpmdLoopNest &nest, int64_t outer, int64_t inner) {
 cudaError_t queue_nest(const SpmdLoopNest &asked, double *scratch, cudaStream_t stream) {
   const SpmdLoopNest nest = joined(asked);
   const uint32_t split = nest.loops - nest.inner;
-  const int64_t outer = places(nest.extents, 0, split);
-  const int64_t inner = places(nest.extents, split, nest.loops);
+  const int64_t outer = iterations(nest.extents, 0, split);
+  const int64_t inner = iterations(nest.extents, split, nest.loops);
   if (outer == 0)
     return cudaSuccess;
   auto combine_parts = [&](int64_t parts) {
@@ -188,7 +188,7 @@ cudaError_t queue_nest(const SpmdLoopNest &asked, double *scratch, cudaStream_t 
   };
   CompiledNest compiled;
   if (inner > 0)
-    if (const cudaError_t error = queue_compiled(nest, scratch, kScratchPlaces, stream, compiled);
+    if (const cudaError_t error = queue_compiled(nest, scratch, kScratchNumbers, stream, compiled);
         error != cudaSuccess || compiled.taken)
       return error != cudaSuccess || compiled.parts == 1 ? error : combine_parts(compiled.parts);
   if (better_by_thread(nest, outer, inner)) {

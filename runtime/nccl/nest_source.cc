@@ -13,13 +13,13 @@ namespace spmd::nccl {
 namespace {
 
 using device::bytes_of;
-using device::places;
+using device::iterations;
 
 constexpr int64_t kVectorBytes = 16; // that a thread loads at once
 constexpr int64_t kMostWidth = 8;
 constexpr int64_t kBlocksWanted = 2048; // enough to fill the devices of today
 constexpr int64_t kMostBlocks = 1 << 16;
-constexpr int64_t kColumnLanes = 8, kFewInner = 64;
+constexpr int64_t kColumnThreads = 8, kFewInner = 64;
 constexpr int64_t kLeastOfPart = 8; // turns of a thread
 
 // In which way threads share the work.
@@ -70,7 +70,7 @@ private:
   Form form_ = Form::Each;
   uint32_t wide_loop_ = 0; // along which elements are taken side by side
   int64_t width_ = 1;
-  int64_t lanes_ = 1, results_ = 1; // of threads, for one result; of results in a block
+  int64_t threads_per_result_ = 1, results_ = 1; // results: in a block
   int64_t parts_ = 1, blocks_ = 1;
   int depth_ = 0;
   std::string text_;
@@ -78,8 +78,8 @@ private:
 };
 
 Writer::Writer(const SpmdLoopNest &nest, int64_t scratch)
-    : nest_(nest), split_(nest.loops - nest.inner), outer_(places(nest.extents, 0, split_)),
-      inner_(places(nest.extents, split_, nest.loops)), scratch_(scratch) {}
+    : nest_(nest), split_(nest.loops - nest.inner), outer_(iterations(nest.extents, 0, split_)),
+      inner_(iterations(nest.extents, split_, nest.loops)), scratch_(scratch) {}
 
 bool is_data(const SpmdArray &array) { return array.element != kSpmdNoElement; }
 
@@ -301,17 +301,17 @@ void Writer::each() {
   close();
 }
 
-// values[] of the block: one after another for `results_`, lane by lane (Columns), or the lanes of
-// one result side by side (Rows).
+// values[] of the block: one after another for `results_`, thread by thread (Columns), or the
+// threads of one result side by side (Rows).
 void Writer::combine_lanes() {
-  if (lanes_ == 1)
+  if (threads_per_result_ == 1)
     return;
   const bool rows = form_ == Form::Rows;
   const std::string held = text_of(rows ? 1 : width_), stride = text_of(rows ? 1 : results_);
   line("for (int r = 0; r < " + held + "; ++r)");
   line("  values[r][threadIdx.x] = value[r];");
   line("__syncthreads();");
-  open("for (unsigned half = " + text_of(lanes_ / 2) + "; half > 0; half /= 2)");
+  open("for (unsigned half = " + text_of(threads_per_result_ / 2) + "; half > 0; half /= 2)");
   line("if (lane < half)");
   line("  for (int r = 0; r < " + held + "; ++r)");
   line("    values[r][threadIdx.x] = combined(C, values[r][threadIdx.x], values[r][threadIdx.x + "
@@ -324,7 +324,7 @@ void Writer::combine_lanes() {
 void Writer::store_results() {
   const std::string held = text_of(form_ == Form::Rows ? 1 : width_);
   open("for (int r = 0; r < " + held + "; ++r)");
-  if (lanes_ > 1)
+  if (threads_per_result_ > 1)
     line("value[r] = values[r][threadIdx.x];");
   if (parts_ > 1) {
     line("a.partial[(result * " + held + " + r) * " + text_of(parts_) + " + part] = value[r];");
@@ -348,21 +348,24 @@ void Writer::combined() {
   const bool rows = form_ == Form::Rows;
   const int64_t turns = rows ? inner_ / width_ : inner_;      // groups that are combined
   const int64_t of_threads = rows ? outer_ : outer_ / width_; // results, or groups of them
-  lanes_ = rows ? power_up_to(turns, kNestThreads) : turns < kFewInner ? 1 : kColumnLanes;
-  results_ = kNestThreads / lanes_;
+  threads_per_result_ = rows                ? power_up_to(turns, kNestThreads)
+                        : turns < kFewInner ? 1
+                                            : kColumnThreads;
+  results_ = kNestThreads / threads_per_result_;
   const int64_t blocks = (of_threads + results_ - 1) / results_;
-  parts_ = std::min({kBlocksWanted / blocks, turns / (lanes_ * kLeastOfPart), scratch_ / outer_});
+  parts_ = std::min(
+      {kBlocksWanted / blocks, turns / (threads_per_result_ * kLeastOfPart), scratch_ / outer_});
   parts_ = std::max<int64_t>(parts_, 1);
   blocks_ = std::min(blocks * parts_, kMostBlocks);
 
   const int64_t held = rows ? 1 : width_;
   line("constexpr uint32_t C = " + text_of(nest_.combiner) + ";");
-  if (lanes_ > 1)
+  if (threads_per_result_ > 1)
     line("__shared__ double values[" + text_of(held) + "][" + text_of(kNestThreads) + "];");
   const std::string lane =
-      rows ? "threadIdx.x % " + text_of(lanes_) : "threadIdx.x / " + text_of(results_);
+      rows ? "threadIdx.x % " + text_of(threads_per_result_) : "threadIdx.x / " + text_of(results_);
   const std::string mine =
-      rows ? "threadIdx.x / " + text_of(lanes_) : "threadIdx.x % " + text_of(results_);
+      rows ? "threadIdx.x / " + text_of(threads_per_result_) : "threadIdx.x % " + text_of(results_);
   line("const unsigned lane = " + lane + "u;");
   open("for (Place block = blockIdx.x; block < " + text_of(blocks * parts_) +
        "u; block += gridDim.x)");
@@ -377,7 +380,7 @@ void Writer::combined() {
        text_of(parts_) + "u) : Place(0);");
   line("#pragma unroll 4");
   open("for (Place turn = Place(uint64_t(" + text_of(turns) + ") * part / " + text_of(parts_) +
-       "u) + lane; turn < end; turn += " + text_of(lanes_) + "u)");
+       "u) + lane; turn < end; turn += " + text_of(threads_per_result_) + "u)");
   coordinates("turn", split_, nest_.loops, rows ? wide_loop_ : ~0u);
   load_arrays();
   line("#pragma unroll");
@@ -389,10 +392,10 @@ void Writer::combined() {
   close();
   close();
   combine_lanes();
-  open(lanes_ > 1 ? "if (any && lane == 0)" : "if (any)");
+  open(threads_per_result_ > 1 ? "if (any && lane == 0)" : "if (any)");
   store_results();
   close();
-  if (lanes_ > 1)
+  if (threads_per_result_ > 1)
     line("__syncthreads();");
   close();
 }

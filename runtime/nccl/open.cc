@@ -1,4 +1,4 @@
-// How a device is found and made ready, and how it is left. What is missing is told with the next
+// How a device is found and made ready, and how it is left. What is missing is named with the next
 // step: most of it is put right by who runs the tool.
 #include "runtime/nccl/device.h"
 #include "runtime/nccl/kernels.h"
@@ -158,7 +158,7 @@ SpmdStatus Device::make_memory() {
     part.data = static_cast<char *>(data);
   }
   void *scratch = nullptr;
-  SpmdStatus status = checked(cudaMalloc(&scratch, kScratchPlaces * sizeof(double)), "cudaMalloc");
+  SpmdStatus status = checked(cudaMalloc(&scratch, kScratchNumbers * sizeof(double)), "cudaMalloc");
   scratch_ = static_cast<double *>(scratch);
   return status.code == kSpmdFine ? matrices_.open() : status;
 }

@@ -1,7 +1,7 @@
 // Sorts and scatters. Short rows are sorted by counting, each key against all of its row; long ones
 // by the radix sort of CUB, all rows at once: by key, and then by row, which keeps what is equal in
 // its order. Rows that are added go one after another to the threads of a block, as their sorted
-// places say, so that sums are the same in each run.
+// positions say, so that sums are the same in each run.
 #include "runtime/device/scalar.h"
 #include "runtime/nccl/kernels.h"
 
@@ -13,14 +13,14 @@ namespace {
 
 using device::load;
 using device::order_key;
-using device::scatter_place;
+using device::scatter_row;
 
 constexpr int kThreads = 256;
 constexpr int64_t kBlocks = 1 << 16;
 constexpr int64_t kCounted = 1024; // keys of a row that is sorted by counting
 
-unsigned blocks_for(int64_t places) {
-  return static_cast<unsigned>(std::clamp<int64_t>((places + kThreads - 1) / kThreads, 1, kBlocks));
+unsigned blocks_for(int64_t count) {
+  return static_cast<unsigned>(std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, kBlocks));
 }
 
 // --- sorts
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    places_in_rows(const uint32_t *values, int64_t count, int64_t length, uint32_t *order) {
+    columns_in_rows(const uint32_t *values, int64_t count, int64_t length, uint32_t *order) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; at < count;
        at += step)
@@ -106,7 +106,7 @@ cudaError_t radix_sort(const SpmdSort &sort, cudaStream_t stream) {
     if (error != cudaSuccess)
       return error;
   }
-  places_in_rows<<<blocks_for(count), kThreads, 0, stream>>>(
+  columns_in_rows<<<blocks_for(count), kThreads, 0, stream>>>(
       values.Current(), count, sort.length, reinterpret_cast<uint32_t *>(sort.order));
   return cudaGetLastError();
 }
@@ -122,14 +122,14 @@ __global__ void __launch_bounds__(kThreads) add_runs(const SpmdScatter scatter, 
   const int lanes = kThreads / columns, x = static_cast<int>(threadIdx.x) % columns,
             lane = static_cast<int>(threadIdx.x) / columns;
   for (int64_t first = blockIdx.x; first < scatter.entries; first += gridDim.x) {
-    const int64_t place = scatter_place(scatter, order[first]);
+    const int64_t place = scatter_row(scatter, order[first]);
     if (place < 0 || place >= scatter.rows ||
-        (first > 0 && scatter_place(scatter, order[first - 1]) == place))
+        (first > 0 && scatter_row(scatter, order[first - 1]) == place))
       continue; // the same for all threads
     int64_t last = first + 1, beyond = scatter.entries;
     while (last < beyond) {
       const int64_t middle = (last + beyond) / 2;
-      if (scatter_place(scatter, order[middle]) == place)
+      if (scatter_row(scatter, order[middle]) == place)
         last = middle + 1;
       else
         beyond = middle;
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads) find_last(const SpmdScatter scatter)
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t entry = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
        entry < scatter.entries; entry += step)
-    if (const int64_t place = scatter_place(scatter, entry); place >= 0 && place < scatter.rows)
+    if (const int64_t place = scatter_row(scatter, entry); place >= 0 && place < scatter.rows)
       atomicMax(last + place, static_cast<uint32_t>(entry) + 1);
 }
 
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads) replace_rows(const SpmdScatter scatt
   for (int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; at < count;
        at += step) {
     const int64_t entry = at / scatter.width, column = at % scatter.width;
-    const int64_t place = scatter_place(scatter, entry);
+    const int64_t place = scatter_row(scatter, entry);
     if (place < 0 || place >= scatter.rows || last[place] != static_cast<uint32_t>(entry) + 1)
       continue;
     device::store(scatter.to, scatter.to_element,

@@ -391,10 +391,10 @@ llvm::Expected<PlannedId> Planner::settle(Frame &frame, uint32_t id) {
     PlannedValue content = plan_.values[frame.storages[id].content];
     BufferId all = content.buffer;
     ir::MeshId mesh = plan_.buffers[all].mesh;
-    LocalStep places{LocalStepForm::Count};
-    places.result = buffer(ir::DType::I64, mesh, dims_of_buffer(all));
-    BufferId numbered = places.result;
-    local_step(std::move(places), mesh);
+    LocalStep count{LocalStepForm::Count};
+    count.result = buffer(ir::DType::I64, mesh, dims_of_buffer(all));
+    BufferId numbered = count.result;
+    local_step(std::move(count), mesh);
     llvm::Expected<BufferId> seen = replay(frame, numbered, each.name.views);
     if (!seen)
       return seen.takeError();

@@ -42,7 +42,7 @@ bool joins(const TransitionMove &move) {
   return move.form == Form::Stack || move.form == Form::Join;
 }
 
-llvm::ArrayRef<int64_t> Planner::stated_joined(const Moving &at, const TransitionMove &move,
+llvm::ArrayRef<int64_t> Planner::stated_joined(const MovedOperand &at, const TransitionMove &move,
                                                RankId rank) {
   return at.joined.empty() ? llvm::ArrayRef<int64_t>(move.lengths)
                            : llvm::ArrayRef<int64_t>(at.joined[rank]);
@@ -57,7 +57,7 @@ CutId Planner::add_cut(Cut cut, ir::MeshId mesh) {
 }
 
 // The lengths of the pieces of `move.dim` on each rank: as stated, as the shards say, or evenly.
-llvm::Expected<Cut> Planner::piece_lengths(Moving &at, const TransitionMove &move,
+llvm::Expected<Cut> Planner::piece_lengths(MovedOperand &at, const TransitionMove &move,
                                            CommunicatorId id) {
   const Groups &group = groups(id);
   int64_t n = static_cast<int64_t>(group.size());
@@ -103,8 +103,8 @@ llvm::Expected<int64_t> Planner::block_length(const rules::BlockDim &dim, ir::Me
 }
 
 // A local step on the pieces of one dimension: what the operand becomes.
-void Planner::on_pieces(LocalStepForm form, Moving &at, const TransitionMove &move, RankDims dims,
-                        Cut lengths, CommunicatorId group) {
+void Planner::on_pieces(LocalStepForm form, MovedOperand &at, const TransitionMove &move,
+                        RankDims dims, Cut lengths, CommunicatorId group) {
   LocalStep made{form};
   made.operands = uses_of(at.at);
   made.result = buffer_like(at.at, std::move(dims));
@@ -116,7 +116,7 @@ void Planner::on_pieces(LocalStepForm form, Moving &at, const TransitionMove &mo
 }
 
 // What a collective sends: pieces one after another. Nothing to do where they are.
-void Planner::pack(Moving &at, const TransitionMove &move, const Cut &lengths,
+void Planner::pack(MovedOperand &at, const TransitionMove &move, const Cut &lengths,
                    CommunicatorId group) {
   const Buffer operand = plan_.buffers[at.at];
   bool contiguous = llvm::all_of(
@@ -139,7 +139,7 @@ CutId Planner::uneven_counts(Cut counts, ir::MeshId mesh) {
 }
 
 // The extents that the own piece has, and all of its length per rank.
-RankDims Planner::own_dims(const Moving &at, const TransitionMove &move, const Cut &lengths,
+RankDims Planner::own_dims(const MovedOperand &at, const TransitionMove &move, const Cut &lengths,
                            CommunicatorId id) {
   RankDims dims(world_.size());
   for (RankId rank : world_.ranks(at.mesh))

@@ -56,9 +56,9 @@ private:
 llvm::SmallVector<ir::AxisId, 4> list_axes(const ir::Type &type);
 
 // Random numbers are a hash of the place in the whole, of what drew them, and of a stream, so that
-// a run and its reference draw alike. `op`: of an instruction in one execution of a body, whose
-// path is 0 for the main body. `stream`: of a rank, 1 more than its index on the list axes of what
-// is drawn; 0 where there is none.
+// a run and its reference draw the same numbers. `op`: of an instruction in one execution of a
+// body, whose path is 0 for the main body. `stream`: of a rank, 1 more than its index on the list
+// axes of what is drawn; 0 where there is none.
 uint64_t draw_op(uint64_t path, ir::InstId inst);
 // The instruction whose random numbers one takes: a derived one those of the op that it is of.
 ir::InstId drawn_by(const ir::Program &program, ir::InstId inst);

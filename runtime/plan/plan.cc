@@ -3,7 +3,7 @@
 #include "ir/support/arrays.h"
 #include "runtime/plan/planner.h"
 #include "runtime/plan/row_dims.h"
-#include "runtime/plan/unread.h"
+#include "runtime/plan/unused.h"
 
 #include "rules/shards/remesh.h"
 
@@ -81,20 +81,20 @@ Span Planner::members(llvm::ArrayRef<PlannedId> list) {
 
 // A block of a whole, if the extents on all ranks are those that the type says; else what a rank
 // holds is all there is.
-PlaceId Planner::place_of(const rules::Arg &known, const Buffer &buffer) {
-  auto [at, added] = known_places_.try_emplace(
-      {known.type.index, known.shape.index, known.sizes.index}, PlaceId());
-  PlaceId &id = at->second;
+PlacementId Planner::place_of(const rules::Arg &known, const Buffer &buffer) {
+  auto [at, added] = known_placements_.try_emplace(
+      {known.type.index, known.shape.index, known.sizes.index}, PlacementId());
+  PlacementId &id = at->second;
   if (added && !program_.types[known.type].sharded().empty()) {
     llvm::Expected<Placement> made = Placement::make(program_, world_, known, "");
     if (made)
-      id = plan_.places.add(std::move(*made));
+      id = plan_.placements.add(std::move(*made));
     else
       llvm::consumeError(made.takeError());
   }
   if (!id.valid())
     return id;
-  const Placement &place = plan_.places[id];
+  const Placement &place = plan_.placements[id];
   for (RankId rank : world_.ranks(place.mesh()))
     if (!world_.on(buffer.mesh, rank) || place.block(world_, rank).dims != buffer.on(rank))
       return {};
@@ -343,7 +343,7 @@ llvm::Error Planner::instruction(Frame &frame, InstId id) {
     return plan_error(fmt::format("the program unrolls to more than {} steps", options_.max_steps));
   const ir::Inst inst = program_.insts[id];
   Site site{frame, id, inst, rules_.resolve(inst.op), {}, {}, {}, {}};
-  if (is_unread(inst, site.op))
+  if (is_unused(inst, site.op))
     return llvm::Error::success();
   site.operands.read(program_, inst.operands);
   for (ValueId value : site.operands.values) {

@@ -19,7 +19,7 @@ struct Cut;
 using BufferId = ir::Id<Buffer>;
 using CommunicatorId = ir::Id<Communicator>;
 using CutId = ir::Id<Cut>;
-using PlaceId = ir::Id<Placement>;
+using PlacementId = ir::Id<Placement>;
 using PlannedId = ir::Id<struct PlannedValue>;
 
 // Steps [first, last).
@@ -66,7 +66,7 @@ struct Cut {
 // A tensor as an op sees it. No place: it is the whole.
 struct Use {
   BufferId buffer;
-  PlaceId place;
+  PlacementId place;
 };
 
 // One op on the tensors of each rank (runtime/equation/evaluate.h).
@@ -155,7 +155,7 @@ struct PlannedValue {
   uint32_t call = 0; // into Plan::calls
   rules::Arg known;  // type, extents, shards
   BufferId buffer;
-  PlaceId place;
+  PlacementId place;
   // It is there before step `from`, and step `until` releases it (none: ~0); a result in the place
   // of an operand overwrites that before. Values of branches and loops: while these run.
   uint32_t from = 0, until = 0;
@@ -192,7 +192,7 @@ struct Plan {
   ir::Store<BufferId> buffers;
   ir::Store<CommunicatorId> communicators;
   ir::Store<CutId> cuts;
-  ir::Store<PlaceId> places;
+  ir::Store<PlacementId> placements;
   std::vector<rules::Slot> slots;
   std::vector<Use> uses;
   std::vector<int64_t> numbers;

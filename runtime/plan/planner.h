@@ -101,7 +101,7 @@ private:
   llvm::Error define_result(Site &site, unsigned result, BufferId buffer) {
     return define(site.frame, site.inst.result(result), buffer);
   }
-  PlaceId place_of(const rules::Arg &known, const Buffer &buffer);
+  PlacementId place_of(const rules::Arg &known, const Buffer &buffer);
   BufferId buffer(ir::DType dtype, ir::MeshId mesh, RankDims dims);
   BufferId buffer_like(BufferId other, RankDims dims) {
     return buffer(plan_.buffers[other].dtype, plan_.buffers[other].mesh, std::move(dims));
@@ -130,7 +130,7 @@ private:
 
   // Transitions (transition.cc).
   // An operand of a call on its way to the result.
-  struct Moving {
+  struct MovedOperand {
     BufferId at;
     ir::MeshId mesh;
     std::string name; // of the result, for errors
@@ -147,29 +147,29 @@ private:
                                      llvm::ArrayRef<ir::AxisId> axes);
   llvm::Expected<BufferId> moved(Site &site, BufferId from,
                                  llvm::ArrayRef<rules::TransitionMove> moves, unsigned result);
-  llvm::Error keep(Site &site, Moving &at, const rules::TransitionMove &move,
+  llvm::Error keep(Site &site, MovedOperand &at, const rules::TransitionMove &move,
                    llvm::ArrayRef<ir::AxisId> axes);
-  llvm::Error gather(Moving &at, const rules::TransitionMove &move);
-  llvm::Error take(Moving &at, const rules::TransitionMove &move);
-  llvm::Error scatter(Moving &at, const rules::TransitionMove &move);
-  llvm::Error place_own(Moving &at, const rules::TransitionMove &move);
-  llvm::Error exchange(Moving &at, const rules::TransitionMove &one,
+  llvm::Error gather(MovedOperand &at, const rules::TransitionMove &move);
+  llvm::Error take(MovedOperand &at, const rules::TransitionMove &move);
+  llvm::Error scatter(MovedOperand &at, const rules::TransitionMove &move);
+  llvm::Error place_own(MovedOperand &at, const rules::TransitionMove &move);
+  llvm::Error exchange(MovedOperand &at, const rules::TransitionMove &one,
                        const rules::TransitionMove &other);
-  llvm::Expected<Cut> piece_lengths(Moving &at, const rules::TransitionMove &move,
+  llvm::Expected<Cut> piece_lengths(MovedOperand &at, const rules::TransitionMove &move,
                                     CommunicatorId group);
   llvm::Expected<int64_t> block_length(const rules::BlockDim &dim, ir::MeshId mesh,
                                        RankId rank) const;
   // The lengths of the pieces that a rank joins; empty if nothing says them.
-  static llvm::ArrayRef<int64_t> stated_joined(const Moving &at, const rules::TransitionMove &move,
-                                               RankId rank);
+  static llvm::ArrayRef<int64_t> stated_joined(const MovedOperand &at,
+                                               const rules::TransitionMove &move, RankId rank);
   CutId add_cut(Cut cut, ir::MeshId mesh);
   CutId uneven_counts(Cut counts, ir::MeshId mesh);
-  RankDims own_dims(const Moving &at, const rules::TransitionMove &move, const Cut &lengths,
+  RankDims own_dims(const MovedOperand &at, const rules::TransitionMove &move, const Cut &lengths,
                     CommunicatorId group);
-  void pack(Moving &at, const rules::TransitionMove &move, const Cut &lengths,
+  void pack(MovedOperand &at, const rules::TransitionMove &move, const Cut &lengths,
             CommunicatorId group);
-  void on_pieces(LocalStepForm form, Moving &at, const rules::TransitionMove &move, RankDims dims,
-                 Cut lengths, CommunicatorId group);
+  void on_pieces(LocalStepForm form, MovedOperand &at, const rules::TransitionMove &move,
+                 RankDims dims, Cut lengths, CommunicatorId group);
   ir::DType wire_dtype(const Site &site, BufferId from) const;
   llvm::Expected<uint32_t> root_of(Site &site, size_t size);
   llvm::Error permute_pairs(Site &site, const rules::TransitionMove &move, size_t size,
@@ -218,11 +218,11 @@ private:
   const World &world_;
   const PlanOptions &options_;
   Plan &plan_;
-  ir::InstId inst_;                                         // at hand
-  std::vector<Groups> groups_;                              // by communicator
-  std::map<std::array<uint32_t, 3>, PlaceId> known_places_; // by type, shape, sizes
-  llvm::DenseMap<uint32_t, std::vector<PlannedId>> sent_;   // by tag: not yet received, in order
-  uint32_t dynamic_ = 0;                                    // branches and loops around
+  ir::InstId inst_;                                                 // at hand
+  std::vector<Groups> groups_;                                      // by communicator
+  std::map<std::array<uint32_t, 3>, PlacementId> known_placements_; // by type, shape, sizes
+  llvm::DenseMap<uint32_t, std::vector<PlannedId>> sent_; // by tag: not yet received, in order
+  uint32_t dynamic_ = 0;                                  // branches and loops around
 };
 
 } // namespace spmd::runtime

@@ -1,4 +1,4 @@
-// Views are carried out on the numbers of places instead of the elements.
+// Views are carried out on the numbers of elements instead of the elements.
 #include "runtime/plan/storage.h"
 
 #include "checker/definitions.h"
@@ -54,7 +54,7 @@ bool is_write(const ir::Program &program, const ir::Inst &inst, ValueId result) 
 
 Storage::Storage(Reference &reference, BodySite site)
     : program_(reference.program()), site_(site),
-      places_(reference.checked(), Domain::Field, /*seed=*/0) {}
+      numbering_(reference.checked(), Domain::Field, /*seed=*/0) {}
 
 ValueId Storage::root(ValueId value) const {
   while (program_.values[value].alias_of.valid())
@@ -64,8 +64,8 @@ ValueId Storage::root(ValueId value) const {
 
 InstId Storage::made_by(ValueId value) const { return checker::defining_inst(program_, value); }
 
-llvm::Expected<Meaning> Storage::places(ValueId value,
-                                        llvm::function_ref<const Meaning *(ValueId)> meaning) {
+llvm::Expected<Meaning>
+Storage::element_numbers(ValueId value, llvm::function_ref<const Meaning *(ValueId)> meaning) {
   ValueId base = program_.values[value].alias_of;
   if (!base.valid()) {
     const Meaning *content = meaning(value);
@@ -87,9 +87,9 @@ llvm::Expected<Meaning> Storage::places(ValueId value,
   const ir::Inst inst = program_.insts[id];
   checker::OperandList operands;
   operands.read(program_, inst.operands);
-  if (places_.resolve(inst.op).boundary == rules::Boundary::Alias && operands.values.size() > 1)
-    return places(operands.values[1], meaning); // the same part as the older name
-  llvm::Expected<Meaning> from = places(base, meaning);
+  if (numbering_.resolve(inst.op).boundary == rules::Boundary::Alias && operands.values.size() > 1)
+    return element_numbers(operands.values[1], meaning); // the same part as the older name
+  llvm::Expected<Meaning> from = element_numbers(base, meaning);
   if (!from || is_write(program_, inst, value))
     return from;
   std::vector<const Meaning *> args;
@@ -98,7 +98,7 @@ llvm::Expected<Meaning> Storage::places(ValueId value,
     const Meaning *other = operand == base ? &*from : meaning(operand);
     args.push_back(other ? other : &nothing);
   }
-  llvm::Expected<Meanings> seen = places_.apply(id, site_, args);
+  llvm::Expected<Meanings> seen = numbering_.apply(id, site_, args);
   if (!seen)
     return seen.takeError();
   return std::move((*seen)[value.index - inst.first_result.index]);
@@ -116,7 +116,7 @@ Storage::derive(InstId alias, llvm::function_ref<const Meaning *(ValueId)> meani
     return view;
   }
   ValueId old = operands.values[1], base = root(old);
-  llvm::Expected<Meaning> wanted = places(old, meaning);
+  llvm::Expected<Meaning> wanted = element_numbers(old, meaning);
   if (!wanted)
     return wanted.takeError();
   if (wanted->pieces.empty())
@@ -134,7 +134,7 @@ Storage::derive(InstId alias, llvm::function_ref<const Meaning *(ValueId)> meani
   const Tensor &asked = wanted->pieces.front();
   std::vector<char> taken(static_cast<size_t>(asked.size()), 0);
   for (ValueId writer : writers) {
-    llvm::Expected<Meaning> own = places(writer, meaning);
+    llvm::Expected<Meaning> own = element_numbers(writer, meaning);
     if (!own)
       return own.takeError();
     llvm::DenseMap<uint64_t, int64_t> at;

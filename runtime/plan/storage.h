@@ -27,14 +27,14 @@ public:
 
 private:
   // For each element of the value, which element of the root it is, counted from 1.
-  llvm::Expected<Meaning> places(ir::ValueId value,
-                                 llvm::function_ref<const Meaning *(ir::ValueId)> meaning);
+  llvm::Expected<Meaning> element_numbers(ir::ValueId value,
+                                          llvm::function_ref<const Meaning *(ir::ValueId)> meaning);
   ir::ValueId root(ir::ValueId value) const;
   ir::InstId made_by(ir::ValueId value) const;
 
   ir::Program &program_;
   BodySite site_;
-  Reference places_; // views of numbers of places
+  Reference numbering_; // views of element numbers
 };
 
 // True if the instruction writes an operand in place, and this result of it is the new value.

@@ -31,7 +31,7 @@ using rules::TransitionMove;
 using Form = rules::TransitionMove::Form;
 
 // Every rank gets the pieces of all, joined along a dimension.
-llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
+llvm::Error Planner::gather(MovedOperand &at, const TransitionMove &move) {
   CommunicatorId id = communicator(at.mesh, move.axes);
   const Groups &group = groups(id);
   Cut lengths, counts;
@@ -73,7 +73,7 @@ llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
 }
 
 // A rank keeps its own piece.
-llvm::Error Planner::take(Moving &at, const TransitionMove &move) {
+llvm::Error Planner::take(MovedOperand &at, const TransitionMove &move) {
   CommunicatorId id = communicator(at.mesh, move.axes);
   llvm::Expected<Cut> lengths = piece_lengths(at, move, id);
   if (!lengths)
@@ -86,7 +86,7 @@ llvm::Error Planner::take(Moving &at, const TransitionMove &move) {
 }
 
 // Sums, of which a rank keeps its own piece.
-llvm::Error Planner::scatter(Moving &at, const TransitionMove &move) {
+llvm::Error Planner::scatter(MovedOperand &at, const TransitionMove &move) {
   CommunicatorId id = communicator(at.mesh, move.axes);
   if (groups(id).size() == 1)
     return take(at, move);
@@ -113,7 +113,7 @@ llvm::Error Planner::scatter(Moving &at, const TransitionMove &move) {
 }
 
 // The own piece in its place among zeros.
-llvm::Error Planner::place_own(Moving &at, const TransitionMove &move) {
+llvm::Error Planner::place_own(MovedOperand &at, const TransitionMove &move) {
   CommunicatorId id = communicator(at.mesh, move.axes);
   const Groups &group = groups(id);
   const Buffer operand = plan_.buffers[at.at];
@@ -132,7 +132,8 @@ llvm::Error Planner::place_own(Moving &at, const TransitionMove &move) {
 }
 
 // Piece k of rank r goes to rank k, which joins what it gets in the order of the ranks.
-llvm::Error Planner::exchange(Moving &at, const TransitionMove &one, const TransitionMove &other) {
+llvm::Error Planner::exchange(MovedOperand &at, const TransitionMove &one,
+                              const TransitionMove &other) {
   const TransitionMove &cut = joins(one) ? other : one, &join = joins(one) ? one : other;
   CommunicatorId id = communicator(at.mesh, cut.axes);
   const Groups group = groups(id);
@@ -222,7 +223,7 @@ llvm::Error Planner::permute_pairs(Site &site, const TransitionMove &move, size_
 }
 
 // A collective and a local step that change no extents.
-llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
+llvm::Error Planner::keep(Site &site, MovedOperand &at, const TransitionMove &move,
                           llvm::ArrayRef<AxisId> axes) {
   const rules::Transition &row = *move.row;
   CommunicatorId id = communicator(at.mesh, axes);
@@ -274,7 +275,7 @@ llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
 }
 
 // Axes that differ in their words alone, R on one and I on the other, are one call.
-static bool alike(const TransitionMove &a, const TransitionMove &b) {
+static bool same_move(const TransitionMove &a, const TransitionMove &b) {
   return a.form == Form::Keep && b.form == Form::Keep && a.row->collective == b.row->collective &&
          a.row->local_step == b.row->local_step && a.combiner == b.combiner;
 }
@@ -283,7 +284,7 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
                                         llvm::ArrayRef<TransitionMove> moves, unsigned result) {
   std::string name = result < site.inst.result_count ? who(site.frame, site.inst.result(result))
                                                      : std::string("the result");
-  Moving at{from, site.mesh(program_), std::move(name), wire_dtype(site, from), {}, {}};
+  MovedOperand at{from, site.mesh(program_), std::move(name), wire_dtype(site, from), {}, {}};
   at.sent = sizes_by(site, {"in_splits", "splits"});
   at.joined = sizes_by(site, {"out_splits", "splits"});
   if (!plan_.asked.empty()) {
@@ -303,7 +304,7 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
     llvm::Error error = llvm::Error::success();
     if (move.form == Form::Keep) {
       llvm::SmallVector<AxisId, 4> axes(move.axes.begin(), move.axes.end());
-      while (i + 1 < moves.size() && alike(move, moves[i + 1]))
+      while (i + 1 < moves.size() && same_move(move, moves[i + 1]))
         axes.append(moves[i + 1].axes.begin(), moves[i + 1].axes.end()), ++i;
       error = keep(site, at, move, axes);
     } else if (exchanges && one_step && moves.size() == 2) {

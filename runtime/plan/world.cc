@@ -10,7 +10,7 @@ namespace {
 
 using ir::AxisId;
 
-struct Standing {
+struct RankCoordinates {
   int64_t number;
   llvm::SmallVector<int64_t, 4> at; // by axis
 };
@@ -23,11 +23,11 @@ llvm::Error too_many(const ir::Program &program, const ir::Mesh &mesh) {
 }
 
 // All ranks of a mesh, in row-major order of its axes; none if there are too many.
-std::optional<std::vector<Standing>> ranks_of(const ir::Mesh &mesh) {
-  std::vector<Standing> ranks = {{mesh.offset, {}}};
+std::optional<std::vector<RankCoordinates>> ranks_of(const ir::Mesh &mesh) {
+  std::vector<RankCoordinates> ranks = {{mesh.offset, {}}};
   for (const ir::Axis &axis : mesh.axes) {
     if (axis.flattened) {
-      for (Standing &rank : ranks)
+      for (RankCoordinates &rank : ranks)
         rank.at.push_back(0);
       continue;
     }
@@ -35,8 +35,8 @@ std::optional<std::vector<Standing>> ranks_of(const ir::Mesh &mesh) {
     if (size <= 0 || size > kMaxRanks / static_cast<int64_t>(ranks.size()))
       return std::nullopt;
     llvm::SmallVector<int64_t, 16> steps = ir::ranks_of(axis.layout, 0);
-    std::vector<Standing> more;
-    for (const Standing &rank : ranks)
+    std::vector<RankCoordinates> more;
+    for (const RankCoordinates &rank : ranks)
       for (int64_t i = 0; i < size; ++i) {
         more.push_back({rank.number + steps[static_cast<size_t>(i)], rank.at});
         more.back().at.push_back(i);
@@ -50,12 +50,12 @@ std::optional<std::vector<Standing>> ranks_of(const ir::Mesh &mesh) {
 
 llvm::Expected<World> World::make(const ir::Program &program) {
   World world;
-  std::vector<std::vector<Standing>> found;
+  std::vector<std::vector<RankCoordinates>> found;
   for (const ir::Mesh &mesh : program.meshes.all()) {
-    std::optional<std::vector<Standing>> ranks = ranks_of(mesh);
+    std::optional<std::vector<RankCoordinates>> ranks = ranks_of(mesh);
     if (!ranks)
       return too_many(program, mesh);
-    for (const Standing &rank : *ranks)
+    for (const RankCoordinates &rank : *ranks)
       world.numbers_.push_back(rank.number);
     found.push_back(std::move(*ranks));
   }
@@ -65,7 +65,7 @@ llvm::Expected<World> World::make(const ir::Program &program) {
   for (size_t m = 0; m < found.size(); ++m) {
     const ir::Mesh &mesh = program.meshes[ir::MeshId{static_cast<uint16_t>(m)}];
     MeshRanks &made = world.meshes_.emplace_back();
-    made.places.assign(world.numbers_.size(), kNowhere);
+    made.indices.assign(world.numbers_.size(), kNowhere);
     for (uint8_t a = 0; a < mesh.axes.size(); ++a) {
       const ir::Axis &axis = mesh.axes[a];
       made.sizes.push_back(axis.size());
@@ -73,9 +73,9 @@ llvm::Expected<World> World::make(const ir::Program &program) {
       if (!axis.flattened)
         made.pieces.back() = {AxisId{a}};
     }
-    for (Standing &rank : found[m]) {
+    for (RankCoordinates &rank : found[m]) {
       RankId id = *world.find(rank.number);
-      made.places[id] = static_cast<uint32_t>(made.ranks.size());
+      made.indices[id] = static_cast<uint32_t>(made.ranks.size());
       made.ranks.push_back(id);
       made.at.push_back(std::move(rank.at));
     }
@@ -96,10 +96,10 @@ int64_t World::axis_size(ir::MeshId mesh, AxisId axis) const {
 
 int64_t World::coordinate(ir::MeshId mesh, AxisId axis, RankId rank) const {
   const MeshRanks &at = meshes_[mesh.index];
-  SPMD_CHECK(at.places[rank] != kNowhere, "a rank that is not on the mesh");
+  SPMD_CHECK(at.indices[rank] != kNowhere, "a rank that is not on the mesh");
   int64_t index = 0;
   for (AxisId piece : at.pieces[axis.index])
-    index = index * at.sizes[piece.index] + at.at[at.places[rank]][piece.index];
+    index = index * at.sizes[piece.index] + at.at[at.indices[rank]][piece.index];
   return index;
 }
 
@@ -129,12 +129,12 @@ Groups World::groups(ir::MeshId mesh, llvm::ArrayRef<AxisId> axes) const {
   Groups groups;
   groups.size_ = static_cast<size_t>(count(mesh, axes));
   groups.members_.assign(at.ranks.size(), 0);
-  groups.places_.assign(numbers_.size(), {0, 0});
+  groups.in_group_.assign(numbers_.size(), {0, 0});
   for (RankId rank : at.ranks) {
     int64_t group = index(mesh, left, rank), position = index(mesh, axes, rank);
     groups.members_[static_cast<size_t>(group) * groups.size_ + static_cast<size_t>(position)] =
         rank;
-    groups.places_[rank] = {static_cast<uint32_t>(group), static_cast<uint32_t>(position)};
+    groups.in_group_[rank] = {static_cast<uint32_t>(group), static_cast<uint32_t>(position)};
   }
   return groups;
 }

@@ -28,14 +28,14 @@ public:
     return ir::as_array(members_).slice(group * size_, size_);
   }
   // For ranks of the mesh.
-  uint32_t group_of(RankId rank) const { return places_[rank].first; }
-  uint32_t position(RankId rank) const { return places_[rank].second; }
+  uint32_t group_of(RankId rank) const { return in_group_[rank].first; }
+  uint32_t position(RankId rank) const { return in_group_[rank].second; }
 
 private:
   friend class World;
   size_t size_ = 0;
   std::vector<RankId> members_;
-  std::vector<std::pair<uint32_t, uint32_t>> places_; // by rank; of no use off the mesh
+  std::vector<std::pair<uint32_t, uint32_t>> in_group_; // by rank; of no use off the mesh
 };
 
 class World {
@@ -49,7 +49,7 @@ public:
   // In row-major order of the axes of the mesh.
   llvm::ArrayRef<RankId> ranks(ir::MeshId mesh) const { return meshes_[mesh.index].ranks; }
   bool on(ir::MeshId mesh, RankId rank) const {
-    return meshes_[mesh.index].places[rank] != kNowhere;
+    return meshes_[mesh.index].indices[rank] != kNowhere;
   }
   int64_t axis_size(ir::MeshId mesh, ir::AxisId axis) const;
   // Of any axis, flattened ones included. The rank must be on the mesh.
@@ -63,7 +63,7 @@ private:
   static constexpr uint32_t kNowhere = ~0u;
   struct MeshRanks {
     std::vector<RankId> ranks;
-    std::vector<uint32_t> places;        // by rank: index into `ranks`, or kNowhere
+    std::vector<uint32_t> indices;       // by rank: index into `ranks`, or kNowhere
     llvm::SmallVector<int64_t, 4> sizes; // by axis; of a flattened one as a whole
     std::vector<llvm::SmallVector<ir::AxisId, 2>> pieces; // by axis: itself, or what it is made of
     std::vector<llvm::SmallVector<int64_t, 4>> at;        // by place: coordinate on each axis

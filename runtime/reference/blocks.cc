@@ -74,8 +74,8 @@ template <class T> T scaled(T value, int64_t numerator, int64_t denominator) {
 
 } // namespace
 
-void for_each_place(llvm::ArrayRef<int64_t> extents,
-                    llvm::function_ref<void(llvm::ArrayRef<int64_t>)> f) {
+void for_each_position(llvm::ArrayRef<int64_t> extents,
+                       llvm::function_ref<void(llvm::ArrayRef<int64_t>)> f) {
   if (count(extents) == 0)
     return;
   Dims place(extents.size(), 0);
@@ -105,7 +105,7 @@ void copy_block(const Tensor &from, llvm::ArrayRef<int64_t> from_first, Tensor &
     int64_t from_base = offset_of(from_first, from_strides);
     int64_t to_base = offset_of(to_first, to_strides);
     llvm::ArrayRef<int64_t> outer = extents.drop_back(extents.empty() ? 0 : 1);
-    for_each_place(outer, [&](llvm::ArrayRef<int64_t> place) {
+    for_each_position(outer, [&](llvm::ArrayRef<int64_t> place) {
       auto first = source.begin() + from_base + offset_of(place, from_strides);
       std::copy(first, first + run, target.begin() + to_base + offset_of(place, to_strides));
     });
@@ -161,7 +161,7 @@ Tensor taken(const Tensor &from, unsigned dim, int64_t at) {
 
 void combine_into(Tensor &to, const Tensor &more, ir::Combiner combiner) {
   SPMD_CHECK(to.cells.index() == more.cells.index() && to.dims == more.dims,
-             "joined tensors are alike");
+             "joined tensors have one shape");
   to.visit([&](auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;
     const std::vector<T> &others = more.of<T>();

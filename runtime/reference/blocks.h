@@ -1,5 +1,5 @@
-// Moving rectangular parts of tensors, and joining equal ones element by element. What the meaning
-// of values is made of; it knows no mesh.
+// Moving rectangular parts of tensors, and combining equal ones element by element. What the
+// meaning of values is made of; it knows no mesh.
 #pragma once
 
 #include "runtime/tensor/tensor.h"
@@ -40,7 +40,7 @@ std::optional<llvm::SmallVector<int64_t, 8>> whole_numbers(const Tensor &tensor)
 Tensor magnitudes(const Tensor &tensor);
 
 // `f` for each place of a tensor of these extents, in row-major order.
-void for_each_place(llvm::ArrayRef<int64_t> extents,
-                    llvm::function_ref<void(llvm::ArrayRef<int64_t>)> f);
+void for_each_position(llvm::ArrayRef<int64_t> extents,
+                       llvm::function_ref<void(llvm::ArrayRef<int64_t>)> f);
 
 } // namespace spmd::runtime

@@ -1,5 +1,5 @@
 // Axis by axis: what all hold is read once, what is pending is summed, blocks are put in their
-// places.
+// pointers.
 #include "runtime/reference/meaning.h"
 
 #include "ir/claims.h"
@@ -243,12 +243,12 @@ Meaning Distribution::denote(llvm::ArrayRef<const Tensor *> held) const {
 
 Meaning Distribution::denote_magnitudes(llvm::ArrayRef<const Tensor *> held) const {
   std::vector<Tensor> sizes;
-  std::vector<const Tensor *> places;
+  std::vector<const Tensor *> pointers;
   for (const Tensor *tensor : held)
     sizes.push_back(magnitudes(*tensor));
   for (const Tensor &tensor : sizes)
-    places.push_back(&tensor);
-  return denote(places);
+    pointers.push_back(&tensor);
+  return denote(pointers);
 }
 
 std::vector<Tensor> Distribution::place(const Meaning &meaning) const {

@@ -398,20 +398,20 @@ Rational factor_of(const MovedValue &value) {
 Meaning transposed(llvm::function_ref<llvm::Expected<Meaning>(const Meaning &)> map,
                    const Meaning &like, const Meaning &gradient) {
   Meaning made{like.lists, {}};
-  Meaning places{like.lists, {}};
+  Meaning numbering{like.lists, {}};
   for (const Tensor &piece : like.pieces) {
     // Accumulated in the form of the gradient's cells.
     made.pieces.push_back(zeros_like(gradient.pieces.front(), piece.dims));
     made.pieces.back().dtype = piece.dtype;
-    places.pieces.push_back(
+    numbering.pieces.push_back(
         {ir::DType::F64, piece.dims, std::vector<double>(static_cast<size_t>(piece.size()))});
   }
   for (size_t p = 0; p < like.pieces.size(); ++p) {
     // Where each element of one piece went: its place, counted from 1, among zeros.
-    std::vector<double> &ids = places.pieces[p].of<double>();
+    std::vector<double> &ids = numbering.pieces[p].of<double>();
     for (size_t i = 0; i < ids.size(); ++i)
       ids[i] = static_cast<double>(i + 1);
-    llvm::Expected<Meaning> went = map(places);
+    llvm::Expected<Meaning> went = map(numbering);
     SPMD_CHECK(static_cast<bool>(went), "a map that went forward");
     for (size_t q = 0; q < went->pieces.size(); ++q) {
       const std::vector<double> &from = went->pieces[q].of<double>();

@@ -4,7 +4,7 @@
 
 #include "runtime/plan/placement.h"
 #include "runtime/plan/row_dims.h"
-#include "runtime/plan/unread.h"
+#include "runtime/plan/unused.h"
 #include "runtime/reference/moves.h"
 
 #include "rules/derivative.h"
@@ -84,7 +84,7 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
     return llvm::Error::success();
   };
   using Seen = llvm::Expected<std::unique_ptr<SeenInst>>;
-  // What a region takes apart may have had uneven blocks, of which no places follow.
+  // What a region takes apart may have had uneven blocks, of which no positions follow.
   constexpr const char *kInside = " inside of its region";
   for (ir::ValueId value : seen->operands_.values) {
     rules::Arg known = checked_.known(value, site.typing), arg = known;
@@ -116,7 +116,7 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
 
 llvm::Expected<Meanings> Reference::apply(ir::InstId id, BodySite site,
                                           llvm::ArrayRef<const Meaning *> operands) {
-  if (const ir::Inst &inst = program_.insts[id]; is_unread(inst, rules_.resolve(inst.op)))
+  if (const ir::Inst &inst = program_.insts[id]; is_unused(inst, rules_.resolve(inst.op)))
     return Meanings();
   llvm::Expected<std::unique_ptr<SeenInst>> seen = see(id, site);
   if (!seen)
@@ -329,13 +329,13 @@ DerivedCall derived_call(ir::Program &program, const SeenInst &seen, const Meani
   call.attrs = program.attrs.add(std::move(dict));
   rules::Slot given;
   given.form = results.size() == 1 ? rules::Slot::Form::Tensor : rules::Slot::Form::List;
-  uint64_t places = 0;
+  uint64_t present = 0;
   for (size_t r = 0; r < results.size(); ++r)
     if (!results[r].pieces.empty()) {
       ++given.count;
-      places |= uint64_t(1) << r;
+      present |= uint64_t(1) << r;
     }
-  given.literal = ir::AttrValue::integer(static_cast<int64_t>(places));
+  given.literal = ir::AttrValue::integer(static_cast<int64_t>(present));
   if (results.size() == 1)
     given.literal = {};
   call.slots.push_back(given);

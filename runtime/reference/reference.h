@@ -88,7 +88,7 @@ public:
                                    const Meaning &meaning);
 
   // An ordinary op on what its operands mean, all as the instruction sees them; with these slots in
-  // place of its own, where numbers in the places of operands are to be others.
+  // place of its own, where numbers that stand for operands are to be others.
   llvm::Expected<Meanings> equation(const SeenInst &seen, uint64_t draws, const Meanings &operands,
                                     llvm::ArrayRef<rules::Slot> slots);
   // The gradient of one tensor of an instruction of form Equation, from those of its results; all

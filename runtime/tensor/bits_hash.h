@@ -6,7 +6,7 @@
 
 namespace spmd::runtime {
 
-// Of the extents and all cells; zeros of either sign, and NaNs, are told apart.
+// Of the extents and all cells; zeros of either sign, and NaNs, are distinguished.
 uint64_t bits_hash(const Tensor &tensor);
 
 } // namespace spmd::runtime

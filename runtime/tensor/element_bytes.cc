@@ -128,7 +128,7 @@ llvm::Error unpack_elements(llvm::StringRef bytes, Tensor &tensor) {
   for (size_t i = 0; i < cells.size(); ++i)
     if (std::abs(cells[i]) > kLargestExact)
       return make_error(fmt::format("the whole number at {} is beyond 2^53",
-                                    print_place(tensor.dims, static_cast<int64_t>(i))));
+                                    print_position(tensor.dims, static_cast<int64_t>(i))));
   return llvm::Error::success();
 }
 
@@ -161,7 +161,7 @@ std::optional<uint64_t> bytes_of(llvm::ArrayRef<int64_t> dims, DType dtype) {
   return total;
 }
 
-std::string print_place(llvm::ArrayRef<int64_t> dims, int64_t element) {
+std::string print_position(llvm::ArrayRef<int64_t> dims, int64_t element) {
   llvm::SmallVector<int64_t, 5> place(dims.size());
   for (size_t i = dims.size(); i-- > 0; element /= dims[i])
     place[i] = element % dims[i];

@@ -21,7 +21,7 @@ std::string pack_elements(const Tensor &tensor);
 // to count.
 std::optional<uint64_t> bytes_of(llvm::ArrayRef<int64_t> dims, ir::DType dtype);
 // `[3, 17]`: the place of an element; `[]` for a scalar.
-std::string print_place(llvm::ArrayRef<int64_t> dims, int64_t element);
+std::string print_position(llvm::ArrayRef<int64_t> dims, int64_t element);
 // `f32[8, 16]`
 std::string print_shape(ir::DType dtype, llvm::ArrayRef<int64_t> dims);
 // Made of pieces of text.

@@ -190,14 +190,14 @@ def other_checks():
 
 
 def refuted():
-    """A claim that the data refute is found by rank 0, told once, and is the exit code of all."""
+    """A claim that the data refute is reported once, by rank 0, and is the exit code of all."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "wrong.spmd"
         file.write_text((ROOT / "tests/cases/run/wrong.spmd").read_text())
         alone = run(SPMDRUN, file)
         together = run(SPMDRUN, "--nproc=4", file)
         expect(alone[0] == together[0] == 1, "exit codes", alone, together)
-        expect(together[1].count("error[") == 1, "told once", together[1])
+        expect(together[1].count("error[") == 1, "reported once", together[1])
 
 
 # --- how they meet
@@ -555,10 +555,12 @@ def on_devices(ranks):
     for file in PROGRAMS[ranks]:
         alone = verdicts(file, "--check=all", "--tier=real")
         with devices():
-            played = verdicts(file, "--check=all", "--tier=real", f"--nproc={ranks}", "--backend=nccl")
-        for each in (alone[2], played[2]):
+            together = verdicts(
+                file, "--check=all", "--tier=real", f"--nproc={ranks}", "--backend=nccl")
+        for each in (alone[2], together[2]):
             each.pop("digest")
-        expect(alone[0] == played[0] and alone[2] == played[2], f"{file}: not as on cpu", alone, played)
+        same = alone[0] == together[0] and alone[2] == together[2]
+        expect(same, f"{file}: not as on cpu", alone, together)
 
 
 def recorded_on_devices():
@@ -566,7 +568,8 @@ def recorded_on_devices():
     for name in ("megatron_gpt/sp", "torchtitan/llama3_fsdp_tp_sp"):
         file = f"examples/{name}.spmd.json"
         with devices():
-            code, out, told = verdicts(file, "--check=all", "--scale-down", "--nproc=4", "--backend=nccl")
+            code, out, notes = verdicts(
+                file, "--check=all", "--scale-down", "--nproc=4", "--backend=nccl")
         upheld = re.search(r"^  all +(\d+)", out, re.M)
         expect(code == 0 and upheld and int(upheld[1]) > 2000, f"{file}: exit {code}", out)
 
@@ -607,7 +610,7 @@ def refuted_on_devices():
 
 
 def no_devices():
-    """What is not there is told with the next step; nothing is run."""
+    """What is missing is named with the next step; nothing is run."""
     with tempfile.TemporaryDirectory() as folder:
         code, _, err = run(SPMDRUN, "--backend=nccl", MLP, SPMD_PLUGIN_DIR=folder)
         expect(code == 2 and f"no spmd_nccl.so in {folder}" in err and "CUDA toolkit" in err, "missing", err)
@@ -688,7 +691,7 @@ FAULT_SECONDS = 30  # on a machine with other work
 
 
 def fault(name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10):
-    """What is told once, exit code 3, and in time."""
+    """A fault is reported once, with exit code 3, and in time."""
     before, after = ([], start) if start[0].startswith("--") else (start[:-1], start[-1:])
     running = Run([*before, SPMDRUN, *after, f"--timeout={timeout}", "--format=concise", *LONG, file])
     pid = running.begun(rank)
@@ -859,12 +862,12 @@ TESTS = {
 FAULTS = {"host-cut-off", "devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "mpirun-fails", "told-to-stop", "many-ranks", "many-ranks-by-mpi", "no-half-files"}
 
 WITHOUT_MPI = {"by-variables", "another-token", "strangers", "token-in-a-file", "folder-of-another-user", "few-files", "many-ranks", "no-ranks", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
-PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped", "devices-no-memory", "devices-replayed", "several-hosts", "host-cut-off"}
+SIMULATED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped", "devices-no-memory", "devices-replayed", "several-hosts", "host-cut-off"}
 HOSTS = {"several-hosts", "host-cut-off"}
 
 
 def no_network_of_its_own():
-    """Why no host can be played here."""
+    """Why no host can be together here."""
     if not shutil.which("ip"):
         return "no `ip` here (iproute2)"
     name = f"spmd{uuid.uuid4().hex[:8]}"
@@ -890,8 +893,8 @@ def main():
     for name, test in TESTS.items():
         if options.only not in name:
             continue
-        why = reason if name not in WITHOUT_MPI | PLAYED else ""
-        if name in PLAYED and not DEVICES:
+        why = reason if name not in WITHOUT_MPI | SIMULATED else ""
+        if name in SIMULATED and not DEVICES:
             why = "this build has no plug-in with simulated devices (long_tests)"
         if name in HOSTS and not why:
             why = no_network_of_its_own()

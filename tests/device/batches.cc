@@ -152,7 +152,7 @@ TEST_CASE("device: a stretch is recorded at its second run, and replayed with ot
   expect_same(got, run_on_threads(kSideBySide, 4, last));
 }
 
-TEST_CASE("device: a fault in what is replayed ends all, and the step is told") {
+TEST_CASE("device: a fault in what is replayed ends all, and the step is named") {
   ThreadsOptions options;
   options.records = true;
   options.runs = 4;

@@ -10,7 +10,7 @@
 namespace spmd::test {
 
 inline void carry_out(const SpmdMove &move) {
-  const int64_t count = device::places(move.extents, 0, move.loops);
+  const int64_t count = device::iterations(move.extents, 0, move.loops);
   int64_t at[kSpmdLoops];
   for (int64_t place = 0; place < count; ++place) {
     device::unravel(move.extents, 0, move.loops, place, at);
@@ -24,8 +24,8 @@ inline void carry_out(const SpmdMove &move) {
 
 inline void carry_out(const SpmdLoopNest &nest) {
   const uint32_t outer = nest.loops - nest.inner;
-  const int64_t count = device::places(nest.extents, 0, outer),
-                inner = device::places(nest.extents, outer, nest.loops);
+  const int64_t count = device::iterations(nest.extents, 0, outer),
+                inner = device::iterations(nest.extents, outer, nest.loops);
   int64_t at[kSpmdLoops];
   for (int64_t place = 0; place < count; ++place) {
     device::unravel(nest.extents, 0, outer, place, at);
@@ -88,10 +88,10 @@ inline void carry_out(const SpmdScatter &each) {
   };
   std::vector<double> row(static_cast<size_t>(each.width));
   for (int64_t i = 0; i < each.entries;) {
-    const int64_t place = device::scatter_place(each, entry_at(i));
+    const int64_t place = device::scatter_row(each, entry_at(i));
     std::fill(row.begin(), row.end(), 0.0);
     int64_t end = i;
-    for (; end < each.entries && device::scatter_place(each, entry_at(end)) == place; ++end)
+    for (; end < each.entries && device::scatter_row(each, entry_at(end)) == place; ++end)
       for (int64_t c = 0; c < each.width; ++c) {
         const double value = device::load(each.from, each.from_element,
                                           entry_at(end) * each.from_entry + c * each.from_stride);

@@ -48,9 +48,9 @@ SpmdStatus open_device(const SpmdHost *host, const SpmdRanks *ranks, SpmdDevice 
   if (const std::optional<FakeMemory> &memory = world->options.memory;
       memory && memory->rank == made->rank) {
     made->all_bytes = memory->bytes;
-    made->told_bytes = memory->tells ? memory->bytes : made->told_bytes;
+    made->reported_bytes = memory->tells ? memory->bytes : made->reported_bytes;
   }
-  facts->free_bytes = facts->total_bytes = made->told_bytes;
+  facts->free_bytes = facts->total_bytes = made->reported_bytes;
   return status_of(kSpmdFine);
 }
 
@@ -113,7 +113,7 @@ SpmdStatus allocate(SpmdDevice *device, uint64_t bytes, SpmdAddress *address) {
 }
 
 SpmdStatus free_bytes(SpmdDevice *device, uint64_t *bytes) {
-  *bytes = device->told_bytes - device->taken;
+  *bytes = device->reported_bytes - device->taken;
   return status_of(kSpmdFine);
 }
 

@@ -65,7 +65,7 @@ struct SpmdDevice {
   std::vector<spmd::test::FakeGroup> groups;
   std::vector<uint64_t> met;                                 // collectives of each group so far
   std::map<SpmdAddress, std::pair<void *, uint64_t>> memory; // with its bytes
-  uint64_t all_bytes = uint64_t(1) << 30, told_bytes = all_bytes, taken = 0;
+  uint64_t all_bytes = uint64_t(1) << 30, reported_bytes = all_bytes, taken = 0;
   std::optional<std::vector<std::function<void()>>> batch; // what is in the one that is open
   std::optional<spmd::test::FakeCalls> recording;          // the one that goes on
   std::vector<spmd::test::FakeCalls> recordings;

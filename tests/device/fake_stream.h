@@ -1,4 +1,4 @@
-// Tasks in order, on a thread of their own: a stream of a device that is played.
+// Tasks in order, on a thread of their own: a stream of a simulated device.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // The plug-in for NVIDIA devices itself, over simulated libraries: communicators that are made
-// late, collectives whose places NCCL lays down, and giving up in the midst of several of them.
+// late, collectives whose positions NCCL lays down, and giving up in the midst of several of them.
 #include "tests/device/threads.h"
 
 #include <cstdlib>

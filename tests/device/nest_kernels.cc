@@ -92,7 +92,7 @@ private:
 
 void combine_parts(const SpmdLoopNest &nest, int64_t parts, const std::vector<double> &partial) {
   const uint32_t outer = nest.loops - nest.inner;
-  for (int64_t place = 0; place < device::places(nest.extents, 0, outer); ++place) {
+  for (int64_t place = 0; place < device::iterations(nest.extents, 0, outer); ++place) {
     double value = partial[static_cast<size_t>(place * parts)];
     for (int64_t i = 1; i < parts; ++i)
       value =
@@ -109,7 +109,7 @@ void combine_parts(const SpmdLoopNest &nest, int64_t parts, const std::vector<do
 using namespace spmd;
 using namespace spmd::test;
 
-TEST_CASE("device: kernels of nests compute what the nests say") {
+TEST_CASE("device: kernels of loop nests compute what the loop nests say") {
   int several_parts = 0, forms = 0;
   for (int seed = 0; seed < static_cast<int>(nest_kernels().size()); ++seed) {
     INFO("seed " << seed);

@@ -11,8 +11,8 @@ inline constexpr int64_t kPartials = 1 << 14; // doubles for parts of results
 
 inline RandomNest nest_of_seed(int seed) {
   NestDice dice(static_cast<uint64_t>(seed));
-  constexpr uint32_t kPlaces[] = {1, 500, 5000, 60000};
-  return dice.draw(kPlaces[dice.below(4)]);
+  constexpr uint32_t kIterations[] = {1, 500, 5000, 60000};
+  return dice.draw(kIterations[dice.below(4)]);
 }
 
 struct NestKernel {

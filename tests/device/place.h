@@ -1,4 +1,4 @@
-// Where ranks that play devices meet: in the memory of one process, or, for ranks that are
+// Where ranks that simulate devices meet: in the memory of one process, or, for ranks that are
 // processes, in a folder.
 #pragma once
 

@@ -23,15 +23,16 @@ class NestDice {
 public:
   explicit NestDice(uint64_t seed) : random_(seed) {}
 
-  // With that many places at least.
-  RandomNest draw(int64_t least_places) {
+  // With that many positions at least.
+  RandomNest draw(int64_t least_iterations) {
     RandomNest made;
     SpmdLoopNest &nest = made.nest;
     nest.loops = 1 + below(4);
     nest.inner = one_in(2) ? below(nest.loops + 1) : 0;
     for (uint32_t l = 0; l < nest.loops; ++l)
       nest.extents[l] = one_of<int64_t>({1, 2, 3, 5, 8, 16, 24, 33, 64, 100});
-    for (uint32_t l = below(nest.loops); device::places(nest.extents, 0, nest.loops) < least_places;
+    for (uint32_t l = below(nest.loops);
+         device::iterations(nest.extents, 0, nest.loops) < least_iterations;
          l = (l + 1) % nest.loops)
       nest.extents[l] *= one_of<int64_t>({2, 3, 8});
     nest.arrays = 1 + below(3);

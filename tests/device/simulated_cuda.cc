@@ -22,7 +22,7 @@ constexpr int kDevices = 64;
 
 // Of the calling thread.
 struct Memory {
-  uint64_t all = uint64_t(1) << 30, told = all, taken = 0;
+  uint64_t all = uint64_t(1) << 30, reported = all, taken = 0;
   bool is_open = false; // what was taken before is not counted
 };
 thread_local Memory memory;
@@ -84,7 +84,7 @@ cudaError_t cudaSetDevice(int device) {
   const std::optional<FakeMemory> &said = world_of_thread()->options.memory;
   if (said && said->rank == static_cast<uint32_t>(device)) {
     memory.all = said->bytes;
-    memory.told = said->tells ? memory.all : memory.told;
+    memory.reported = said->tells ? memory.all : memory.reported;
   }
   return cudaSuccess;
 }
@@ -94,8 +94,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
 }
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
   memory.is_open = true;
-  *total = memory.told;
-  *free = memory.told - std::min(memory.taken, memory.told);
+  *total = memory.reported;
+  *free = memory.reported - std::min(memory.taken, memory.reported);
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void **made, size_t bytes) {

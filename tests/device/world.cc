@@ -16,8 +16,8 @@ std::shared_ptr<FakeWorld::State> world_of_processes(const char *folder) {
   world->place = std::make_unique<FolderPlace>(folder);
   FakeMemory memory;
   world->options.records = !std::getenv("SPMD_FAKE_RECORDS_NOT");
-  if (const char *told = std::getenv("SPMD_FAKE_MEMORY"); // RANK:BYTES
-      told && std::sscanf(told, "%u:%" SCNu64, &memory.rank, &memory.bytes) == 2)
+  if (const char *setting = std::getenv("SPMD_FAKE_MEMORY"); // RANK:BYTES
+      setting && std::sscanf(setting, "%u:%" SCNu64, &memory.rank, &memory.bytes) == 2)
     world->options.memory = memory;
   return world;
 }

@@ -1,7 +1,8 @@
 // Attributes of anything that the tables know: a row, a transition, a boundary op, a call, the
 // gradient of an operand. Of the input three bytes say which one, over operands of how many
-// dimensions, and how they are checked; then come attributes. Text and JSON must read them alike,
-// and whatever they are the check ends with a report, the same one with and without memoisation.
+// dimensions, and how they are checked; then come attributes. Text and JSON must read them the same
+// way, and whatever they are the check ends with a report, the same one with and without
+// memoisation.
 #include "tests/fuzz/fuzz.h"
 
 #include "checker/render/render.h"

@@ -157,7 +157,7 @@ double test_product(OpenedDevice &on, const Form &form) {
   on.expect_fine(on.calls().get(on.device(), got.data(), out.device, got.size()), "get");
   std::string text;
   const double worst = worst_ratio(on, m, a, b, out, got, text);
-  // Nothing is written between the places of the result, nor around them.
+  // Nothing is written between the positions of the result, nor around them.
   on.expect(on.difference(out).empty(), "beside the result: " + on.difference(out));
   return worst;
 }

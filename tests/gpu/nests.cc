@@ -143,17 +143,17 @@ void test_reduction(OpenedDevice &on, const Reduced &form, uint32_t combiner, ui
   nest.loops = form.loops;
   nest.inner = form.inner;
   nest.combiner = combiner;
-  int64_t places = 1, results = 1;
+  int64_t positions = 1, results = 1;
   for (uint32_t l = 0; l < form.loops; ++l) {
     nest.extents[l] = form.extents[l];
     nest.in[0].strides[l] = form.in_strides[l];
     nest.out.strides[l] = l < form.loops - form.inner ? form.out_strides[l] : 0;
-    places += (std::max<int64_t>(form.extents[l], 1) - 1) * form.in_strides[l];
+    positions += (std::max<int64_t>(form.extents[l], 1) - 1) * form.in_strides[l];
     results += (std::max<int64_t>(form.extents[l], 1) - 1) * nest.out.strides[l];
   }
-  Elements in = on.elements(element, places), out = on.elements(element, results);
+  Elements in = on.elements(element, positions), out = on.elements(element, results);
   // Small whole numbers, of which every order of sums and products gives the same bits.
-  for (int64_t i = 0; i < places; ++i)
+  for (int64_t i = 0; i < positions; ++i)
     in.set(i, combiner == kSpmdProd ? (on.random() % 500 ? 1 : -2)
                                     : static_cast<double>(on.random() % 5) - 2);
   for (int64_t i = 0; i < results; ++i)

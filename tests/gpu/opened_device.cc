@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kMostMemory = uint64_t(1) << 30;
 
-bool alike(double a, double b, double tolerance) {
+bool near(double a, double b, double tolerance) {
   if (!(a == a) || !(b == b))
     return !(a == a) && !(b == b);
   // Functions of a device and of a host may differ in the last bits of the smallest numbers, too.
@@ -104,7 +104,7 @@ std::string OpenedDevice::difference(Elements &elements, double tolerance) {
     if (std::memcmp(got.data() + at, elements.host.data() + at, size) == 0)
       continue;
     const double wanted = elements.at(i), found = device::load(on_device, elements.element, i);
-    if (is_float && alike(wanted, found, tolerance))
+    if (is_float && near(wanted, found, tolerance))
       continue;
     char text[160];
     std::snprintf(text, sizeof text, "place %lld is %.17g, expected %.17g",

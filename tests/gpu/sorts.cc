@@ -51,30 +51,30 @@ void test_sort(OpenedDevice &on, uint32_t element, int64_t rows, int64_t length,
 // Sums are in another order than on the host: of whole numbers they are the same.
 void test_scatter(OpenedDevice &on, SpmdScatterForm form, uint32_t element, int64_t entries,
                   int64_t width, int64_t rows) {
-  Elements places = on.elements(kSpmdI64, entries), order = on.elements(kSpmdU32, entries),
+  Elements numbers = on.elements(kSpmdI64, entries), order = on.elements(kSpmdU32, entries),
            last = on.elements(kSpmdU32, rows), from = on.elements(element, entries * width),
            to = on.elements(element, rows * width);
   for (int64_t i = 0; i < entries; ++i) // some outside
-    places.set(i, static_cast<double>(static_cast<int64_t>(on.random() % uint64_t(rows + 2)) - 1));
+    numbers.set(i, static_cast<double>(static_cast<int64_t>(on.random() % uint64_t(rows + 2)) - 1));
   for (int64_t i = 0; i < from.count; ++i)
     from.set(i, static_cast<double>(on.random() % 7) - 3);
   for (int64_t i = 0; i < to.count; ++i)
     to.set(i, static_cast<double>(on.random() % 7) - 3);
-  for (Elements *each : {&places, &order, &last, &from, &to})
+  for (Elements *each : {&numbers, &order, &last, &from, &to})
     on.put(*each);
   const bool adds = form == kSpmdAddRows;
   if (adds)
-    queue_sort(on, sort_of(places, 1, entries, false, false), places, order);
+    queue_sort(on, sort_of(numbers, 1, entries, false, false), numbers, order);
   SpmdScatter scatter{};
-  scatter.form = form, scatter.place_element = kSpmdI64;
+  scatter.form = form, scatter.row_element = kSpmdI64;
   scatter.entries = entries, scatter.width = width;
   scatter.from_element = scatter.to_element = element;
   scatter.from_entry = width, scatter.from_stride = 1;
   scatter.rows = rows, scatter.to_row = width, scatter.to_stride = 1;
   SpmdScatter here = scatter;
-  scatter.places = places.device, scatter.order = adds ? order.device : last.device;
+  scatter.row_numbers = numbers.device, scatter.order = adds ? order.device : last.device;
   scatter.from = from.device, scatter.to = to.device;
-  here.places = places.on_host(), here.order = order.on_host();
+  here.row_numbers = numbers.on_host(), here.order = order.on_host();
   here.from = from.on_host(), here.to = to.on_host();
   on.expect_fine(on.calls().scatter(on.device(), &scatter), "scatter");
   test::carry_out(here);

@@ -86,7 +86,7 @@ private:
   double copy_rate_ = 0;
 };
 
-// A matrix of kRows x kColumns from matrices alike.
+// A matrix of kRows x kColumns from matrices of that form.
 SpmdLoopNest over_matrices(const Speed &speed, uint32_t element, uint32_t count) {
   SpmdLoopNest nest{};
   nest.loops = 2;

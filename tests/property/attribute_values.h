@@ -13,7 +13,7 @@ struct AttributeValues {
   std::vector<std::string> wrong, right;
 };
 
-// `right` is for an operand of that rank, at least two elements long where places count.
+// `right` is for an operand of that rank, at least two elements long where positions count.
 inline AttributeValues attribute_values(rules::AttributeForm form, size_t rank, int64_t ranks) {
   using Form = rules::AttributeForm;
   std::string all = "0";

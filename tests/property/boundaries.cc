@@ -41,7 +41,7 @@ struct Boundary {
   std::string program;
   bool forgets = false; // dimensions of %v on global axes
   bool leaves = false;  // what is V without a dimension is refused
-  bool opaque = false;  // what a function without a body says is told
+  bool opaque = false;  // what a function without a body says is reported
   bool stacked = false; // %v has a dimension more in front
   bool kept = false;    // a buffer has no gradient
   bool worded = false;  // no whole type: the order of axes cannot be said
@@ -134,7 +134,7 @@ bool is_same(How how) { return how == How::R || how == How::I || how == How::Red
 enum class Verdict { Accepted, Mismatch, NoSpec };
 struct Expected {
   Verdict verdict = Verdict::Accepted;
-  bool told = false; // `unchecked-claim`
+  bool unchecked = false; // `unchecked-claim`
 };
 
 // The rule. `local`: axis a is judged locally in the whole program. `free`: no gradient passes.
@@ -156,7 +156,7 @@ Expected expected(const Boundary &at, How found, How claim, bool local, bool fre
                 (at.form != Form::Met && is_cut(found) && claim == How::V) || // says less
                 (pieces && found == How::V && is_cut(claim));                 // says how they join
   if (region && found == How::V && claim == How::P)
-    agrees = say.told = true;
+    agrees = say.unchecked = true;
   bool bare = (found == How::V && (claim == How::V || claim == How::Unknown)) ||
               (found == How::Unknown && claim == How::V);
   say.verdict = !agrees                       ? Verdict::Mismatch
@@ -209,7 +209,7 @@ std::string program_of(const Boundary &at, How found, How claim, bool local, boo
 
 struct Said {
   std::vector<std::string> errors;
-  bool told = false;
+  bool unchecked = false;
 };
 
 Said said_of(const std::string &text) {
@@ -221,7 +221,7 @@ Said said_of(const std::string &text) {
   for (const checker::Finding &finding : checker::check(read.program).findings) {
     std::string name(finding.info().name);
     if (name == "unchecked-claim")
-      said.told = true;
+      said.unchecked = true;
     else if (finding.info().severity == rules::Severity::Error)
       said.errors.push_back(name);
   }
@@ -260,7 +260,7 @@ TEST_CASE("a claim at a boundary holds, or is refused there") {
             else
               CHECK(said.errors.empty());
             if (wanted.verdict == Verdict::Accepted)
-              CHECK(said.told == wanted.told);
+              CHECK(said.unchecked == wanted.unchecked);
             ++programs;
           }
   CHECK(programs > 7000);

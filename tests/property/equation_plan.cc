@@ -203,8 +203,8 @@ private:
              static_cast<uint32_t>(variables_[variable(factor, of_result)].value);
     return at;
   }
-  // All places of a tensor inside f: its whole factors run through, the others stand.
-  void places(const TensorPlan &tensor, std::vector<uint32_t> &out) {
+  // All positions of a tensor inside f: its whole factors run through, the others stand.
+  void positions(const TensorPlan &tensor, std::vector<uint32_t> &out) {
     std::vector<uint32_t> found = {0};
     for (const std::vector<uint8_t> &dim : tensor.dims)
       for (uint8_t factor : dim) {
@@ -280,7 +280,7 @@ private:
     uint64_t whole = seed;
     for (const Variable &variable : variables_)
       whole = variable.whole ? mix(whole, static_cast<uint64_t>(variable.value)) : whole;
-    out.places.push_back(whole);
+    out.positions.push_back(whole);
     if (joins_)
       out.coefficients.push_back(1 + static_cast<int64_t>(mix(whole, 1) % 97)); // never 0
     for (size_t i = 0; i < reads.size(); ++i) {
@@ -297,7 +297,7 @@ private:
       for (Argument &argument : function.arguments)
         if (!argument.is_state) {
           size_t before = argument.at.size();
-          places(shapes_.operands[argument.operand][argument.member], argument.at);
+          positions(shapes_.operands[argument.operand][argument.member], argument.at);
           argument.width = argument.at.size() - before;
         }
   }
@@ -345,7 +345,7 @@ void SumPlan::add_term(size_t index, const RankData &data, Data &result) const {
       product *= all;
     }
     for (const Function &function : term.functions) {
-      uint64_t hash = mix(function.seed, term.places[p]);
+      uint64_t hash = mix(function.seed, term.positions[p]);
       for (const Argument &argument : function.arguments) {
         if (argument.is_state) {
           hash = mix(mix(hash, term.result[p]), static_cast<uint64_t>(data.state));

@@ -1,5 +1,5 @@
 // An equation made executable: loops over small extents, exact whole numbers. What an equation
-// leaves open is filled in by fixed arbitrary choices that are alike on all ranks: f(...) is a hash
+// leaves open is filled in by fixed arbitrary choices that are equal on all ranks: f(...) is a hash
 // of all that it is given, the linear map along whole factors has arbitrary coefficients, a
 // condition weighs its term by a hash of its value. What holds for them holds for no reason that is
 // special to one op.
@@ -75,7 +75,7 @@ private:
   struct Argument {
     unsigned operand = 0, member = 0;
     bool is_state = false;
-    std::vector<uint32_t> at; // per point: `width` places
+    std::vector<uint32_t> at; // per point: `width` positions
     size_t width = 1;
   };
   struct Function {
@@ -87,7 +87,7 @@ private:
     std::vector<unsigned> operands;
     std::vector<uint32_t> result;      // per point
     std::vector<int64_t> coefficients; // per point; empty: 1
-    std::vector<uint64_t> places;      // per point: a hash of the whole indices
+    std::vector<uint64_t> positions;   // per point: a hash of the whole indices
     std::vector<Read> reads;
     std::vector<Function> functions;
   };

@@ -297,14 +297,14 @@ Verdict verdict_on(const rules::LocalResult &result, AxisId axis) {
       {result.p, Kind::P},       {result.either, Kind::Either},
       {result.zero, Kind::Zero}, {result.unknown, Kind::Unknown}};
   Verdict verdict;
-  int places = 0;
+  int positions = 0;
   for (auto [set, kind] : kSets)
     if (set.contains(axis)) {
       verdict.kind = kind;
-      ++places;
+      ++positions;
     }
-  if (places != 1)
-    FAIL("an axis is in " << places << " sets");
+  if (positions != 1)
+    FAIL("an axis is in " << positions << " sets");
   verdict.bad = result.bad.contains(axis);
   verdict.needless = result.needless.contains(axis);
   verdict.diverges = result.random_diverges.contains(axis);

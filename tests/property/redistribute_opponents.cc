@@ -32,10 +32,10 @@ rd::State with(const rd::Problem &problem, const rd::State &state, unsigned axis
   for (unsigned i = 0; i < problem.axis_count(); ++i)
     placements.push_back(i == axis ? to : placement(state, i));
   rd::State next;
-  std::map<unsigned, unsigned> places;
+  std::map<unsigned, unsigned> positions;
   for (unsigned i = 0; i < problem.axis_count(); ++i) {
     if (placements[i] < kReplicated)
-      next.shard(i, placements[i], places[placements[i]]++);
+      next.shard(i, placements[i], positions[placements[i]]++);
     else if (placements[i] == kPartial)
       next.partial |= rd::one(i);
   }

@@ -99,7 +99,7 @@ struct ShardCheck::Reader {
   std::unique_ptr<rules::Rules> rules;
   const rules::ResolvedOp *op = nullptr;
   checker::OperandList operands;
-  std::vector<size_t> places; // per arg: the tensor of the case
+  std::vector<size_t> positions; // per arg: the tensor of the case
   ir::ContextId local;
 
   const ir::Inst &inst() const {
@@ -170,7 +170,7 @@ std::unique_ptr<ShardCheck::Reader> ShardCheck::read(const std::string &text) co
   REQUIRE(made->op->row);
   made->operands.read(program, made->inst().operands);
   for (ir::ValueId value : made->operands.values)
-    made->places.push_back(program.values[value].name.bits & ~ir::ValueName::kNumber);
+    made->positions.push_back(program.values[value].name.bits & ~ir::ValueName::kNumber);
   ir::Context local = program.contexts[made->inst().context];
   local.local = program.meshes[local.mesh].typed_axes();
   made->local = program.contexts.add(local);
@@ -183,7 +183,7 @@ ShardCheck::Verdict ShardCheck::judge(const Situation &at, const Verdict *erased
   const ir::Inst inst = at.reader.inst();
   ir::MeshId mesh = program.contexts[inst.context].mesh;
   std::vector<rules::Arg> args;
-  for (size_t place : at.reader.places) {
+  for (size_t place : at.reader.positions) {
     const OpOperand &tensor = at.op.tensors[place];
     ir::Type type =
         replaced && replaced->tensor == place ? replaced->type : type_of(at.layouts[place], mesh);
@@ -340,7 +340,7 @@ bool ShardCheck::is_right(const Situation &at, const Verdict &verdict, const Val
 std::string ShardCheck::check_accepted(const Situation &at, const Verdict &verdict) {
   bool varies = false;
   for (size_t i = 0; i < at.layouts.size(); ++i)
-    varies |= at.layouts[i].has(ShardForm::Varying) && !at.op.tensors[i].only_donor;
+    varies |= at.layouts[i].has(ShardForm::Varying) && !at.op.tensors[i].gives_shape_only;
   for (unsigned draw = 0; draw < kAcceptedDraws; ++draw) {
     Values values = compute(at);
     if (values.held.empty())

@@ -18,7 +18,7 @@
 
 namespace spmd::property {
 
-// What an op computes, on whole tensors and on blocks alike.
+// What an op computes, on whole tensors and on blocks.
 class OpMeaning {
 public:
   virtual ~OpMeaning() = default;
@@ -32,7 +32,7 @@ public:
 struct OpOperand {
   std::vector<int> dims; // of the whole
   bool integer = false;
-  bool shape_only = false, only_donor = false; // gives extents, to some result or to all
+  bool shape_only = false, gives_shape_only = false; // gives extents, to some result or to all
 };
 struct OpCase {
   std::string name; // in reports and in the list of what is needlessly refused

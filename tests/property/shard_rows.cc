@@ -61,20 +61,20 @@ const RowSetting *setting_of(std::string_view row) {
 }
 
 // Rows that are not run, since they have no operands, random values, or results whose dimensions
-// cannot be told.
+// cannot be determined.
 struct Unmeant {
   std::string_view name, reason;
 };
 constexpr std::string_view kRandom = "its values are random", kNothing = "it has no operands",
-                           kUntoldResults = "its results are several, of dimensions not written";
+                           kUnwrittenResults = "its results are several, of dimensions not written";
 constexpr Unmeant kUnmeant[] = {
-    {"alpha_dropout", kRandom}, {"bernoulli", kRandom},      {"binomial", kRandom},
-    {"dropout", kRandom},       {"gumbel_softmax", kRandom}, {"multinomial", kRandom},
-    {"normal", kRandom},        {"poisson", kRandom},        {"random", kRandom},
-    {"random_key", kRandom},    {"random_like", kRandom},    {"rrelu", kRandom},
-    {"constant", kNothing},     {"zeros", kNothing},         {"eig", kUntoldResults},
-    {"eigh", kUntoldResults},   {"lstsq", kUntoldResults},   {"lu", kUntoldResults},
-    {"qr", kUntoldResults},     {"svd", kUntoldResults},     {"solve_ex", kUntoldResults},
+    {"alpha_dropout", kRandom},  {"bernoulli", kRandom},       {"binomial", kRandom},
+    {"dropout", kRandom},        {"gumbel_softmax", kRandom},  {"multinomial", kRandom},
+    {"normal", kRandom},         {"poisson", kRandom},         {"random", kRandom},
+    {"random_key", kRandom},     {"random_like", kRandom},     {"rrelu", kRandom},
+    {"constant", kNothing},      {"zeros", kNothing},          {"eig", kUnwrittenResults},
+    {"eigh", kUnwrittenResults}, {"lstsq", kUnwrittenResults}, {"lu", kUnwrittenResults},
+    {"qr", kUnwrittenResults},   {"svd", kUnwrittenResults},   {"solve_ex", kUnwrittenResults},
     {"dropout_off", kRandom},
 };
 
@@ -254,7 +254,7 @@ bool has_dims(const OpDef &row) {
 }
 
 // Refused although data do not speak against some type of the results.
-constexpr NeedlessEntry kUntold[] = {
+constexpr NeedlessEntry kUndetermined[] = {
     {"attention_varlen", "no-shard-rule", "its dimensions are left to the program"},
     {"diag_embed", "no-shard-rule", "likewise"},
     {"diagonal", "no-shard-rule", "likewise"},
@@ -279,7 +279,7 @@ constexpr NeedlessEntry kNeedlessSamples[] = {
     {kDonated, "", "its shards join, on purpose"},
 };
 
-bool is_donor(const OpDef &row, size_t operand) {
+bool gives_shape_only(const OpDef &row, size_t operand) {
   const Equation &equation = row.equation.equation;
   for (unsigned r = 0; r < equation.ref_count; ++r)
     if (equation.refs[r].operand == operand && equation.refs[r].role == rules::RefRole::ShapeOnly)
@@ -329,7 +329,7 @@ TEST_CASE("op rows with sharded operands say how their results join") {
   run_rows(triples, 3, 200, false);
   run_rows(grid, 4, 100, false);
   run_rows(wide, 6, 30, false);
-  check_needless({&pairs, &triples, &grid, &wide}, {kUntold, kNeedless});
+  check_needless({&pairs, &triples, &grid, &wide}, {kUndetermined, kNeedless});
 }
 
 TEST_CASE("op rows with unevenly sharded operands say how their results join") {
@@ -340,7 +340,8 @@ TEST_CASE("op rows with unevenly sharded operands say how their results join") {
   ShardCheck stated({2}, 12, true, true), stated_grid({2, 2}, 13, true, true);
   run_rows(stated, 5, 100, false);
   run_rows(stated_grid, 5, 40, false);
-  check_needless({&pairs, &triples, &grid, &stated, &stated_grid}, {kUntold, kNeedlessUneven});
+  check_needless({&pairs, &triples, &grid, &stated, &stated_grid},
+                 {kUndetermined, kNeedlessUneven});
 }
 
 TEST_CASE("op rows with sharded operands that broadcast say how their results join") {
@@ -371,8 +372,8 @@ TEST_CASE("op rows with attributes and sharded operands say how their results jo
     made.meaning = &meaning;
     made.attrs = [&](const std::vector<std::vector<int>> &) { return written; };
     for (size_t i = 0; i < read.inputs.size(); ++i)
-      made.tensors.push_back(
-          {read.inputs[i], read.integer[i], is_donor(*read.row, i), is_donor(*read.row, i)});
+      made.tensors.push_back({read.inputs[i], read.integer[i], gives_shape_only(*read.row, i),
+                              gives_shape_only(*read.row, i)});
     pairs.run(made, 300);
     grid.run(made, 100);
   }

@@ -33,17 +33,17 @@ std::string Layout::print() const {
 }
 
 std::vector<Layout> all_layouts(size_t axes, size_t rank) {
-  std::vector<Layout::Place> places = {{ShardForm::Replicate, 0}, {ShardForm::Partial, 0}};
+  std::vector<Layout::Place> positions = {{ShardForm::Replicate, 0}, {ShardForm::Partial, 0}};
   for (size_t d = 0; d < rank; ++d)
-    places.push_back({ShardForm::Shard, static_cast<uint8_t>(d)});
+    positions.push_back({ShardForm::Shard, static_cast<uint8_t>(d)});
   std::vector<Layout> layouts;
-  for (Layout::Place outer : places) {
+  for (Layout::Place outer : positions) {
     if (axes == 1)
       layouts.push_back({{outer}, false});
-    for (size_t i = 0; axes == 2 && i < places.size(); ++i) {
-      layouts.push_back({{outer, places[i]}, false});
+    for (size_t i = 0; axes == 2 && i < positions.size(); ++i) {
+      layouts.push_back({{outer, positions[i]}, false});
       if (layouts.back().shares_dim())
-        layouts.push_back({{outer, places[i]}, true});
+        layouts.push_back({{outer, positions[i]}, true});
     }
   }
   return layouts;
@@ -72,10 +72,10 @@ int leader(const Layout &layout, const MeshSizes &mesh, int rank, ShardForm form
   return found;
 }
 
-// Visits the places of a block in the whole, in the order of the block.
+// Visits the positions of a block in the whole, in the order of the block.
 template <class Visit>
-void each_place(const std::vector<int> &dims, const std::vector<int> &first,
-                const std::vector<int> &all, Visit visit) {
+void each_position(const std::vector<int> &dims, const std::vector<int> &first,
+                   const std::vector<int> &all, Visit visit) {
   size_t count = element_count(dims);
   std::vector<int> at(dims.size(), 0);
   for (size_t e = 0; e < count; ++e) {
@@ -171,8 +171,8 @@ std::vector<Array> distribute(const Array &whole, const Layout &layout, const Me
     }
     const Data &from = addends[static_cast<size_t>(owner(r))];
     block.data.resize(element_count(block.dims));
-    each_place(block.dims, block.first, block.all,
-               [&](size_t e, size_t place) { block.data[e] = from[place]; });
+    each_position(block.dims, block.first, block.all,
+                  [&](size_t e, size_t place) { block.data[e] = from[place]; });
     held.push_back(std::move(block));
   }
   return held;
@@ -207,8 +207,8 @@ std::optional<Array> assemble(const std::vector<Array> &ranks, const Layout &lay
     for (size_t d = 0; d < rank; ++d)
       for (int b = 0; b < block_of(layout, mesh, d, at); ++b)
         first[d] += blocks[d][static_cast<size_t>(b)];
-    each_place(ranks[r].dims, first, whole.dims,
-               [&](size_t e, size_t place) { whole.data[place] += ranks[r].data[e]; });
+    each_position(ranks[r].dims, first, whole.dims,
+                  [&](size_t e, size_t place) { whole.data[place] += ranks[r].data[e]; });
   }
   return whole;
 }

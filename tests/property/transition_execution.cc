@@ -145,8 +145,8 @@ std::vector<Form> forms_of(const Transition &row, size_t ranks, size_t dims, std
     // A composed row is local: its V ends are stacks.
     if (shard && row.composed)
       continue;
-    size_t places = dims + (!shard && !cuts(row) && !is_exchange(row));
-    for (size_t dim = 0; dim < places; ++dim)
+    size_t positions = dims + (!shard && !cuts(row) && !is_exchange(row));
+    for (size_t dim = 0; dim < positions; ++dim)
       for (size_t other = 0; other < (is_exchange(row) ? dims : 1); ++other) {
         // Blocks of one dimension that change places are no S(i) any more.
         if (is_exchange(row) && shard && dim == other)

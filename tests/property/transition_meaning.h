@@ -1,4 +1,4 @@
-// What a transition row means, told twice: on denotations, as spmd_types specifies each function
+// What a transition row means, written twice: on denotations, as spmd_types specifies each function
 // (its DESIGN.md), and on ranks, as a backend carries out the row's collective and local step. The
 // two know nothing of each other.
 #pragma once

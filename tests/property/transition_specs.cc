@@ -42,7 +42,7 @@ struct Sample {
 struct Judged {
   std::vector<std::string> findings;
   Spec result;
-  std::vector<int64_t> shape;      // empty if it cannot be told
+  std::vector<int64_t> shape;      // empty if it cannot be determined
   std::optional<int64_t> global_0; // extent of dimension 0, where blocks are uneven
 };
 

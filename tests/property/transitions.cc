@@ -57,7 +57,7 @@ TEST_CASE("the backward of the backward is the row, Reduced read as R") {
       continue;
     const Transition *back = rules::dual_of(*rules::dual_of(row));
     REQUIRE(back);
-    // convert and reinterpret are two names of one row where they keep value and bytes alike.
+    // convert and reinterpret are two names of one row where they keep both value and bytes.
     CHECK(same_meaning(row, *back));
     if (row.collective != rules::Collective::None || row.local_step != rules::LocalStep::None)
       CHECK(back->op == row.op);

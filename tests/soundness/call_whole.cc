@@ -150,7 +150,7 @@ Arrays WholeStep::forward(const Arrays &meant) const {
 }
 
 // The adjoint, element by element: every form only copies elements, adds them up or drops them, so
-// a run on their places tells where each goes.
+// a run on their positions tells where each goes.
 Arrays WholeStep::backward(const Arrays &gradients, const Arrays &meant) const {
   Arrays result;
   if (form_ == Form::Same) {

@@ -97,7 +97,7 @@ private:
         inner *= own;
         extent *= own;
       }
-      SPMD_CHECK(extent == dims[d] || dims[d] == 1, "extents were not settled");
+      SPMD_CHECK(extent == dims[d] || dims[d] == 1, "extents were not decided");
       stride *= dims[d];
     }
   }

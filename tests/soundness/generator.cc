@@ -55,7 +55,7 @@ void Generator::begin() {
 
 namespace {
 
-// Loops over all places of all operands are run for every rank.
+// Loops over all positions of all operands are run for every rank.
 constexpr int64_t kMostElements = 72;
 
 // What has no shape cannot be run.

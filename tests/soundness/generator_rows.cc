@@ -40,9 +40,9 @@ const std::vector<const OpDef *> &plain_rows() {
   static const std::vector<const OpDef *> rows = [] {
     std::vector<const OpDef *> found;
     for (llvm::ArrayRef<OpDef> family : rules::op_families()) {
-      std::map<std::string_view, unsigned> alike; // of one equation a few are enough
+      std::map<std::string_view, unsigned> of_equation; // of one equation a few are enough
       for (const OpDef &row : family)
-        if (is_plain(row) && ++alike[row.equation.equation.text] <= 4)
+        if (is_plain(row) && ++of_equation[row.equation.equation.text] <= 4)
           found.push_back(&row);
     }
     return found;

@@ -44,15 +44,15 @@ bool Generator::transition() {
     return fmt::format("S({})", random_.below(rank));
   };
   std::string axis = axes_[a];
-  // All axes that are alike, at times: in either order, or by the name of a flattened one.
-  llvm::SmallVector<std::string, 3> alike;
+  // All axes of one type, at times: in either order, or by the name of a flattened one.
+  llvm::SmallVector<std::string, 3> same_type;
   for (unsigned b = 0; b < axes_.size(); ++b)
     if (seen.want.axes[b].kind == at.kind && seen.want.axes[b].dim == at.dim)
-      alike.push_back(axes_[b]);
-  if (alike.size() > 1 && random_.chance(35)) {
+      same_type.push_back(axes_[b]);
+  if (same_type.size() > 1 && random_.chance(35)) {
     if (random_.chance(30))
-      std::swap(alike[0], alike[1]);
-    axis = fmt::format("({})", fmt::join(alike, ", "));
+      std::swap(same_type[0], same_type[1]);
+    axis = fmt::format("({})", fmt::join(same_type, ", "));
     if (!flattened_.empty() && random_.chance(40))
       axis = flattened_[0];
   }

@@ -67,7 +67,7 @@ RunAnswer judge_run(const Draft &draft, llvm::ArrayRef<unsigned> wrong, uint64_t
                   ? std::string()
                   : std::string(report->findings.front().info().name) + ": " +
                         checker::message_of(program->program(), report->findings.front())};
-    for (const GradientReport::Left &left : report->gradients.left) {
+    for (const GradientReport::NotCompared &left : report->gradients.left) {
       std::string name = ir::print_value(program->program(), left.value);
       if (llvm::any_of(wrong, [&](unsigned each) { return name == "%" + std::to_string(each); }))
         answer = {RunSays::Left, left.why};

@@ -66,7 +66,7 @@ public:
         {"no such dimension", &Mutator::beyond, false},
     };
     const Slip &slip = random_.of(kSlips);
-    llvm::SmallVector<size_t, 32> places;
+    llvm::SmallVector<size_t, 32> positions;
     for (size_t i = from; i < mutant_.draft.statements.size(); ++i) {
       const Statement &each = mutant_.draft.statements[i];
       if (slip.name == "another input" || slip.name == "another contract" ||
@@ -74,10 +74,10 @@ public:
               ? each.declares()
               : !each.declares() && (rules::find_transition_op(each.op) !=
                                      rules::TransitionOp::None) == slip.of_transitions)
-        places.push_back(i);
+        positions.push_back(i);
     }
-    for (unsigned tries = 0; tries < 6 && !places.empty(); ++tries) {
-      size_t at = random_.of(places);
+    for (unsigned tries = 0; tries < 6 && !positions.empty(); ++tries) {
+      size_t at = random_.of(positions);
       std::string before = mutant_.draft.statements[at].print();
       Draft kept = mutant_.draft;
       if ((this->*slip.make)(at) && mutant_.draft.print() != kept.print()) {
@@ -122,7 +122,7 @@ private:
     if (gone.results.size() != 1 || gone.operands.empty() || gone.operands[0].values.empty())
       return false;
     unsigned from = gone.operands[0].values[0];
-    // An op goes only where its result can be told from its operand by nothing but its value.
+    // An op goes only where its result differs from its operand by nothing but its value.
     if (rules::find_transition_op(gone.op) == rules::TransitionOp::None &&
         !(shape(from) == shape(gone.results[0])))
       return false;
@@ -276,7 +276,7 @@ private:
     text.replace(place + 1, from.size(), to);
     return true;
   }
-  // A typing error in a name: two letters change places.
+  // A typing error in a name: two letters are exchanged.
   bool swap_letters(std::string &name) {
     size_t place = name.size() < 3 ? 0 : random_.below(name.size() - 1);
     if (name.size() < 3 || name[place] == name[place + 1])

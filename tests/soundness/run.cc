@@ -139,7 +139,7 @@ RankList Run::classes(llvm::ArrayRef<NodeId> nodes) const {
   return rep;
 }
 
-// Inputs: what they mean is drawn from places in the whole, so that both sides draw alike.
+// Inputs: what they mean is drawn from positions in the whole, so that both sides draw the same.
 
 namespace {
 

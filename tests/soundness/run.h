@@ -22,7 +22,7 @@ struct Held {
   Arrays at;    // filled at representatives only
 };
 
-// What both runs of a program need alike: types, the ops that its instructions mean.
+// What both runs of a program need: types, the ops that its instructions mean.
 class Setting {
 public:
   // A program without findings of errors.

@@ -48,15 +48,15 @@ bool Run::equation(const ir::Inst &inst, uint32_t index) {
       nodes[i] = first_of_zeros(nodes[i], mesh, axes);
   // A result that takes no value of an operand is no list for its sake.
   RankList rep = classes(nodes);
-  std::vector<Placement> arg_places, result_places;
+  std::vector<Placement> arg_placements, result_placements;
   for (ValueId value : operands.values)
-    arg_places.emplace_back(program_, world_, typed(value), local);
+    arg_placements.emplace_back(program_, world_, typed(value), local);
   llvm::SmallVector<NodeId, 2> results;
   bool differentiable = false;
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     Typed known = typed(inst.result(r));
-    result_places.emplace_back(program_, world_, known, local);
-    if (!result_places.back().known())
+    result_placements.emplace_back(program_, world_, known, local);
+    if (!result_placements.back().known())
       return fail("extents that are no numbers");
     Nodes read;
     for (unsigned i = 0; i < nodes.size(); ++i)
@@ -72,7 +72,7 @@ bool Run::equation(const ir::Inst &inst, uint32_t index) {
     std::vector<Dims> firsts, wholes, result_dims;
   };
   Side side = side_;
-  auto site_of = [this, nodes, arg_places, result_places, side](unsigned r) {
+  auto site_of = [this, nodes, arg_placements, result_placements, side](unsigned r) {
     auto site = std::make_unique<Site>();
     site->firsts.reserve(nodes.size());
     site->wholes.reserve(nodes.size());
@@ -80,14 +80,14 @@ bool Run::equation(const ir::Inst &inst, uint32_t index) {
       const Held &held = nodes_[nodes[i]]->value;
       FieldArg arg{&held.at[held.rep[r]], nullptr, nullptr};
       if (side == Side::Ranks) {
-        site->firsts.push_back(arg_places[i].block(r).first);
-        site->wholes.push_back(arg_places[i].whole(r));
+        site->firsts.push_back(arg_placements[i].block(r).first);
+        site->wholes.push_back(arg_placements[i].whole(r));
         arg.first = &site->firsts.back();
         arg.whole = &site->wholes.back();
       }
       site->args.push_back(arg);
     }
-    for (const Placement &place : result_places)
+    for (const Placement &place : result_placements)
       site->result_dims.push_back(side == Side::Ranks ? place.block(r).dims : place.whole(r));
     return site;
   };

@@ -166,11 +166,11 @@ bool Tally::print(const std::set<std::string> &explained) const {
       fmt::print("{:>{}}", each.second.reasons[k], kReasons[k].size() + 2);
     llvm::SmallVector<llvm::StringRef, 4> names;
     llvm::StringRef(each.first).split(names, ' ');
-    bool told =
+    bool is_explained =
         explained.empty() || each.second.needless.empty() ||
         llvm::any_of(names, [&](llvm::StringRef name) { return explained.count(name.str()); });
-    fine &= told;
-    fmt::print("  {}{}\n", each.first, told ? "" : " (NOT EXPLAINED)");
+    fine &= is_explained;
+    fmt::print("  {}{}\n", each.first, is_explained ? "" : " (NOT EXPLAINED)");
     if (!each.second.needless.empty())
       fmt::print("      {}\n", each.second.needless);
   }

@@ -164,7 +164,7 @@ private:
     ir::Type type = program_.types[known.type];
     if (type.unknown || type.combining())
       return true;
-    // Whether the sum of the gradient has an owner is told by no data.
+    // Whether the sum of the gradient has an owner is shown by no data.
     AxisSet owned = axes & type.of(Kind::Reduced), replicated = axes & type.of(Kind::Replicate);
     bool is_plain = word.form == KindWord::Form::Plain && !type.gradient_free();
     if (is_plain &&

@@ -31,7 +31,7 @@ struct Step {
 
   Meaning want(llvm::ArrayRef<std::vector<Tensor>> operands) {
     Meanings meant;
-    std::vector<const Meaning *> places;
+    std::vector<const Meaning *> pointers;
     for (unsigned i = 0; i < operands.size(); ++i) {
       std::vector<const Tensor *> held;
       for (const Tensor &tensor : operands[i])
@@ -39,8 +39,8 @@ struct Step {
       meant.push_back(seen->known(i)->denote(held));
     }
     for (const Meaning &meaning : meant)
-      places.push_back(&meaning);
-    llvm::Expected<Meanings> made = reference.apply(*seen, inst, {}, places);
+      pointers.push_back(&meaning);
+    llvm::Expected<Meanings> made = reference.apply(*seen, inst, {}, pointers);
     if (!made)
       FAIL(llvm::toString(made.takeError()));
     return std::move(made->front());

@@ -57,7 +57,7 @@ void run_twice(const std::string &path, Planned &run, Tally &tally) {
 
 } // namespace
 
-TEST_CASE("cpu: every program of the tests runs, alike with one thread and two") {
+TEST_CASE("cpu: every program of the tests runs, with the same results on one thread and on two") {
   Tally tally;
   for (const std::string &path : case_files()) {
     INFO(path);

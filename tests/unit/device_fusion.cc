@@ -346,20 +346,20 @@ TEST_CASE("fusion: what is added to is read as it is written") {
 
 TEST_CASE("fusion: what is looked up stays, and what looks up is taken along") {
   Steps steps;
-  OnArena table = steps.tensor(DType::F32, {5, 4}), places = steps.tensor(DType::I32, {3}),
+  OnArena table = steps.tensor(DType::F32, {5, 4}), positions = steps.tensor(DType::I32, {3}),
           made = steps.tensor(DType::F32, {5, 4}), found = steps.tensor(DType::F32, {3, 4}),
           out = steps.tensor(DType::F32, {3, 4});
   steps.formula(made, table, twice);
   LoopNestDraft nest;
   nest.extents = {3, 4};
   nest.inputs.push_back({made.at, {0, 1}, 0, 1, 4, 5, 0});
-  nest.inputs.push_back({places.at, {1, 0}});
+  nest.inputs.push_back({positions.at, {1, 0}});
   nest.out = found.at;
   nest.out_strides = {4, 1};
   nest.program = product_program(1);
   std::vector<Command> commands;
   REQUIRE(nest.build(commands));
-  steps.step(commands, {made, places}, found);
+  steps.step(commands, {made, positions}, found);
   steps.end(made);
   steps.formula(out, found, twice);
   steps.end(found);
@@ -465,19 +465,19 @@ private:
       step(*made);
       live_.push_back(*made);
     };
-    const bool alike = *beside.at.dims == dims && beside.id != from.id;
+    const bool same_dims = *beside.at.dims == dims && beside.id != from.id;
     switch (any(9)) {
     case 0:
     case 1:
       fresh(dims, [&](const OnArena &to) { steps_.formula(to, from, program); });
       break;
     case 2:
-      if (alike)
+      if (same_dims)
         fresh(dims, [&](const OnArena &to) { steps_.formula(to, {from, beside}, program); });
       break;
     case 3:
       replace(place, [&](const OnArena &to) {
-        alike ? steps_.formula(to, {beside, from}, program) : steps_.formula(to, from, program);
+        same_dims ? steps_.formula(to, {beside, from}, program) : steps_.formula(to, from, program);
       });
       break;
     case 4:

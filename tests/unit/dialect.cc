@@ -118,7 +118,7 @@ TEST_CASE("types of values in the words of the program read as they were") {
   CHECK(again("dtensor", "f32[8, 16] R@tp") == "f32[8, 16] R@tp");
 }
 
-TEST_CASE("what words lose is told") {
+TEST_CASE("what words lose is reported") {
   auto lost = [](const char *type, Dialect dialect) {
     Program program = std::move(
         read_text(std::string("mesh m { dp = 2, tp = 4 }\n%x = input ") + type + "\n").program);

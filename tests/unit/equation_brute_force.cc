@@ -1,4 +1,4 @@
-// Every row whose equation is its value, against loops over all places of all factors.
+// Every row whose equation is its value, against loops over all positions of all factors.
 #include "runtime/equation/equation.h"
 
 #include "rules/ops/registry.h"

@@ -142,7 +142,7 @@ TEST_CASE("f sees all of a whole dimension, and where along it a result stands")
   std::vector<Residue> after = softmax.run(args, Domain::Field)[0].of<Residue>();
   for (size_t i = 0; i < 10; ++i)
     CHECK((before[i] == after[i]) == (i < 5));
-  // Equal rows give equal results, and the places of one row different ones.
+  // Equal rows give equal results, and the positions of one row different ones.
   for (size_t i = 0; i < 5; ++i)
     args[0].of<Residue>()[i] = args[0].of<Residue>()[5 + i] = 4;
   after = softmax.run(args, Domain::Field)[0].of<Residue>();
@@ -190,7 +190,7 @@ TEST_CASE("a mean divides by the local extent") {
   CHECK((result[0].of<Residue>()[0] * Residue(4) == sum));
 }
 
-TEST_CASE("indices into a block are places in the whole") {
+TEST_CASE("indices into a block are positions in the whole") {
   Statement embedding("f32[3, 2]; i64[4]", "%r = embedding_masked %0, %1");
   std::mt19937 random(1);
   for (Domain domain : {Domain::F64, Domain::Field}) {

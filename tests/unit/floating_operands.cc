@@ -34,7 +34,7 @@ bool is_position(const Equation &equation, unsigned operand) {
   return false;
 }
 // It enters no term: only its extents matter.
-bool is_donor(const Equation &equation, unsigned operand) {
+bool gives_shape_only(const Equation &equation, unsigned operand) {
   for (unsigned r = 0; r < equation.ref_count; ++r)
     if (equation.refs[r].operand == operand && equation.refs[r].role != RefRole::ShapeOnly)
       return false;
@@ -120,7 +120,7 @@ TEST_CASE("what enters a term of a row has a gradient by a rule") {
     for (unsigned i = 0; row.gradient && i < equation.operand_count; ++i) {
       std::string name = fmt::format("{}.{}", row.name, equation.operands[i].name);
       INFO(name);
-      bool none = is_position(equation, i) || is_donor(equation, i) ||
+      bool none = is_position(equation, i) || gives_shape_only(equation, i) ||
                   llvm::is_contained(kWithoutRule, name);
       CHECK((rules::derivative(row, i) != nullptr) == !none);
     }

@@ -1,4 +1,4 @@
-// Each kind of damage to a well-formed program is found; formats are told apart by content.
+// Each kind of damage to a well-formed program is found; formats are recognised by content.
 #include "ir/input/input.h"
 #include "tests/unit/catch.h"
 

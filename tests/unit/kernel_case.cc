@@ -396,7 +396,7 @@ std::string gradient_problem(KernelCase &test, std::mt19937_64 &random,
   }
   std::string problem;
   std::vector<std::vector<double>> one_by_one;
-  llvm::SmallVector<KernelCase::Place, 3> places;
+  llvm::SmallVector<KernelCase::Place, 3> positions;
   for (unsigned arg = 0; arg < test.args.size(); ++arg) {
     std::optional<KernelCase::Place> place = test.place_of(arg);
     if (!is_float(test.args[arg].dtype) || !place)
@@ -417,15 +417,15 @@ std::string gradient_problem(KernelCase &test, std::mt19937_64 &random,
     if (verified && wrong.empty())
       verified->insert(name);
     problem += wrong;
-    places.push_back(*place);
+    positions.push_back(*place);
     one_by_one.push_back(std::move(*gradient));
   }
   KernelDef followed = *test.kernel(); // place by place, not box by box
   followed.puts_back = nullptr;
-  for (size_t i = 0; test.kernel()->puts_back && i < places.size(); ++i)
-    problem += same(test.vjps(followed, places[i], weights), {one_by_one[i]});
-  if (test.kernel()->together && places.size() > 1)
-    problem += same(test.vjps(*test.kernel(), places, weights), one_by_one);
+  for (size_t i = 0; test.kernel()->puts_back && i < positions.size(); ++i)
+    problem += same(test.vjps(followed, positions[i], weights), {one_by_one[i]});
+  if (test.kernel()->together && positions.size() > 1)
+    problem += same(test.vjps(*test.kernel(), positions, weights), one_by_one);
   return problem;
 }
 

@@ -20,7 +20,7 @@ void check_near(double found, double expected) {
   CHECK(std::abs(found - expected) <= 2e-14 * std::abs(expected));
 }
 
-TEST_CASE("special functions at known places") {
+TEST_CASE("special functions at known positions") {
   constexpr double kEuler = 0.57721566490153286061;
   check_near(digamma(1), -kEuler);
   check_near(digamma(0.5), -kEuler - 2 * M_LN2);

@@ -315,7 +315,7 @@ TEST_CASE("layout rows move each element to its place") {
     compare<double>(each, Domain::Declared);
 }
 
-TEST_CASE("layout rows move residues alike") {
+TEST_CASE("layout rows move residues like numbers") {
   for (const Case &each : kCases)
     compare<Residue>(each, Domain::Field);
 }

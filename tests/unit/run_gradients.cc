@@ -48,7 +48,7 @@ TEST_CASE("gradients: a run with its backward upholds R and I in full") {
 }
 
 TEST_CASE("gradients: a sum over ranks that is missing backward is refuted") {
-  unsigned refuted = 0, spoilt = 0;
+  unsigned refuted = 0, broken = 0;
   for (std::string_view text : {kGlobal, kLocal})
     for (unsigned at = 0; at < 4; ++at) {
       bool found = false;
@@ -70,9 +70,9 @@ TEST_CASE("gradients: a sum over ranks that is missing backward is refuted") {
           found = true;
         }
       });
-      spoilt += found;
+      broken += found;
       refuted += found && report.refuted();
     }
-  CHECK(spoilt >= 2);
-  CHECK(refuted == spoilt);
+  CHECK(broken >= 2);
+  CHECK(refuted == broken);
 }

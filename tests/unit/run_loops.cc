@@ -110,24 +110,24 @@ TEST_CASE("neighbours are rounded to floats, each one") {
 
 TEST_CASE("floats of a tensor are made anew when it has changed") {
   std::vector<double> cells = {1, 2};
-  F32Cache singles;
-  CHECK(singles.of(cells.data(), 2)[1] == 2);
+  F32Cache f32_cache;
+  CHECK(f32_cache.of(cells.data(), 2)[1] == 2);
   cells[1] = 3;
-  CHECK(singles.of(cells.data(), 2)[1] == 2);
-  singles.clear();
-  CHECK(singles.of(cells.data(), 2)[1] == 3);
+  CHECK(f32_cache.of(cells.data(), 2)[1] == 2);
+  f32_cache.clear();
+  CHECK(f32_cache.of(cells.data(), 2)[1] == 3);
 }
 
 TEST_CASE("work of equal keys is done once, by the first") {
-  Deduplication alike;
+  Deduplication deduplication;
   for (int round = 0; round < 2; ++round) {
-    alike.begin(2);
+    deduplication.begin(2);
     for (uint64_t key : {5, 6, 5, 7, 6}) {
-      llvm::MutableArrayRef<uint64_t> words = alike.next();
+      llvm::MutableArrayRef<uint64_t> words = deduplication.next();
       words[0] = key, words[1] = ~uint64_t(0);
     }
-    alike.end();
-    CHECK(alike.firsts().vec() == std::vector<uint32_t>({0, 1, 3}));
-    CHECK(alike.done_by().vec() == std::vector<uint32_t>({0, 1, 0, 2, 1}));
+    deduplication.end();
+    CHECK(deduplication.firsts().vec() == std::vector<uint32_t>({0, 1, 3}));
+    CHECK(deduplication.done_by().vec() == std::vector<uint32_t>({0, 1, 0, 2, 1}));
   }
 }

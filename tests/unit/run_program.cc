@@ -67,7 +67,7 @@ Tensor input_for(const Planned &run, PlannedId param, RankId rank, Domain domain
   const Dims &dims = buffer.on(rank);
   Block block{dims, Dims(dims.size(), 0), dims};
   if (value.place.valid())
-    block = run.plan->places[value.place].block(*run.world, rank);
+    block = run.plan->placements[value.place].block(*run.world, rank);
   Tensor tensor = Tensor::make(buffer.dtype, dims, domain);
   uint64_t stream = ir::mix(ir::mix(seed, param.index), standing(run, type, rank));
   bool whole = !ir::differentiable(buffer.dtype);

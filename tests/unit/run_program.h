@@ -26,7 +26,7 @@ std::unique_ptr<Planned> planned(std::string_view text);
 std::unique_ptr<Planned> planned_file(const std::string &path);
 
 // Small whole numbers that uphold the type: equal where it says so, blocks of one tensor where it
-// is cut. Integers are 0 or 1, so that they can stand for places.
+// is cut. Integers are 0 or 1, so that they can stand for positions.
 Tensor input_for(const Planned &run, PlannedId param, RankId rank, Domain domain, uint64_t seed);
 
 // Fails the test on an error.

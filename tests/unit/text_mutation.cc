@@ -7,7 +7,7 @@ using namespace spmd::ir::text;
 
 namespace {
 
-// Deterministic, and good enough to pick places.
+// Deterministic, and good enough to pick positions.
 struct Random {
   uint64_t state;
   uint64_t below(uint64_t bound) {

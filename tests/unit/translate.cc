@@ -1,5 +1,5 @@
-// Programs told in the words of each dialect, and read back: what is said to be lost is all that is
-// lost.
+// Programs written in the words of each dialect, and read back: what is said to be lost is all that
+// is lost.
 #include "checker/dialect/translate.h"
 
 #include "checker/report/report.h"
@@ -67,11 +67,11 @@ void there_and_back(const std::string &path, llvm::StringRef text, ir::Dialect d
   bool inlined = ir::dialect_of(program) == ir::Dialect::LTensor && !program.functions.empty();
   Known before = known(program);
   std::vector<NoEquivalent> no_equivalent = translate(program, {}, dialect);
-  std::string told = ir::print_text_in_words(program);
+  std::string written = ir::print_text_in_words(program);
   INFO(path << " in " << ir::kDialectWords[static_cast<unsigned>(dialect)] << "\n"
             << own << "becomes\n"
-            << told);
-  ir::Program again = read(told);
+            << written);
+  ir::Program again = read(written);
   ++counts.programs;
   if (!no_equivalent.empty())
     return;
@@ -92,7 +92,7 @@ void there_and_back(const std::string &path, llvm::StringRef text, ir::Dialect d
 
 } // namespace
 
-TEST_CASE("programs told in other words read back as what they were") {
+TEST_CASE("programs written in other words read back as what they were") {
   Counts counts[4];
   for (const char *folder : {"tests/cases/dialects", "tests/cases/rules",
                              "tests/cases/redistribute", "tests/corpus", "examples"})

@@ -79,7 +79,7 @@ void Comparison::meshes() {
   add("Meshes", changes("axis", sizes));
 }
 
-// By the name of the framework, else by that of the value. Layers are one row where they are alike.
+// By the name of the framework, else by that of the value. Layers of equal types are one row.
 void Comparison::declared() {
   std::map<std::string, Pair> types;
   for (int side = 0; side < 2; ++side) {
@@ -90,13 +90,13 @@ void Comparison::declared() {
                             : ir::print_value(program, param.value),
          side) = type_text(*sides_[side], param.value);
   }
-  std::map<std::array<std::string, 3>, size_t> alike;
+  std::map<std::array<std::string, 3>, size_t> counts;
   for (const auto &[name, pair] : types)
     if (pair.first != pair.second)
-      ++alike[{without_numbers(name), pair.first.empty() ? "-" : pair.first,
-               pair.second.empty() ? "-" : pair.second}];
+      ++counts[{without_numbers(name), pair.first.empty() ? "-" : pair.first,
+                pair.second.empty() ? "-" : pair.second}];
   Table table{{{"value"}, {"number", true}, {"old"}, {"new"}}, {}};
-  for (const auto &[row, count] : alike)
+  for (const auto &[row, count] : counts)
     table.rows.push_back({row[0], std::to_string(count), row[1], row[2]});
   add("Declared types", std::move(table));
 }

@@ -26,9 +26,9 @@ std::string plural(uint64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-class Account {
+class ElaborationReport {
 public:
-  Account(const ir::Program &program, const Elaboration &done, const Options &options)
+  ElaborationReport(const ir::Program &program, const Elaboration &done, const Options &options)
       : program_(program), done_(done), options_(options),
         dialect_(options.dialect.value_or(ir::dialect_of(program))) {
     for (const Insertion &each : done.insertions) {
@@ -200,7 +200,7 @@ ExitCode run_elaborate(const Options &options) {
   ir::Program &program = input.read.program;
   options.configuration.add_to(program);
   Elaboration done = elaborate(program, options.check, topology);
-  Account account(program, done, options);
+  ElaborationReport account(program, done, options);
   std::string text = ir::print_text(program);
   bool json = options.table == TableFormat::Json;
   std::string problem = write_stdout(json ? print_json(account.json(), 2) + "\n" : text);

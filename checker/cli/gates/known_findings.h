@@ -1,5 +1,5 @@
 // Findings that were there before: of a baseline, or of the JSON output of an earlier run. They are
-// told by fingerprints, which stay where lines move and values are renamed, and are counted.
+// recognised by fingerprints, which stay where lines move and values are renamed, and are counted.
 #pragma once
 
 #include "checker/report/report.h"

@@ -130,7 +130,7 @@ void SourceComments::read(const ir::Program &program) {
   }
 }
 
-// Or it cannot be told here.
+// Or it cannot be determined here.
 bool SourceComments::of_use(const std::string &path, const Known &known,
                             const ReportOptions &options) const {
   const SourceComment &comment = known.comment;

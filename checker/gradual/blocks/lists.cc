@@ -1,7 +1,7 @@
 // Follows lists of blocks from where they are split to where they are joined.
 #include "checker/gradual/blocks/lists.h"
 
-#include "checker/gradual/numbers.h"
+#include "checker/gradual/axis_size_numbers.h"
 
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"

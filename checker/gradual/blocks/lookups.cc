@@ -81,7 +81,7 @@ static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app) {
 }
 
 // The axes that cut a table along the dimension in which rows are picked, by an index that is not
-// cut alike.
+// cut in the same way.
 AxisSet Lookups::own_rows(const rules::Application &app) {
   AxisSet axes;
   for (const Pick &pick : picks_of(app)) {

@@ -1,5 +1,5 @@
-// Numbers that a program counts up, and what it makes of them, such as the rows of a table of
-// positions. They are the same on all ranks; where each rank has its own block of the dimension
+// Numbers that a program counts up, and what it makes of them, such as the rows of a table
+// of positions. They are the same on all ranks; where each rank has its own block of the dimension
 // that they number, all blocks are numbered as the first one is.
 #pragma once
 
@@ -23,7 +23,7 @@ public:
     uint32_t operand; // of the instruction
     ir::AxisSet axes;
   };
-  // The operands of an equation row that number blocks of others alike.
+  // The operands of an equation row that number blocks of others in the same way.
   llvm::SmallVector<Repeated, 1> repeated(const rules::Application &app,
                                           llvm::ArrayRef<ir::ValueId> operands,
                                           llvm::ArrayRef<ir::ValueId> results) const;

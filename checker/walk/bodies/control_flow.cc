@@ -65,12 +65,12 @@ Common common(const Type &a, const Type &b) {
     met.type.of(row.kind) = (a.of(row.kind) - known) | both;
     shared |= both;
   }
-  // Without a gradient R and I are alike.
-  AxisSet alike = (a.replicated() | a.of(Kind::Invariant)) &
-                  (b.replicated() | b.of(Kind::Invariant)) & (known - shared);
+  // Without a gradient R and I are equivalent.
+  AxisSet equivalent = (a.replicated() | a.of(Kind::Invariant)) &
+                       (b.replicated() | b.of(Kind::Invariant)) & (known - shared);
   if (free) {
-    met.type.of(Kind::Replicate) |= alike;
-    shared |= alike;
+    met.type.of(Kind::Replicate) |= equivalent;
+    shared |= equivalent;
   }
   met.differs = known - shared;
   for (const ir::KindInfo &row : ir::kKinds)
@@ -236,7 +236,7 @@ ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_
   Common met = common(enters, leaves);
   // A zero that each rank has whole is no shard of one.
   AxisSet started = (met.differs & enters.zero()) - leaves.sharded();
-  if (enters.gradient_free()) // R and I are alike as it enters, and not from then on
+  if (enters.gradient_free()) // R and I are equivalent as it enters, and not from then on
     started |= met.differs & same_on_all(enters) & same_on_all(leaves);
   adopt(met.type, leaves, started);
   if (enters.gradient_free())
@@ -291,9 +291,9 @@ Round ControlFlow::carry_through(CallSite &site, ir::FunctionId body, Args &args
   const std::vector<llvm::SmallVector<uint32_t, 1>> takers =
       takers_of(program_, body, first, count);
   llvm::SmallVector<uint32_t, 4> todo;
-  for (bool settled = false; !settled;) {
+  for (bool stable = false; !stable;) {
     round = run(args);
-    settled = true;
+    stable = true;
     for (uint32_t c = static_cast<uint32_t>(count); c-- > 0;)
       todo.push_back(c);
     while (!todo.empty()) {
@@ -310,7 +310,7 @@ Round ControlFlow::carry_through(CallSite &site, ir::FunctionId body, Args &args
       }
       if (type == before)
         continue;
-      settled = false;
+      stable = false;
       // What the body only hands on leaves as it enters: no round is needed to see it.
       for (uint32_t taker : takers[c])
         if (round.results[taker].type == before) {
@@ -494,7 +494,7 @@ void ControlFlow::loop(CallSite &site) {
   site.results = std::move(round.results);
 }
 
-// A loop that goes on by a number does so on all ranks alike.
+// A loop that goes on by a number does so on all ranks.
 Type ControlFlow::condition_of(const CallSite &site, const Round &asked) {
   if (asked.results[0].type.valid())
     return program_.types[asked.results[0].type];

@@ -46,7 +46,7 @@ RecordedGradients::RecordedGradients(WalkState &state, GradientContracts &contra
 void RecordedGradients::meet(InstId id, const ir::Inst &inst, bool transition) {
   for (uint32_t i = 0; i < inst.result_count; ++i)
     if (program_.values[inst.result(i)].grad_of.valid())
-      judge(Place::inst(id), inst.result(i), state_.told_of(id));
+      judge(Place::inst(id), inst.result(i), state_.was_reported(id));
   if (!state_.edit && transition)
     note_move(id);
 }
@@ -245,7 +245,7 @@ void RecordedGradients::judge_scale(Place place, ValueId id, const Type &forward
   state_.learn_type(id, state_.intern(mended));
 }
 
-// Declared values that are gradients of what is made later. Told among the declarations.
+// Declared values that are gradients of what is made later. Reported among the declarations.
 void RecordedGradients::judge_declared(size_t position) {
   size_t before = state_.body_result->entries.size();
   for (uint32_t i = 0; i < program_.params.size(); ++i)

@@ -19,7 +19,7 @@ public:
   void meet(ir::InstId id, const ir::Inst &inst, bool transition);
   // Remembers which value a transition made of which, where gradients of them may be met.
   void note_move(ir::InstId id);
-  // Declared values that are gradients of what is made later. Told among the declarations, at
+  // Declared values that are gradients of what is made later. Reported among the declarations, at
   // `position`.
   void judge_declared(size_t position);
   // What the optimizer reads is the sum. The axes on which it reads addends of the gradient of a

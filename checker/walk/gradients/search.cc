@@ -46,11 +46,11 @@ ValueId parameter_behind(const ir::Program &program, ValueId value) {
 }
 
 void add_needed(const ir::Program &program, llvm::BitVector &values,
-                llvm::function_ref<bool(ir::InstId)> acts) {
+                llvm::function_ref<bool(ir::InstId)> has_effect) {
   for (uint32_t i = program.main.last.index; i-- > program.main.first.index;) {
     const ir::InstId id{i};
     const ir::Inst &inst = program.insts[id];
-    bool needed = acts(id);
+    bool needed = has_effect(id);
     for (uint32_t r = 0; r < inst.result_count && !needed; ++r)
       needed = values.test(inst.result(r).index);
     for (ir::ValueId value : needed ? tensors_of(program, id) : llvm::SmallVector<ir::ValueId, 4>())

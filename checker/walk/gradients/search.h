@@ -24,9 +24,9 @@ llvm::SmallVector<ir::ValueId, 4> sources(const ir::Program &program, ir::InstId
 ir::ValueId parameter_behind(const ir::Program &program, ir::ValueId value);
 
 // Adds what is needed for it: in reverse program order, the operands of instructions of which a
-// result is needed, and of those that `acts` names, whatever becomes of their results.
+// result is needed, and of those for which `has_effect` is true, whatever becomes of their results.
 void add_needed(const ir::Program &program, llvm::BitVector &values,
-                llvm::function_ref<bool(ir::InstId)> acts);
+                llvm::function_ref<bool(ir::InstId)> has_effect);
 
 // Visits definitions backwards, nearest first, through operands that `follow` names; until `found`.
 template <class Follow, class Found>

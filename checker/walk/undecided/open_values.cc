@@ -46,10 +46,10 @@ OpenValues::Row OpenValues::make(AxisSet axes, const std::array<uint32_t, ir::kM
                                  Row like) {
   if (!axes)
     return 0;
-  bool alike = this->axes(like) == axes;
+  bool equal = this->axes(like) == axes;
   for (AxisId axis : axes)
-    alike = alike && variable(like, axis) == variables[axis.index];
-  if (alike)
+    equal = equal && variable(like, axis) == variables[axis.index];
+  if (equal)
     return like;
   rows_.push_back({axes, static_cast<uint32_t>(members_.size())});
   for (AxisId axis : axes)
@@ -253,19 +253,19 @@ void OpenValues::settle_types(ir::Program &program, CheckResult &result) const {
 }
 
 void OpenValues::settle_words(CheckResult &result) const {
-  std::vector<InferredAt> settled;
+  std::vector<InferredAt> inferred;
   llvm::DenseMap<uint32_t, llvm::SmallVector<uint32_t, 2>> of_inst;
   auto add = [&](const InferredAt &at) {
     for (uint32_t i : of_inst[at.inst.index]) {
-      InferredAt &known = settled[i];
+      InferredAt &known = inferred[i];
       if (known.word.src == at.word.src && known.word.dst == at.word.dst && known.why == at.why &&
           known.use == at.use) {
         known.word.axes |= at.word.axes;
         return;
       }
     }
-    of_inst[at.inst.index].push_back(static_cast<uint32_t>(settled.size()));
-    settled.push_back(at);
+    of_inst[at.inst.index].push_back(static_cast<uint32_t>(inferred.size()));
+    inferred.push_back(at);
   };
   for (const InferredAt &at : result.inferred)
     for (AxisId axis : at.word.axes) {
@@ -287,7 +287,7 @@ void OpenValues::settle_words(CheckResult &result) const {
       }
       add(one);
     }
-  result.inferred = std::move(settled);
+  result.inferred = std::move(inferred);
 }
 
 } // namespace spmd::checker

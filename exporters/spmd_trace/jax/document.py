@@ -9,7 +9,7 @@ import math
 import typing
 
 from ..document import head, number, text
-from .places import Places
+from .locations import Locations
 from .sizes import Sizes
 
 if typing.TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Value:
     """A tensor as one rank holds it.
 
     type: kinds by axis, an axis of unknown kind left out; spec: axes by dimension, where judged.
-    derived: whether it may have a gradient; else R and I are alike.
+    derived: whether it may have a gradient; else R and I are equivalent.
     """
 
     dtype: str
@@ -90,7 +90,7 @@ class Program:
     axes: dict[str, int]
     framework: str
     main: Body = dataclasses.field(default_factory=lambda: Body("main"))
-    places: Places = dataclasses.field(default_factory=Places)
+    locations: Locations = dataclasses.field(default_factory=Locations)
     outputs: list[dict] = dataclasses.field(default_factory=list)
     function_names: set[str] = dataclasses.field(default_factory=set)
     missing: list[str] = dataclasses.field(default_factory=list)  # what the trace does not say
@@ -188,7 +188,7 @@ def document(program: Program) -> dict:
         "world": math.prod(program.axes.values()),
         "op_count": len(main.ops),
         "meshes": [{"id": "main", "axes": axes}],
-        **program.places.json(),
+        **program.locations.json(),
         "contexts": contexts,
         "functions": {
             "@" + one.name: _function(one, 0 if program.gradual else locals_.index(one.local))

@@ -48,7 +48,7 @@ def _recorded(function, args, mesh, gradual=False, specs=(), names=None, **more)
 
 
 def _on(mesh, argument):
-    """The argument, cut alike in a mesh of other sizes."""
+    """The argument, cut the same way in a mesh of other sizes."""
     sharding = getattr(argument, "sharding", None)
     if not isinstance(argument, jax.ShapeDtypeStruct) or not isinstance(sharding, NamedSharding):
         return argument

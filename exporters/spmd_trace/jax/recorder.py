@@ -15,7 +15,7 @@ from ..document import number
 from . import collectives, explicit, regions
 from .attributes import attributes
 from .document import Body, Op, Program, Value
-from .places import phase_of
+from .locations import phase_of
 from .pointwise import is_pointwise
 from .sizes import Sized, words
 from .refused import Unrecordable
@@ -108,9 +108,9 @@ class Recorder:
         op = Op(name, ins, outs, attrs or {}, regions or {}, expected=expected)
         if self._eqn is not None:
             stack = str(self._eqn.source_info.name_stack)
-            op.loc = self.program.places.loc(self._eqn.source_info)
+            op.loc = self.program.locations.loc(self._eqn.source_info)
             op.loc = self.around if op.loc is None else op.loc
-            op.scope = self.program.places.scope(stack)
+            op.scope = self.program.locations.scope(stack)
             op.phase = phase_of(stack)
         self.body.ops.append(op)
         return op
@@ -145,7 +145,7 @@ class Recorder:
 
     def called_at(self) -> int | None:
         """Where the call stands, for what in it stands nowhere."""
-        here = None if self._eqn is None else self.program.places.loc(self._eqn.source_info)
+        here = None if self._eqn is None else self.program.locations.loc(self._eqn.source_info)
         return self.around if here is None else here
 
     def written(self, item, aval) -> Value:

@@ -38,26 +38,26 @@ def _word(value: Value, axis: str) -> str:
 
 def _steps(value: Value, out: Value) -> list[tuple[str, str, int | None]]:
     """Axes with the kind, and for V the dimension, that they go to."""
-    places = {axis: _place(value, axis) for axis in value.type}
-    targets = {axis: _place(out, axis) for axis in out.type}
+    positions = {axis: _position(value, axis) for axis in value.type}
+    targets = {axis: _position(out, axis) for axis in out.type}
     moved = {  # a dictionary: in the order of the mesh
         axis: None
         for axis in targets
-        if (places[axis], value.type[axis]) != (targets[axis], out.type[axis])
+        if (positions[axis], value.type[axis]) != (targets[axis], out.type[axis])
     }
     # What stays on a dimension keeps its place in the order only if all that is outside of it stays.
-    for axis in sorted(places, key=lambda one: places[one][1]):
-        dim = places[axis][0]
+    for axis in sorted(positions, key=lambda one: positions[one][1]):
+        dim = positions[axis][0]
         if dim is not None and any(
-            one in moved for one in entry_axes(value, dim)[: places[axis][1]]
+            one in moved for one in entry_axes(value, dim)[: positions[axis][1]]
         ):
             moved[axis] = None
-    leaving = [axis for axis in moved if places[axis][0] is not None]
-    steps, coming = [], [axis for axis in moved if places[axis][0] is None]
-    for axis in sorted(leaving, key=lambda one: -places[one][1]):
+    leaving = [axis for axis in moved if positions[axis][0] is not None]
+    steps, coming = [], [axis for axis in moved if positions[axis][0] is None]
+    for axis in sorted(leaving, key=lambda one: -positions[one][1]):
         dim = targets[axis][0]
         alone = dim is not None and entry_axes(out, dim) == [axis] and not entry_axes(value, dim)
-        if dim is None or (alone and entry_axes(value, places[axis][0]) == [axis]):
+        if dim is None or (alone and entry_axes(value, positions[axis][0]) == [axis]):
             steps.append((axis, out.type[axis], dim))
         else:
             steps.append((axis, "I", None))
@@ -67,7 +67,7 @@ def _steps(value: Value, out: Value) -> list[tuple[str, str, int | None]]:
     return steps
 
 
-def _place(value: Value, axis: str) -> tuple[int | None, int]:
+def _position(value: Value, axis: str) -> tuple[int | None, int]:
     """The dimension that an axis cuts, and its place among the axes there, from the outermost."""
     dim = cut_dim(value, axis)
     return dim, 0 if dim is None else entry_axes(value, dim).index(axis)

@@ -15,7 +15,7 @@ import traceback
 import jax
 from jax._src import core
 
-from ..places import is_ours
+from ..locations import is_ours
 from .document import dumps
 from .record import record_call
 from .refused import Unrecordable

@@ -15,7 +15,7 @@ from jax._src import core
 from jax._src import shard_map as jax_shard_map
 from jax.sharding import AbstractMesh
 
-from .places import phase_of
+from .locations import phase_of
 from .specs import axes_of
 from .stablehlo.means import written
 

@@ -67,12 +67,12 @@ class Outside(Recorder):
         item, spec, eqn, path = self.left[var]
         out = placed(self.region.sizes, var.aval, spec)
         outer, self._eqn = self._eqn, eqn
-        self.around = self.program.places.function(eqn.params["jaxpr"].debug_info)
+        self.around = self.program.locations.function(eqn.params["jaxpr"].debug_info)
         if not isinstance(item, Value):
             item = self.full(item, var.aval)
         stated = {"type": out.type} | ({"spec": out.spec} if out.spec else {})
         op = self.emit("assert_type", [item], [out], stated, expected=False)
-        op.scope = self.program.places.scope_named(path)
+        op.scope = self.program.locations.scope_named(path)
         self._eqn, self.around = outer, None
         self.values[var] = out
 
@@ -124,7 +124,7 @@ class Outside(Recorder):
     def _shard_map(self, eqn) -> None:
         jaxpr = eqn.params["jaxpr"]
         inner = Recorder(self.program, self.body, self.region)
-        inner.around = self.program.places.function(jaxpr.debug_info)
+        inner.around = self.program.locations.function(jaxpr.debug_info)
         for var, atom, spec in zip(jaxpr.invars, eqn.invars, eqn.params["in_specs"]):
             inner.values[var] = self._entering(var, atom, spec)
         results = inner.jaxpr(jaxpr)

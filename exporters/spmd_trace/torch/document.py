@@ -8,7 +8,7 @@ import dataclasses
 from ..document import head, text
 from .communication.mesh import Context, Mesh
 from .operands import flatten
-from .places import Places
+from .locations import Locations
 from .values import Value
 
 
@@ -47,7 +47,7 @@ class Program:
     mesh: Mesh
     rank: int
     framework: str
-    places: Places = dataclasses.field(default_factory=Places)
+    locations: Locations = dataclasses.field(default_factory=Locations)
     groups: dict[str, dict] = dataclasses.field(default_factory=dict)
     params: list[Value] = dataclasses.field(default_factory=list)
     outputs: list[dict] = dataclasses.field(default_factory=list)
@@ -227,7 +227,7 @@ def document(program: Program) -> dict:
         **({"symbols": program.symbols} if program.symbols else {}),
         "meshes": [mesh.json() for mesh in program.meshes],
         "groups": program.groups,
-        **program.places.json(),
+        **program.locations.json(),
         **({"functions": functions} if (functions := _functions(program)) else {}),
         "contexts": contexts.json(),
         "params": params,

@@ -14,7 +14,7 @@ import torch.export
 import torch.fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from .. import document, places
+from .. import document, locations
 from .communication import collectives
 from .values import DTYPES
 
@@ -35,7 +35,7 @@ class _Graph:
     def __init__(self, graph: torch.fx.Graph, owner, mesh: dict, types: dict, groups: dict):
         self.graph, self.owner = graph, owner
         self.mesh, self.types, self.groups = mesh, types, groups
-        self.tables = places.Tables()
+        self.tables = locations.Tables()
         self.names: dict[torch.fx.Node, object] = {}  # a value, or those of several results
         self.values = 0
         self.symbols: dict[str, dict] = {}
@@ -163,7 +163,7 @@ class _Graph:
         """The line of the program, and the module."""
         entry: dict = {}
         frames = [f for f in _FRAME.findall(node.meta.get("stack_trace") or "")
-                  if not f[0].startswith(places.SITE)]  # fmt: skip
+                  if not f[0].startswith(locations.SITE)]  # fmt: skip
         if frames:
             path, line, function = frames[-1]
             known = self.tables.known(frames[-1])

@@ -1,4 +1,4 @@
-"""Sorts the arguments of an aten call into operands, attributes and written places.
+"""Sorts the arguments of an aten call into operands, attributes and what is written.
 
 Tensors, and numbers that stand where a tensor could, are operands in schema order; everything
 else is an attribute under the schema's own name. Attributes equal to the default are dropped.

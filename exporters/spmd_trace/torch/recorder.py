@@ -14,7 +14,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import functions, hostnumbers, operands, places, views
+from . import functions, hostnumbers, operands, locations, views
 from .communication import collectives
 from .communication.mesh import Context, Mesh
 from .document import Op, Program
@@ -91,7 +91,7 @@ class Recorder:
         self._folding = False  # inside of such a function
         self._went_back = False  # an operation of a backward was recorded
         self.whole_stack = (
-            False  # whether places have the callers of the code that starts recording
+            False  # whether locations have the callers of the code that starts recording
         )
         # Declares what was made outside of the recording.
         self.from_outside: Callable[[torch.Tensor], Value] = self._constant
@@ -117,7 +117,7 @@ class Recorder:
             raise RuntimeError("another recording is running in this process")
         with contextlib.ExitStack() as stack:
             if not self.whole_stack:
-                stack.enter_context(self.program.places.below_here())
+                stack.enter_context(self.program.locations.below_here())
             stack.enter_context(functions.watched(self))
             stack.enter_context(self.host.watched())
             if model is not None:
@@ -467,7 +467,7 @@ class Recorder:
         """
         if self.refusals is None:
             raise NotImplementedError(what)
-        place = self.program.places.text(self.program.places.here())
+        place = self.program.locations.text(self.program.locations.here())
         self.refusals.append(Refusal(place, what, remedy))
         made = [one for one in operands.flatten(outs) if isinstance(one, torch.Tensor)]
         used = [one for one in operands.flatten(ins) if isinstance(one, torch.Tensor)]
@@ -488,7 +488,7 @@ class Recorder:
         op.context = self.context(op)
         for value in op.outs:
             value.mesh = op.context.mesh if op.context else None
-        op.loc = self.program.places.here()
+        op.loc = self.program.locations.here()
         if op.phase == "bwd":
             self._went_back = True
             op.bwd_of = self.pairing.running_forward()
@@ -496,10 +496,10 @@ class Recorder:
             self._pair(op)
         if op.bwd_of is not None:
             op.scope = op.bwd_of.scope
-            op.loc = op.loc if places.user_code_in_backward() else op.bwd_of.loc
+            op.loc = op.loc if locations.user_code_in_backward() else op.bwd_of.loc
         else:
             scopes = self._state.scopes
-            op.scope = self.program.places.scope_named(scopes[-1] if scopes else None)
+            op.scope = self.program.locations.scope_named(scopes[-1] if scopes else None)
         self.program.ops.append(op)
 
     def _pair(self, op: Op) -> None:

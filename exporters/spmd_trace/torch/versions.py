@@ -51,7 +51,7 @@ _REDUCING = ["allreduce", "allreduce_coalesced", "reduce", "reduce_scatter", "_r
 _REDUCING += ["reduce_scatter_tensor_coalesced"]
 
 
-def _told(method):
+def _noting_reduction(method):
     """A method of a process group that notes its reduction, which stands in its options."""
 
     @functools.wraps(method)
@@ -73,7 +73,7 @@ def _complete() -> None:
     """Adds what the oldest versions lack."""
     if not hasattr(dist.ReduceOp, "unbox"):
         for name in _REDUCING:
-            setattr(dist.ProcessGroup, name, _told(getattr(dist.ProcessGroup, name)))
+            setattr(dist.ProcessGroup, name, _noting_reduction(getattr(dist.ProcessGroup, name)))
     _complete_sharding()
 
 
@@ -123,7 +123,7 @@ def sharded_groups(state) -> list:
 
 @dataclasses.dataclass
 class ShardedReduction:
-    """What FSDP2 is told of one reduction of gradients."""
+    """What FSDP2 knows of one reduction of gradients."""
 
     dtype: torch.dtype
     divisor: float | None  # a number in place of that of the ranks

@@ -27,7 +27,7 @@ def recorded(name: str, gradients: bool):
     return record_gradients(function, *arguments, mesh=program.mesh, argnums=argnums)
 
 
-# JAX accepts these; what is wrong with them is told in the table of the README.
+# JAX accepts these; what is wrong with them is explained in the table of the README.
 REFUSED = {
     "branch_by_rank": {"collective-under-varying-control"},
     "moe_sorted": {"wrong-source"},

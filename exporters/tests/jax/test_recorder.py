@@ -1,4 +1,4 @@
-"""What a recording contains: the format, places, bodies, types, and what is refused."""
+"""What a recording contains: the format, locations, bodies, types, and what is refused."""
 
 import json
 import pathlib
@@ -61,7 +61,7 @@ def test_scopes_are_the_names_that_the_program_gives():
             return jnp.sum(jnp.sin(x))
 
     program = record(jax.grad(f), array(4), mesh=mesh(AxisType.Explicit))
-    assert program.places.scopes == ["layer"]
+    assert program.locations.scopes == ["layer"]
     assert {op.phase for op in program.main.ops} == {"fwd", "bwd"}
 
 

@@ -106,5 +106,5 @@ def test_programs_that_jax_checks(name, tmp_path, monkeypatch):
     function, arguments = module["program"](mesh)
     trace = tmp_path / "trace.spmd.json"
     trace.write_text(dumps(record_call(function, arguments, {})))
-    told = output([os.environ["SPMDLINT"], "check", "--isolated", "--no-fixes", trace])
-    assert told == ""
+    report = output([os.environ["SPMDLINT"], "check", "--isolated", "--no-fixes", trace])
+    assert report == ""

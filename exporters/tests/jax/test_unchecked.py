@@ -30,10 +30,10 @@ def findings(tmp_path_factory):
         (folder / f"{name}.spmd.json").write_text(programs.recorded(name, folder))
     paths = [folder / f"{name}.spmd.json" for name in names]
     options = ["--isolated", "--format=json", "--no-fixes", "--max-findings=100000"]
-    told = json.loads(output([os.environ["SPMDLINT"], "check", *options, *paths]))
-    assert not [one["errors"] for one in told["inputs"] if one["errors"]]
+    report = json.loads(output([os.environ["SPMDLINT"], "check", *options, *paths]))
+    assert not [one["errors"] for one in report["inputs"] if one["errors"]]
     found = {name: [] for name in names}
-    for one in told["findings"]:
+    for one in report["findings"]:
         found[names[one["input"]]].append(one)
     return found
 

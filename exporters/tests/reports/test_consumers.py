@@ -36,8 +36,9 @@ def test_sarif_keeps_everything(written, findings):
             assert note["text"].split("; ")[0] in result["message"]["text"]
         for fix in each["fixes"]:
             assert fix["text"] in result["message"]["text"]
-    told = [each["descriptor"]["id"] for each in run["invocations"][0]["toolExecutionNotifications"]]
-    assert told.count("judged") == len(INPUTS) - 1 and "trace-type" in told
+    notices = run["invocations"][0]["toolExecutionNotifications"]
+    notices = [each["descriptor"]["id"] for each in notices]
+    assert notices.count("judged") == len(INPUTS) - 1 and "trace-type" in notices
     assert run["invocations"][0]["executionSuccessful"] is False
 
 

@@ -74,8 +74,8 @@ def test_a_parameter_is_what_it_was_before_the_first_step():
 
 def test_what_ranks_had_in_common_and_have_no_more_has_drifted():
     def rank(began, now, sketch):
-        told = {"name": "w", "role": "param", "initial": began, "digest": now, "sketch": sketch}
-        return [told, {"name": "x", "role": "input", "digest": now}]
+        weight = {"name": "w", "role": "param", "initial": began, "digest": now, "sketch": sketch}
+        return [weight, {"name": "x", "role": "input", "digest": now}]
 
     def drifted(*ranks, **more):
         return compared(0, dict(enumerate(ranks)), [["dp", 2, 1]], {}, **more)["drifted"]

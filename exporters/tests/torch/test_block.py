@@ -114,7 +114,7 @@ def test_a_step_is_one_of_a_job():
         pass
     with (
         spmd_trace.job(2),
-        pytest.raises(RuntimeError, match="plays a rank already"),
+        pytest.raises(RuntimeError, match="simulates a rank already"),
         spmd_trace.job(2),
     ):
         pass

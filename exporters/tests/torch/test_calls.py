@@ -113,15 +113,15 @@ class _Calls:
 def _named(info) -> list[tuple[str, collections.abc.Callable]]:
     """The names under which what `info` is about is called, and what to call."""
     word = getattr(info.op, "__name__", "")
-    places = {
+    namespaces = {
         "torch": torch,
         "torch.nn.functional": torch.nn.functional,
         "torch.special": torch.special,
     }
-    places |= {"torch.linalg": torch.linalg, "torch.fft": torch.fft}
+    namespaces |= {"torch.linalg": torch.linalg, "torch.fft": torch.fft}
     found = [
         (f"{place}.{word}", info.op)
-        for place, owner in places.items()
+        for place, owner in namespaces.items()
         if getattr(owner, word, 0) is info.op
     ][:1]
     return found + (

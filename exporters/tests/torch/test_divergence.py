@@ -39,8 +39,8 @@ def test_two_ranks_are_enough_to_see_it():
     """One that is slower, or has failed over it, may never come there."""
     reduce, send = _row("all_reduce", ranks=(0, 1, 2)), _row("broadcast", ranks=(0, 1, 2))
     found = divergence.parted({0: [send], 1: [reduce], 2: []})
-    assert found.call.ranks == [0] and found.instead.ranks == [1] and not found.settled
-    assert divergence.parted({0: [send], 1: [reduce], 2: [reduce]}).settled
+    assert found.call.ranks == [0] and found.instead.ranks == [1] and not found.complete
+    assert divergence.parted({0: [send], 1: [reduce], 2: [reduce]}).complete
 
 
 def test_groups_are_compared_one_by_one():

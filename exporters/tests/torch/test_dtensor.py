@@ -94,7 +94,7 @@ def test_another_process_records_the_same_bytes(recorded, tmp_path):
 
 
 def test_running_agrees_with_the_decision(recorded):
-    """No collective runs, and the results are placed as told: a part of all decisions."""
+    """No collective runs, and the results are placed as stated: a part of all decisions."""
     with record.ranks():
         meshes = propagation.meshes()
         for row in [row for row in recorded["rows"] if row["verdict"] == "keeps"][::7]:
@@ -102,11 +102,11 @@ def test_running_agrees_with_the_decision(recorded):
             if case.runs:
                 at = [tuple(operand["at"]) for operand in row["operands"]]
                 results, collectives = propagation.Asked(case, meshes[row["mesh"]], at).run()
-                told = [
+                expected = [
                     {key: one[key] for key in ("local", "at") if key in one}
                     for one in row["results"]
                 ]
-                assert not collectives and results == told, row["case"]
+                assert not collectives and results == expected, row["case"]
 
 
 def test_decisions_are_those_that_dtensor_documents(recorded):
@@ -132,7 +132,7 @@ def test_every_difference_has_a_reason(differences, table):
     named = collections.Counter()
     for one in differences:
         named[one.kind, one.sign, one.case] = sum(1 for row in table if _matching(row, [one]))
-    assert not [told for told, rows in sorted(named.items()) if rows != 1]
+    assert not [name for name, rows in sorted(named.items()) if rows != 1]
 
 
 @_needs_checker
@@ -211,11 +211,11 @@ def test_assignments_follow_what_is_suggested():
     words = ["R", "P", "S(0)", "S(1)"]
     chosen = assignments.one_axis([words] * 4, lambda asked: (asked[0],) * 4)
     assert chosen == sorted(set(chosen)) and len(chosen) <= assignments.KEPT + assignments.OTHERS
-    alike = [one for one in chosen if len(set(one)) == 1]
-    assert len(alike) == len(words) and len(chosen) > len(alike)
+    uniform = [one for one in chosen if len(set(one)) == 1]
+    assert len(uniform) == len(words) and len(chosen) > len(uniform)
 
 
-def test_uneven_blocks_are_asked_about_only_where_told():
+def test_uneven_blocks_are_asked_about_only_on_request():
     sample = samples.floats(6, 8)
     assert sample.options(4, uneven=False) == ["R", "P", "S(1)"]
     assert sample.options(4, uneven=True) == ["R", "P", "S(0)", "S(1)"]
@@ -228,7 +228,7 @@ def test_command_prints_the_comparison(tmp_path):
     output = tmp_path / "decisions.json"
     command = [sys.executable, "-m", "spmd_trace", "dtensor", "-o", str(output), "--case", "nansum"]
     command += ["--checker", judged.checker()]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     rows = json.loads(output.read_text())["rows"]
-    assert f"{len(rows)} pairs of 1 operations" in told
-    assert "a partial-into-nonlinear: nansum" in told
+    assert f"{len(rows)} pairs of 1 operations" in printed
+    assert "a partial-into-nonlinear: nansum" in printed

@@ -1,4 +1,4 @@
-"""Numbers of a script that it makes tensors of: those in which ranks differ are not alike."""
+"""Numbers of a script that it makes tensors of: those in which ranks differ are not equal."""
 
 import json
 import subprocess
@@ -21,8 +21,8 @@ for _ in range(3):
     dist.all_reduce(logged)
     counts = torch.tensor([loss.item(), 1.0])
     dist.all_reduce(counts)
-    alike = torch.tensor(0.25)
-    dist.all_reduce(alike)
+    equal = torch.tensor(0.25)
+    dist.all_reduce(equal)
 """
 
 
@@ -36,7 +36,7 @@ def test_numbers_that_ranks_log_differ_where_they_do(tmp_path):
     done = run("lint", "--world", "2", "--format=json")
     findings = json.loads(done.stdout)["findings"]
     assert [finding["name"] for finding in findings] == ["reduce-of-replicated"], done.stderr
-    line = _SCRIPT.split("\n").index("    dist.all_reduce(alike)") + 1
+    line = _SCRIPT.split("\n").index("    dist.all_reduce(equal)") + 1
     assert findings[0]["places"][0]["line"] == line
     run("record", "--world", "2", "-o", "step.spmd.json")
     trace = json.loads((tmp_path / "step.spmd.json").read_text())

@@ -1,4 +1,4 @@
-"""What one rank's program does not show: parts that ranks take each for itself, what they draw alike, copies that
+"""What one rank's program does not show: parts that ranks take each for itself, what they draw with one seed, copies that
 torch makes inside of composite functions.
 """
 

@@ -81,7 +81,7 @@ def test_all_that_is_refused_is_listed_and_the_rest_is_recorded(tmp_path):
 
 
 @needs_checker
-def test_a_part_that_is_missing_is_told_by_the_exit_code(tmp_path):
+def test_a_part_that_is_missing_is_an_exit_code(tmp_path):
     done = _run(tmp_path, "lint", "--format=json")
     found = json.loads(done.stdout)
     assert found["inputs"][0]["read"] and "unknown-op" not in done.stdout

@@ -196,27 +196,27 @@ class _TrainsInside(torch.nn.Module):
 
 @pytest.mark.parametrize(
     "place, averaged",
-    [("nowhere", 4), ("both", 0), ("forward", 0), ("backward", 4), ("inside", 0), ("told", 4)],
+    [("nowhere", 4), ("both", 0), ("forward", 0), ("backward", 4), ("inside", 0), ("prepared", 4)],
 )
 def test_gradients_are_averaged_where_the_reducer_waits_for_them(place, averaged):
-    """It is told at the end of a forward outside of `no_sync`, or by a package around it."""
+    """It is prepared at the end of a forward outside of `no_sync`, or by a package around it."""
     with cpu.fake_ranks(0, _RANKS):
         module = _TrainsInside()
         model, tokens = DistributedDataParallel(module), torch.randn(6, 8)
         recorder = _recorder(tokens)
         ddp.declare(recorder, model)
 
-        def alone(*places):
-            return model.no_sync() if place in places else contextlib.nullcontext()
+        def alone(*locations):
+            return model.no_sync() if place in locations else contextlib.nullcontext()
 
         def backward(loss):
-            if place == "told":
+            if place == "prepared":
                 model.reducer.prepare_for_backward([])
             with alone("backward", "both"):
                 recorder.backward(reinterpret(loss, "dp", src="V", dst="P"))
             return loss
 
-        inside = place in ("inside", "told")
+        inside = place in ("inside", "prepared")
         module.run = backward if inside else lambda loss: loss
         with ddp.recorded(recorder, model), recorder.recording(model):
             with alone("forward", "both"):

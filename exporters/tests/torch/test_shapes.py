@@ -19,14 +19,14 @@ _MESH = Mesh("main", [Axis("dp", 2, 2), Axis("tp", 2, 1)])
 _SIDE = 1200  # of a matrix that is large
 
 
-def _told(make, rank: int = 0, seed: int = 0) -> dict[str, str | None] | None:
+def _digests(make, rank: int = 0, seed: int = 0) -> dict[str, str | None] | None:
     torch.manual_seed(seed)
     with shapes.without_values(rank):
-        return evidence.digest(make()).told(_MESH, rank)
+        return evidence.digest(make()).along_axes(_MESH, rank)
 
 
 def _differ(make, other, **how) -> bool | None:
-    one, two = _told(make), _told(other, **how)
+    one, two = _digests(make), _digests(other, **how)
     return ranks._differs(one["tp"], two["tp"])
 
 
@@ -103,7 +103,7 @@ def test_different_draws_differ_and_else_nothing_is_known():
     assert _differ(_rows(0), _rows(600)) is True
     assert _differ(lambda: _drawn().relu(), lambda: _drawn().relu(), seed=1) is None
     assert _differ(lambda: _drawn() * 2, lambda: _drawn() + _drawn(), seed=1) is None
-    assert _told(lambda: torch.zeros(_SIDE, _SIDE).add_(1)) is None  # one number: says nothing
+    assert _digests(lambda: torch.zeros(_SIDE, _SIDE).add_(1)) is None  # one number: says nothing
 
 
 def test_what_a_collective_gives_all_is_the_same_for_all():
@@ -113,7 +113,7 @@ def test_what_a_collective_gives_all_is_the_same_for_all():
         result = torch.empty(4)
         group = (rank // 2 * 2, rank // 2 * 2 + 1)  # along tp
         table.collective("allreduce_", group, shared, rank, [(own, ())], [(result, True)])
-        return table.handle(result).told(_MESH, rank)
+        return table.handle(result).along_axes(_MESH, rank)
 
     assert reduced(0, seed=0)["tp"] == reduced(1, seed=1)["tp"]
     assert reduced(0, seed=0, shared=False)["tp"] != reduced(1, seed=0, shared=False)["tp"]

@@ -134,8 +134,8 @@ def listed_differences(name: str) -> set[tuple]:
 
 
 def place_of(program, op) -> str:
-    loc = program.places.locs[op.loc]
-    path = program.places.files_json()[loc["file"]]["path"]
+    loc = program.locations.locs[op.loc]
+    path = program.locations.files_json()[loc["file"]]["path"]
     return f"{path}:{loc['line']}"
 
 

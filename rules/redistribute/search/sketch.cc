@@ -68,9 +68,9 @@ Sketch Sketches::of(const State &state) const {
   Axes same = here & zeros_of(state.order ^ target.order);
   for_each_axis(same, [&](unsigned axis) {
     if (!without(outside_[axis], same))
-      sketch.settled |= one(axis);
+      sketch.finished |= one(axis);
   });
-  sketch.here = without(here, sketch.settled);
+  sketch.here = without(here, sketch.finished);
   sketch.away = without(state.sharding, here);
   return sketch;
 }
@@ -96,9 +96,9 @@ Sketch Sketches::entered(Sketch sketch, Axes axes) const {
     more = false;
     for_each_axis(axes, [&](unsigned axis) {
       unsigned dim = problem_.target.dim(axis);
-      if (dim == kNoDim || (sketch.here & wanted_[dim]) || without(outside_[axis], sketch.settled))
+      if (dim == kNoDim || (sketch.here & wanted_[dim]) || without(outside_[axis], sketch.finished))
         return;
-      sketch.settled |= one(axis);
+      sketch.finished |= one(axis);
       axes = without(axes, one(axis));
       more = true;
     });
@@ -111,10 +111,10 @@ Sketch Sketches::entered(Sketch sketch, Axes axes) const {
 
 bool Sketches::trailing(const Sketch &sketch, Axes axes) const {
   bool so = true;
-  // Inside of what is settled are what is settled further in and what is unsettled.
-  for_each_axis(axes & sketch.settled, [&](unsigned axis) {
+  // Inside of what is in its final position are axes in theirs further in, and all others.
+  for_each_axis(axes & sketch.finished, [&](unsigned axis) {
     Axes inside = wanted_[problem_.target.dim(axis)] & sketch.here;
-    for_each_axis(sketch.settled, [&](unsigned other) {
+    for_each_axis(sketch.finished, [&](unsigned other) {
       if (has(outside_[other], axis))
         inside |= one(other);
     });
@@ -128,7 +128,7 @@ bool Sketches::trailing(const Sketch &sketch, Axes axes) const {
 bool Sketches::same_shape(const Sketch &sketch, Axes axes) const {
   std::array<int64_t, kMostDims> missing;
   for (unsigned dim = 0; dim < problem_.rank(); ++dim) {
-    int64_t held = problem_.ranks_of((sketch.settled | sketch.here) & wanted_[dim]);
+    int64_t held = problem_.ranks_of((sketch.finished | sketch.here) & wanted_[dim]);
     int64_t asked = problem_.ranks_of(axes & wanted_[dim]);
     if (asked % held)
       return false;
@@ -201,7 +201,7 @@ private:
     add(after);
   }
   static Sketch left(Sketch after, Axes axes) {
-    after.settled = without(after.settled, axes);
+    after.finished = without(after.finished, axes);
     after.here = without(after.here, axes);
     after.away = without(after.away, axes);
     return after;
@@ -237,7 +237,7 @@ private:
     });
   }
 
-  // What is settled or here comes away for nothing, by move_away().
+  // What is in its final position or here comes away for nothing, by move_away().
   void exchange() {
     for (unsigned dim = 0; dim < problem_.rank(); ++dim)
       for_each_subset(sketch_.away & all_.wanted_[dim], [&](Axes axes) {
@@ -301,9 +301,9 @@ private:
 
   // Nothing is better for being further from the target.
   void move_away() {
-    for_each_axis(sketch_.settled, [&](unsigned axis) {
+    for_each_axis(sketch_.finished, [&](unsigned axis) {
       bool last = true;
-      for_each_axis(sketch_.settled,
+      for_each_axis(sketch_.finished,
                     [&](unsigned other) { last &= !has(all_.outside_[other], axis); });
       if (!last)
         return;

@@ -13,13 +13,13 @@ namespace spmd::rules::redistribute {
 
 // Axes that are in none of these sets are replicated.
 struct Sketch {
-  Axes settled = 0; // at their place in the target, and so are all outside of them
-  Axes here = 0;    // in the dimension of the target, at another place
-  Axes away = 0;    // in another dimension
+  Axes finished = 0; // in their final position, and so are all outside of them
+  Axes here = 0;     // in the dimension of the target, in another position
+  Axes away = 0;     // in another dimension
   Axes partial = 0;
   Axes invariant = 0; // where that matters to prices
 
-  Axes sharded() const { return settled | here | away; }
+  Axes sharded() const { return finished | here | away; }
   friend bool operator==(const Sketch &, const Sketch &) = default;
 };
 
@@ -42,7 +42,7 @@ private:
     Cost cost;
   };
   uint32_t code(const Sketch &sketch) const {
-    return code_[sketch.settled] + 2 * code_[sketch.here] + 3 * code_[sketch.away] +
+    return code_[sketch.finished] + 2 * code_[sketch.here] + 3 * code_[sketch.away] +
            4 * code_[sketch.partial] + 5 * code_[sketch.invariant];
   }
   uint32_t node(const Sketch &sketch);

@@ -100,7 +100,7 @@ private:
     if (bytes_of(problem_, after) <= problem_.cap)
       moves_.push_back({form, after});
   }
-  // What was sharded or partial becomes R, and where these are told apart I as well.
+  // What was sharded or partial becomes R, and where these differ I as well.
   void add_replicated(Form form, State after, Axes freed) {
     add(form, after);
     if (!problem_.mixed)
@@ -370,8 +370,8 @@ MovedAxes reordered_axes(const Problem &problem, const State &before, const Stat
   return moved;
 }
 
-// The axes of a set whose places within their dimensions are those of `ends`, in the first order in
-// which each dimension has its own.
+// The axes of a set whose positions within their dimensions are those of `ends`, in the first order
+// in which each dimension has its own.
 void take_in_order(Axes set, const State &ends, llvm::function_ref<void(unsigned)> take) {
   while (set) {
     unsigned next = kMostAxes;
@@ -414,7 +414,7 @@ MovedAxes moved_axes(const Problem &problem, const State &before, const Move &mo
     take_in_order(set, leaves ? before : after, take);
     return moved;
   }
-  // A gather is told dimension by dimension.
+  // A gather is described dimension by dimension.
   Spec spec(before, problem.axis_count(), problem.rank());
   for (unsigned dim = 0; dim < problem.rank(); ++dim)
     for (uint8_t axis : spec.of(dim))

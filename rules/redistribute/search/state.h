@@ -83,7 +83,7 @@ struct Problem {
   llvm::SmallVector<uint8_t, 6> combiners; // by axis; partial axes of one step agree
   Axes keeps = 0, zeroes = 0;              // that `keep` and `zeros` may make partial
   Axes owned = 0;                          // that no reorder may make replicated
-  bool mixed = false;                      // I is told from R
+  bool mixed = false;                      // I is not taken for R
   bool gradient = false;                   // backward prices count
   bool even = true;                        // all blocks of a dimension are equal
   uint64_t cap = ~uint64_t(0);             // of bytes on one rank

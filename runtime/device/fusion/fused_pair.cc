@@ -33,7 +33,7 @@ struct Loops {
   bool moves = false;
 
   size_t outer() const { return nest.extents.size() - nest.inner; }
-  int64_t outer_places() const { return count(ir::as_array(nest.extents).take_front(outer())); }
+  int64_t outer_iterations() const { return count(ir::as_array(nest.extents).take_front(outer())); }
 };
 
 LoopNestDraft::Input input_of(const SpmdArray &array, uint32_t loops) {
@@ -127,7 +127,7 @@ const Digit *digit_for(llvm::ArrayRef<Digit> digits, int64_t stride) {
   return at != digits.end() && stride % at->stride == 0 ? at : nullptr;
 }
 
-// Loop `l` becomes two, of which the second one has `extent` places.
+// Loop `l` becomes two, of which the second one has `extent` iterations.
 void split(Loops &loops, size_t l, int64_t extent) {
   LoopNestDraft &nest = loops.nest;
   auto both = [&](Strides &strides) {
@@ -172,15 +172,15 @@ bool split_for(Loops &reader, size_t input, llvm::ArrayRef<Digit> digits) {
   return true;
 }
 
-// Where along the loops of the producer: from where on, and by loop of the reader so many steps of
-// one.
-struct Way {
-  struct Leg {
+// Maps iterations of the reader to those of the producer: the first one, and by loop of the reader
+// so many steps of one.
+struct IterationMap {
+  struct LoopMap {
     size_t loop = 0;
     int64_t steps = 0;
   };
   llvm::SmallVector<int64_t, 8> first; // by loop of the producer
-  llvm::SmallVector<Leg, 8> legs;      // by loop of the reader
+  llvm::SmallVector<LoopMap, 8> loops; // by loop of the reader
 
   // The place and the strides of an array that the producer reads by `strides`.
   int64_t offset(llvm::ArrayRef<int64_t> strides) const {
@@ -191,21 +191,21 @@ struct Way {
   }
   Strides through(llvm::ArrayRef<int64_t> strides) const {
     Strides made;
-    for (const Leg &leg : legs)
-      made.push_back(leg.steps ? leg.steps * strides[leg.loop] : 0);
+    for (const LoopMap &loop : loops)
+      made.push_back(loop.steps ? loop.steps * strides[loop.loop] : 0);
     return made;
   }
 };
 
 // None: it leaves what was made.
-std::optional<Way> way_of(const Loops &producer, const Loops &reader, size_t input,
-                          llvm::ArrayRef<Digit> digits) {
+std::optional<IterationMap> way_of(const Loops &producer, const Loops &reader, size_t input,
+                                   llvm::ArrayRef<Digit> digits) {
   const LoopNestDraft::Input &read = reader.nest.inputs[input];
   const auto bytes = static_cast<int64_t>(ir::info(read.at.dtype).bytes);
   const auto apart = static_cast<int64_t>(read.at.data - producer.nest.out.data);
   if (apart < 0 || apart % bytes != 0)
     return std::nullopt;
-  Way way;
+  IterationMap way;
   way.first.resize(producer.outer(), 0);
   llvm::SmallVector<int64_t, 8> last(producer.outer(), 0);
   int64_t rest = apart / bytes;
@@ -216,13 +216,13 @@ std::optional<Way> way_of(const Loops &producer, const Loops &reader, size_t inp
   if (rest != 0)
     return std::nullopt;
   for (size_t l = 0; l < reader.nest.extents.size(); ++l) {
-    Way::Leg leg;
+    IterationMap::LoopMap loop;
     if (reader.nest.extents[l] != 1 && read.strides[l] != 0) {
       const Digit *digit = digit_for(digits, read.strides[l]);
-      leg = {digit->loop, read.strides[l] / digit->stride};
-      last[digit->loop] += leg.steps * (reader.nest.extents[l] - 1);
+      loop = {digit->loop, read.strides[l] / digit->stride};
+      last[digit->loop] += loop.steps * (reader.nest.extents[l] - 1);
     }
-    way.legs.push_back(leg);
+    way.loops.push_back(loop);
   }
   for (const Digit &digit : digits)
     if (last[digit.loop] >= digit.extent)
@@ -230,7 +230,7 @@ std::optional<Way> way_of(const Loops &producer, const Loops &reader, size_t inp
   return way;
 }
 
-LoopNestDraft::Input along(const Way &way, const LoopNestDraft::Input &input) {
+LoopNestDraft::Input along(const IterationMap &way, const LoopNestDraft::Input &input) {
   LoopNestDraft::Input made = input;
   made.at.data = after(input.at.data, input.at.dtype, way.offset(input.strides));
   made.strides = way.through(input.strides);
@@ -315,7 +315,8 @@ private:
       const LoopNestDraft::Input &input = nest.inputs[i];
       const bool looked_up = input.index != ~0u;
       const Bytes read = span(input);
-      if (input.at.dtype == ir::DType::Unknown || !read.meets(made_)) // places are no memory
+      if (input.at.dtype == ir::DType::Unknown ||
+          !read.meets(made_)) // iteration numbers are no memory
         continue;
       const ir::DType made = producer_.nest.out.dtype;
       const bool same = producer_.moves || reader_.moves
@@ -334,10 +335,10 @@ private:
       if (!split_for(reader_, input, digits_))
         return false;
     for (size_t input : reads_) {
-      std::optional<Way> way = way_of(producer_, reader_, input, digits_);
+      std::optional<IterationMap> way = way_of(producer_, reader_, input, digits_);
       if (!way)
         return false;
-      // Places are counted from the first one.
+      // Iterations are counted from the first one.
       for (const LoopNestDraft::Input &from : producer_.nest.inputs)
         if (from.at.dtype == ir::DType::Unknown && way->offset(from.strides) != 0)
           return false;
@@ -359,7 +360,7 @@ private:
   // The producer writes where the move goes.
   std::optional<Command> into_move() {
     // How numbers are added depends on how many results there are.
-    if (producer_.nest.inner && reader_.outer_places() != producer_.outer_places())
+    if (producer_.nest.inner && reader_.outer_iterations() != producer_.outer_iterations())
       return std::nullopt;
     const size_t outer = producer_.outer();
     Loops made = producer_;
@@ -390,7 +391,7 @@ private:
     llvm::SmallVector<unsigned, 8> kept = add_inputs(old.inputs, reads_, nullptr);
     FusedProgram program;
     llvm::SmallVector<size_t, 4> values;
-    for (const Way &way : ways_) {
+    for (const IterationMap &way : ways_) {
       const llvm::SmallVector<unsigned, 8> own = add_inputs(producer_.nest.inputs, {}, &way);
       values.push_back(value_of(program, own));
     }
@@ -423,7 +424,8 @@ private:
 
   // Where they are now; arrays before those that are looked up in by them. One array is there once.
   llvm::SmallVector<unsigned, 8> add_inputs(llvm::ArrayRef<LoopNestDraft::Input> inputs,
-                                            llvm::ArrayRef<size_t> without, const Way *way) {
+                                            llvm::ArrayRef<size_t> without,
+                                            const IterationMap *way) {
     llvm::SmallVector<unsigned, 8> at(inputs.size(), 0);
     for (bool looked_up : {false, true})
       for (size_t i = 0; i < inputs.size(); ++i) {
@@ -453,8 +455,8 @@ private:
   Loops producer_, reader_;
   Bytes made_;
   llvm::SmallVector<Digit, 8> digits_;
-  llvm::SmallVector<size_t, 4> reads_; // inputs of the reader
-  llvm::SmallVector<Way, 4> ways_;     // of each of them
+  llvm::SmallVector<size_t, 4> reads_;      // inputs of the reader
+  llvm::SmallVector<IterationMap, 4> ways_; // of each of them
 };
 
 // What devices go by when they choose an order of sums (better_by_thread in runtime/nccl/nest.cu).

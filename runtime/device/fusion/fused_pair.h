@@ -2,7 +2,7 @@
 // bits.
 #pragma once
 
-#include "runtime/device/touched.h"
+#include "runtime/device/memory_access.h"
 
 namespace spmd::runtime {
 

@@ -91,9 +91,9 @@ void Fusion::add(uint32_t step, llvm::ArrayRef<Command> commands,
     for (const DeviceTensor &from : reads)
       for (const DeviceTensor &to : writes)
         if (from.bytes.meets(to.bytes) &&
-            (commands.size() > 1 || is_told_by_step(command) || !covers(command, to.bytes)))
+            (commands.size() > 1 || accesses_listed_by_step(command) || !covers(command, to.bytes)))
           read(from);
-    if (is_told_by_step(command)) {
+    if (accesses_listed_by_step(command)) {
       read(reads), read(writes), read(between);
       item.writes.append(writes.begin(), writes.end());
       item.writes.append(between.begin(), between.end());
@@ -159,7 +159,7 @@ void Fusion::add_other(uint32_t step, llvm::ArrayRef<DeviceTensor> reads,
 }
 
 bool Fusion::may_write(const Item &item, Bytes bytes) {
-  if (item.command && !is_told_by_step(*item.command))
+  if (item.command && !accesses_listed_by_step(*item.command))
     return bytes_written(*item.command).meets(bytes);
   return llvm::any_of(item.writes,
                       [&](const DeviceTensor &each) { return each.bytes.meets(bytes); });
@@ -173,14 +173,15 @@ std::optional<std::vector<uint32_t>> Fusion::readers_of(uint32_t item) const {
   std::vector<uint32_t> readers;
   for (auto at = llvm::upper_bound(users.items, item); at != users.items.end(); ++at) {
     const Item &user = items_[*at];
-    if (!user.command || is_told_by_step(*user.command) || readers.size() == kMostReaders ||
+    if (!user.command || accesses_listed_by_step(*user.command) || readers.size() == kMostReaders ||
         *at - item > kFarthest)
       return std::nullopt;
     readers.push_back(*at);
     if (!holds(user.writes, id))
       continue;
     // It replaces all that the item made, and reads it while it does: `fused` sees to that.
-    if (adds_elements(*user.command) && places(*user.command) == places(*items_[item].command))
+    if (adds_elements(*user.command) &&
+        iterations(*user.command) == iterations(*items_[item].command))
       return readers;
     return std::nullopt;
   }
@@ -201,7 +202,7 @@ bool Fusion::stays(uint32_t item, uint32_t reader) const {
 
 void Fusion::fuse(uint32_t item) {
   const Item &made = items_[item];
-  if (!made.command || is_told_by_step(*made.command) ||
+  if (!made.command || accesses_listed_by_step(*made.command) ||
       std::holds_alternative<SpmdMatrices>(*made.command) || adds(*made.command) ||
       made.writes.size() != 1)
     return;
@@ -215,7 +216,7 @@ void Fusion::fuse(uint32_t item) {
         fused(*made.command, *items_[reader].command, made.writes[0].bytes);
     if (!command || !may_be_in_place(*command))
       return;
-    often += places(*items_[reader].command);
+    often += iterations(*items_[reader].command);
     fused_readers.push_back({reader, *command});
   }
   if (often > results(*made.command) && !is_light(*made.command))

@@ -3,7 +3,7 @@
 // bits.
 #pragma once
 
-#include "runtime/device/touched.h"
+#include "runtime/device/memory_access.h"
 
 #include "llvm/ADT/DenseMap.h"
 

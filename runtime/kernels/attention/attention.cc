@@ -1,6 +1,6 @@
 // Attention in all its forms, and rotary embeddings. Which keys a query may look at is what the
-// framework's op on this rank's tensors has it look at: places are those of the block, not of the
-// whole.
+// framework's op on this rank's tensors has it look at: positions are those of the block, not of
+// the whole.
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/positions.h"
@@ -321,8 +321,8 @@ llvm::Error attention_backward(const Call<double> &call) {
   return llvm::Error::success();
 }
 
-// x c + rotated(x) n, where halves of the last dimension change places and one its sign; of pairs
-// of neighbours with `interleaved`. Tables of half the width serve both halves.
+// x c + rotated(x) n, where halves of the last dimension are exchanged and one changes its sign; of
+// pairs of neighbours with `interleaved`. Tables of half the width serve both halves.
 template <class T> llvm::Error rope(const Call<T> &call) {
   View<const T> x = call.operand("x"), c = call.operand("c"), n = call.operand("n");
   View<T> to = call.results[0];

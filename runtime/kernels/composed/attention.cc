@@ -238,7 +238,7 @@ bool AttentionFormulas::make_scores(const Chunk &chunk) {
 bool AttentionFormulas::hide_later(const Chunk &chunk) {
   const int64_t shift = causal_of(site_) == Causal::AlignedLast ? t_ - s_ : 0;
   const size_t loops = chunk.extents.size();
-  Strided ahead{of_.places(1, 0, t_), Strides(loops, 0)}; // key less query
+  Strided ahead{of_.positions(1, 0, t_), Strides(loops, 0)}; // key less query
   ahead.strides[loops - 1] = 1, ahead.strides[loops - 2] = -1;
   const Strided scores = seen(chunk, scores_, true);
   return nest(chunk, scores, {scores, ahead},

@@ -45,8 +45,8 @@ bool composed_class_loss(Composition &of); // cross_entropy, nll_loss; counted o
 bool composed_class_loss_backward(Composition &of);
 
 // composed_reductions.cc
-bool composed_extreme_place(Composition &of); // max.dim, min.dim, argmax, argmin
-bool composed_truth(Composition &of);         // all, any, count_nonzero
+bool composed_extreme_position(Composition &of); // max.dim, min.dim, argmax, argmin
+bool composed_truth(Composition &of);            // all, any, count_nonzero
 bool composed_norm(Composition &of);
 bool composed_item(Composition &of);
 bool composed_scan(Composition &of); // cumsum, cumprod

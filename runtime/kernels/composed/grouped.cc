@@ -23,13 +23,13 @@ public:
     Placed ends = *o_;
     if (of_.site.variant() == Variant::BlockSizes) {
       ends = of_.temporary({count()});
-      const Strided expert{of_.places(1, 0, 1), {1, 0}}, before{of_.places(1, 0, 1), {0, 1}};
+      const Strided expert{of_.positions(1, 0, 1), {1, 0}}, before{of_.positions(1, 0, 1), {0, 1}};
       if (!of_.make_along({count(), count()}, {ends, {1, 0}}, {{*o_, {0, 1}}, expert, before},
                           [](Symbols s) { return s[2] <= s[1] ? s[0] : Symbol(0.0); }))
         return false;
     }
     owner_ = of_.temporary({rows});
-    const Strided row{of_.places(1, 0, 1), {1, 0}};
+    const Strided row{of_.positions(1, 0, 1), {1, 0}};
     return of_.make_along({rows, count()}, {owner_, {1, 0}}, {{ends, {0, 1}}, row},
                           [](Symbols s) { return Symbol(s[0] <= s[1] ? 1.0 : 0.0); });
   }

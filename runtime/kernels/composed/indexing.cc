@@ -15,7 +15,7 @@ namespace {
 
 using Symbols = llvm::ArrayRef<Symbol>;
 
-struct Picture {
+struct IndexedView {
   Dims over;          // of the small tensor
   Strides base;       // of the large one, per dimension of `over`
   Placed entries;     // whole numbers; negative: nowhere
@@ -30,13 +30,13 @@ unsigned dim_of(const Composition &of, const Dims &dims) {
   return named.empty() ? 0 : named.front();
 }
 
-// Entries as places in what is at hand: negative ones of the program count from the end of the
+// Entries as positions in what is at hand: negative ones of the program count from the end of the
 // whole.
-struct Counted {
+struct IndexRange {
   int64_t extent = 0, first = 0, whole = 0;
   std::optional<int64_t> skipped;
 };
-bool count_entries(Composition &of, const Placed &index, const Counted &as, Placed &out) {
+bool count_entries(Composition &of, const Placed &index, const IndexRange &as, Placed &out) {
   out = of.temporary(*index.dims, ir::DType::I64);
   return of.make(out, *index.dims, index, [&](Symbols s) {
     Symbol place = s[0] < 0.0 ? s[0] + static_cast<double>(as.whole) : s[0];
@@ -54,7 +54,7 @@ bool count_entries(Composition &of, const Placed &index, int64_t extent, Placed 
 // Of a block along dimension `dim`.
 bool count_own(Composition &of, const Placed &index, const Placed &block, unsigned dim,
                Placed &out) {
-  Counted as{(*block.dims)[dim], 0, (*block.dims)[dim], std::nullopt};
+  IndexRange as{(*block.dims)[dim], 0, (*block.dims)[dim], std::nullopt};
   if (block.first)
     as.first = (*block.first)[dim];
   if (block.whole)
@@ -64,7 +64,7 @@ bool count_own(Composition &of, const Placed &index, const Placed &block, unsign
 
 // As `along` of selection.h: one entry for each element.
 bool picture_along(Composition &of, const Dims &large, const Dims &small, unsigned d,
-                   const Placed &index, const Dims &index_dims, Picture &out) {
+                   const Placed &index, const Dims &index_dims, IndexedView &out) {
   if (small.size() != large.size() || d >= large.size())
     return false;
   for (unsigned i = 0; i < small.size(); ++i)
@@ -81,7 +81,7 @@ bool picture_along(Composition &of, const Dims &large, const Dims &small, unsign
 }
 
 // One entry for each position along dimension d, of `length`.
-bool picture_lines(const Dims &large, unsigned d, const Placed &entries, Picture &out) {
+bool picture_lines(const Dims &large, unsigned d, const Placed &entries, IndexedView &out) {
   const DimSplit cut(large, d);
   out.over = {cut.outer, entries.size(), cut.inner};
   out.base = {cut.extent * cut.inner, 0, 1};
@@ -91,14 +91,14 @@ bool picture_lines(const Dims &large, unsigned d, const Placed &entries, Picture
   return true;
 }
 
-bool read(Composition &of, const Picture &by, const Placed &from, const Placed &out) {
+bool read(Composition &of, const IndexedView &by, const Placed &from, const Placed &out) {
   return count(by.over) == out.size() &&
          of.fetch(by.over, {out, strides_of(by.over)}, {from, by.base}, {by.entries, by.index},
                   by.step, by.extent);
 }
 
 // `from`: of the extents of the small tensor, or one element that goes everywhere.
-bool write(Composition &of, SpmdScatterForm form, const Picture &by, const Placed &from,
+bool write(Composition &of, SpmdScatterForm form, const IndexedView &by, const Placed &from,
            const Placed &to) {
   const int64_t elements = count(by.over);
   if ((from.size() != elements && from.size() != 1) || from.is_complex() || to.is_complex())
@@ -122,12 +122,12 @@ bool write(Composition &of, SpmdScatterForm form, const Picture &by, const Place
   auto leading = [&](const Strides &of_all) {
     return Strides(of_all.begin(), of_all.begin() + static_cast<ptrdiff_t>(lead));
   };
-  Strided base{of.places(1, 0, 1), leading(by.base)};
+  Strided base{of.positions(1, 0, 1), leading(by.base)};
   for (int64_t &stride : base.strides)
     stride /= width;
-  const Placed places = of.temporary(rows, ir::DType::I64);
+  const Placed positions = of.temporary(rows, ir::DType::I64);
   const auto step = static_cast<double>(by.step / width);
-  if (!of.make_along(rows, {places, strides_of(rows)}, {{by.entries, leading(by.index)}, base},
+  if (!of.make_along(rows, {positions, strides_of(rows)}, {{by.entries, leading(by.index)}, base},
                      [&](Symbols s) {
                        if (s[0] < 0.0)
                          return Symbol(-1.0);
@@ -138,12 +138,12 @@ bool write(Composition &of, SpmdScatterForm form, const Picture &by, const Place
   made.width = width;
   made.from_entry = from.size() == 1 ? 0 : width, made.from_stride = from.size() == 1 ? 0 : 1;
   made.rows = by.size / width, made.to_row = width, made.to_stride = 1;
-  of.scatter(form, places, from, to, made);
+  of.scatter(form, positions, from, to, made);
   return true;
 }
 
 // Reads, or puts the gradient back where it was read.
-bool read_or_put_back(Composition &of, const Picture &by, std::string_view source) {
+bool read_or_put_back(Composition &of, const IndexedView &by, std::string_view source) {
   if (!of.by)
     return read(of, by, *of.operand(source), *of.result(0));
   const Placed *g = of.only_gradient(0);
@@ -169,7 +169,7 @@ bool composed_gather(Composition &of) {
   const bool flat = of.site.variant() == Variant::Flat && !rules::dim_attr(of.site.app);
   const Dims from = flat ? Dims{a->size()} : at_least_one(*a->dims);
   const Dims index = flat ? Dims{i->size()} : at_least_one(*i->dims);
-  Picture by;
+  IndexedView by;
   return picture_along(of, from, at_least_one(*result), flat ? 0 : dim_of(of, *a->dims), *i, index,
                        by) &&
          read_or_put_back(of, by, "a");
@@ -182,7 +182,7 @@ bool composed_index_select(Composition &of) {
   const Dims from = at_least_one(*a->dims);
   const unsigned d = dim_of(of, *a->dims);
   Placed entries;
-  Picture by;
+  IndexedView by;
   return count_entries(of, *i, from[d], entries) && picture_lines(from, d, entries, by) &&
          read_or_put_back(of, by, "a");
 }
@@ -192,7 +192,7 @@ bool composed_embedding(Composition &of) {
   if (!t || !i || t->dims->empty() || rules::any_attr(of.site.app, {"max_norm"}))
     return false;
   Placed entries;
-  Picture by;
+  IndexedView by;
   const bool masked = of.site.row.variant == Variant::OwnRows;
   const bool made =
       masked ? count_own(of, *i, *t, 0, entries) : count_entries(of, *i, (*t->dims)[0], entries);
@@ -205,7 +205,7 @@ bool composed_gather_masked(Composition &of) {
     return false;
   const unsigned d = dim_of(of, *a->dims);
   const DimSplit cut(*a->dims, d);
-  Picture by;
+  IndexedView by;
   by.over = {cut.outer, cut.inner};
   by.base = {cut.extent * cut.inner, 1};
   by.index = i->size() == 1 ? Strides{0, 0} : Strides{cut.inner, 1};
@@ -218,7 +218,7 @@ bool composed_take(Composition &of) {
   const Placed *a = of.operand("a"), *i = of.operand("i");
   if (!a || !i)
     return false;
-  Picture by;
+  IndexedView by;
   by.over = {i->size()}, by.base = {0}, by.index = {1};
   by.extent = by.size = a->size();
   return count_entries(of, *i, a->size(), by.entries) && read_or_put_back(of, by, "a");
@@ -227,7 +227,7 @@ bool composed_take(Composition &of) {
 namespace {
 
 // As `selection` of selection_of.h, but for masks: how many elements these choose is in the data.
-bool picture_selection(Composition &of, const Dims &large, Picture &out) {
+bool picture_selection(Composition &of, const Dims &large, IndexedView &out) {
   const unsigned operand = of.site.operand("i");
   struct Part {
     unsigned dim;
@@ -304,7 +304,7 @@ bool picture_selection(Composition &of, const Dims &large, Picture &out) {
 
 bool composed_index(Composition &of) {
   const Placed *a = of.operand("a");
-  Picture by;
+  IndexedView by;
   return a && !rules::any_attr(of.site.app, {"slice_sizes", "dimension_numbers"}) &&
          picture_selection(of, *a->dims, by) && read_or_put_back(of, by, "a");
 }
@@ -316,11 +316,11 @@ bool composed_embedding_backward(Composition &of) {
   const Placed &to = *of.result(0);
   const int64_t rows = (*to.dims)[0];
   auto skipped = static_cast<int64_t>(of.site.number_attr("padding_idx", -1));
-  Counted as{rows, 0, rows, skipped < -1 ? skipped + rows : skipped};
+  IndexRange as{rows, 0, rows, skipped < -1 ? skipped + rows : skipped};
   if (as.skipped == -1)
     as.skipped = std::nullopt;
   Placed entries;
-  Picture by;
+  IndexedView by;
   return count_entries(of, *i, as, entries) && picture_lines(*to.dims, 0, entries, by) &&
          of.fill(to, 0) && write(of, kSpmdAddRows, by, *g, to);
 }
@@ -332,7 +332,7 @@ bool composed_selecting_backward(Composition &of) {
   const Placed &to = *of.result(0);
   const Dims large = at_least_one(*to.dims);
   const unsigned d = dim_of(of, large);
-  Picture by;
+  IndexedView by;
   if (of.site.variant() == Variant::Lines) {
     Placed entries;
     if (!count_entries(of, *i, large[d], entries) || !picture_lines(large, d, entries, by))
@@ -350,8 +350,8 @@ bool composed_selecting_backward(Composition &of) {
 namespace {
 
 // What is put: operand `s` as it is stretched to `over`, its leading part, or one number.
-enum class Fits : uint8_t { Stretched, Corner, Deduplication };
-bool source_of(Composition &of, const Dims &over, Fits fits, Placed &out) {
+enum class SourceShape : uint8_t { Stretched, Corner, Equal };
+bool source_of(Composition &of, const Dims &over, SourceShape shape, Placed &out) {
   const Placed *s = of.operand("s");
   if (!s) {
     std::optional<double> number = of.site.number(of.site.operand("s"));
@@ -362,24 +362,27 @@ bool source_of(Composition &of, const Dims &over, Fits fits, Placed &out) {
   const int64_t size = count(over);
   if (s->size() == 1)
     return true;
-  if (fits == Fits::Deduplication || *s->dims == over)
+  if (shape == SourceShape::Equal || *s->dims == over)
     return s->size() == size;
-  if (s->dims->size() > over.size() || (fits == Fits::Corner && s->dims->size() < over.size()))
+  if (s->dims->size() > over.size() ||
+      (shape == SourceShape::Corner && s->dims->size() < over.size()))
     return false;
   for (size_t back = 1; back <= s->dims->size(); ++back) {
     const int64_t extent = (*s->dims)[s->dims->size() - back], wanted = over[over.size() - back];
-    if (fits == Fits::Corner ? extent < wanted : extent != 1 && extent != wanted)
+    if (shape == SourceShape::Corner ? extent < wanted : extent != 1 && extent != wanted)
       return false;
   }
   out = of.temporary(over, s->dtype);
-  return of.copy(over,
-                 {*s, fits == Fits::Corner ? strides_of(*s->dims) : strides_over(*s->dims, over)},
-                 {out, strides_of(over)});
+  return of.copy(
+      over,
+      {*s, shape == SourceShape::Corner ? strides_of(*s->dims) : strides_over(*s->dims, over)},
+      {out, strides_of(over)});
 }
 
-bool put(Composition &of, SpmdScatterForm form, const Picture &by, Fits fits, double factor = 1) {
+bool put(Composition &of, SpmdScatterForm form, const IndexedView &by, SourceShape shape,
+         double factor = 1) {
   Placed from;
-  if (!source_of(of, by.over, fits, from))
+  if (!source_of(of, by.over, shape, from))
     return false;
   if (factor != 1) {
     const Placed scaled = of.temporary(*from.dims);
@@ -418,9 +421,10 @@ bool composed_scatter(Composition &of) {
   for (size_t d = 0; s && !s->dims->empty() && d < small.size(); ++d)
     if (small[d] > (*s->dims)[d])
       return false;
-  Picture by;
+  IndexedView by;
   return picture_along(of, large, small, first ? 0 : dim_of(of, large), *i, small, by) &&
-         put(of, adds || !reduce.empty() ? kSpmdAddRows : kSpmdReplaceRows, by, Fits::Corner);
+         put(of, adds || !reduce.empty() ? kSpmdAddRows : kSpmdReplaceRows, by,
+             SourceShape::Corner);
 }
 
 bool composed_lines(Composition &of) {
@@ -431,9 +435,9 @@ bool composed_lines(Composition &of) {
   const unsigned d = dim_of(of, large);
   const bool adds = of.site.row.variant == Variant::Adds;
   Placed entries;
-  Picture by;
+  IndexedView by;
   return count_entries(of, *i, large[d], entries) && picture_lines(large, d, entries, by) &&
-         put(of, adds ? kSpmdAddRows : kSpmdReplaceRows, by, Fits::Deduplication,
+         put(of, adds ? kSpmdAddRows : kSpmdReplaceRows, by, SourceShape::Equal,
              adds ? of.site.number_attr("alpha", 1) : 1);
 }
 
@@ -451,13 +455,13 @@ bool composed_index_put(Composition &of) {
     Dims seen = *mask->dims;
     seen.resize(large.size(), 1);
     Placed value;
-    return source_of(of, {1}, Fits::Deduplication, value) &&
+    return source_of(of, {1}, SourceShape::Equal, value) &&
            of.make(to, large, {*of.operand("a"), of.as(*mask, seen), of.as(value, {1})},
                    [](Symbols v) { return v[1] == 0.0 ? v[0] : v[2]; });
   }
-  Picture by;
+  IndexedView by;
   return picture_selection(of, large, by) &&
-         put(of, adds ? kSpmdAddRows : kSpmdReplaceRows, by, Fits::Stretched);
+         put(of, adds ? kSpmdAddRows : kSpmdReplaceRows, by, SourceShape::Stretched);
 }
 
 bool composed_one_hot(Composition &of) {
@@ -470,7 +474,7 @@ bool composed_one_hot(Composition &of) {
   column.push_back(1);
   const auto extent = static_cast<double>(classes);
   return of.make(to, *to.dims,
-                 {of.as(*i, column), of.places(to.dims->size(), to.dims->size() - 1, classes)},
+                 {of.as(*i, column), of.positions(to.dims->size(), to.dims->size() - 1, classes)},
                  [&](Symbols s) {
                    Symbol place = s[0] < 0.0 ? s[0] + extent : s[0];
                    return place == s[1] ? Symbol(1.0) : Symbol(0.0);

@@ -30,7 +30,7 @@ private:
 
   Composition &of_;
   Variant variant_;
-  Placed z_, target_, places_; // along classes: 0, 1, 2, ...
+  Placed z_, target_, class_numbers_; // along classes: 0, 1, 2, ...
   std::optional<Placed> w_;
   Dims samples_, one_; // the extents of z, classes 1; all 1
   double ignored_ = -100, smoothing_ = 0, classes_ = 1;
@@ -57,7 +57,7 @@ bool ClassFormulas::read() {
   if (t->size() != count(samples_))
     return false;
   z_ = *z, target_ = of_.as(*t, samples_);
-  places_ = of_.places(rank, d, (*z->dims)[d]);
+  class_numbers_ = of_.positions(rank, d, (*z->dims)[d]);
   if (w) {
     Dims dims = one_;
     dims[d] = (*z->dims)[d];
@@ -74,7 +74,7 @@ bool ClassFormulas::read() {
 bool ClassFormulas::make_weights() {
   weights_ = of_.temporary(samples_), total_ = of_.temporary(one_);
   auto same = [](Symbols s) { return s[0]; };
-  const bool made = w_ ? of_.make(weights_, *z_.dims, {target_, places_, *w_},
+  const bool made = w_ ? of_.make(weights_, *z_.dims, {target_, class_numbers_, *w_},
                                   [&](Symbols s) {
                                     return s[0] == ignored_ || s[0] != s[1] ? Symbol(0.0) : s[2];
                                   })
@@ -95,7 +95,7 @@ bool ClassFormulas::loss() {
   if (!read() || !make_weights() || (of_scores_ && !make_logs()))
     return false;
   const Placed losses = of_.temporary(samples_);
-  llvm::SmallVector<Placed, 5> inputs = {z_, weights_, target_, places_};
+  llvm::SmallVector<Placed, 5> inputs = {z_, weights_, target_, class_numbers_};
   if (of_scores_)
     inputs.push_back(logs_);
   if (!of_.make(losses, *z_.dims, inputs, [&](Symbols s) {
@@ -107,8 +107,8 @@ bool ClassFormulas::loss() {
     return false;
   const Placed &to = *of_.result(0);
   auto same = [](Symbols s) { return s[0]; };
-  if (const Placed *told = of_.result(1);
-      told && !of_.make(of_.as(*told, one_), one_, total_, same))
+  if (const Placed *total = of_.result(1);
+      total && !of_.make(of_.as(*total, one_), one_, total_, same))
     return false;
   if (reduction_ == LossReduction::None)
     return to.size() == losses.size() && of_.make(of_.as(to, samples_), samples_, losses, same);
@@ -137,7 +137,7 @@ bool ClassFormulas::gradient(const Placed *g, const Placed *total) {
                  total ? of_.as(*total, one_) : total_},
                 [&](Symbols s) { return mean ? s[0] * s[1] / s[2] : s[0] * s[1]; }))
     return false;
-  llvm::SmallVector<Placed, 5> inputs = {z_, flow, target_, places_};
+  llvm::SmallVector<Placed, 5> inputs = {z_, flow, target_, class_numbers_};
   if (of_scores_)
     inputs.push_back(logs_);
   return of_.make(of_.as(to, *z_.dims), *z_.dims, inputs, [&](Symbols s) {

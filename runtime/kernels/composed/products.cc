@@ -97,7 +97,7 @@ bool composed_conj(Composition &of) {
     return of.copy({to->size()}, {*a, {1}}, {*to, {1}});
   const Placed from = of.pairs(*a), out = of.pairs(*to);
   const Dims over = {a->size(), 2};
-  const Strided part{of.places(1, 0, 2), {0, 1}};
+  const Strided part{of.positions(1, 0, 2), {0, 1}};
   return of.make_along(over, {out, {2, 1}}, {{from, {2, 1}}, part},
                        [](Symbols s) { return s[1] == 0.0 ? s[0] : -s[0]; });
 }

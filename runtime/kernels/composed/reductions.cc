@@ -1,4 +1,4 @@
-// Extremes with their places, norms, truths, counts and running sums, each along the dimensions
+// Extremes with their positions, norms, truths, counts and running sums, each along the dimensions
 // that the row names.
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
@@ -40,7 +40,7 @@ bool combine(Composition &of, const Along &along, const Placed &out, Composition
 // one.
 bool make_place(Composition &of, const Along &along, const Placed &most, const Placed &out) {
   const Dims &over = *along.x->dims;
-  Strided place{of.places(1, 0, 1), Strides(over.size(), 0)};
+  Strided place{of.positions(1, 0, 1), Strides(over.size(), 0)};
   int64_t stride = 1;
   for (size_t d = over.size(); d-- > 0;)
     if (llvm::is_contained(along.dims, d))
@@ -58,17 +58,17 @@ bool make_place(Composition &of, const Along &along, const Placed &most, const P
 
 } // namespace
 
-bool composed_extreme_place(Composition &of) {
+bool composed_extreme_position(Composition &of) {
   const Along along(of);
   if (of.by || !along.x || along.x->size() == 0)
     return false;
-  const bool only_place = of.site.row.equation.equation.result_count == 1;
+  const bool only_position = of.site.row.equation.equation.result_count == 1;
   const Placed most = of.temporary(along.kept);
   const SpmdCombiner combiner = of.site.row.variant == Variant::Largest ? kSpmdMax : kSpmdMin;
   auto same = [](Symbols s) { return s[0]; };
   if (!combine(of, along, most, same, combiner))
     return false;
-  if (only_place)
+  if (only_position)
     return make_place(of, along, most, *of.result(0));
   const Placed *place = of.result(1);
   return of.make(of.as(*of.result(0), along.kept), along.kept, most, same) &&
@@ -88,12 +88,12 @@ bool composed_scan(Composition &of) {
   const int64_t length = (*from->dims)[dim];
   if (length > kLongestLine)
     return false;
-  // What flows back comes from the places that an element went to.
+  // What flows back comes from the positions that an element went to.
   const bool reverse = rules::flag_attr(of.site.app, "reverse") != of.by.has_value();
   Dims over = *from->dims;
   over.push_back(length);
   Strided out{*of.result(0), strides_of(*from->dims)}, read{*from, strides_of(*from->dims)};
-  Strided here{of.places(1, 0, 1), Strides(over.size(), 0)}, there = here;
+  Strided here{of.positions(1, 0, 1), Strides(over.size(), 0)}, there = here;
   out.strides.push_back(0), read.strides.push_back(std::exchange(read.strides[dim], 0));
   here.strides[dim] = 1, there.strides.back() = 1;
   return of.make_along(

@@ -8,7 +8,7 @@ bool composed_sort(Composition &of) {
   const Placed *a = of.operand("a");
   if (of.by || !a || a->is_complex())
     return false;
-  const bool places_alone = of.site.row.dtype == rules::DTypeRule::Index;
+  const bool positions_alone = of.site.row.dtype == rules::DTypeRule::Index;
   auto is_off = [&](llvm::StringRef name) {
     const ir::AttrValue *value = of.site.app.attr(name);
     return value && !value->as_bool();
@@ -16,8 +16,8 @@ bool composed_sort(Composition &of) {
   const bool descending = of.site.row.variant == Variant::Descending
                               ? !is_off("largest") && !is_off("is_max_k")
                               : rules::flag_attr(of.site.app, "descending");
-  const Placed *values = places_alone ? nullptr : of.result(0);
-  const Placed *indices = of.result(places_alone ? 0 : 1);
+  const Placed *values = positions_alone ? nullptr : of.result(0);
+  const Placed *indices = of.result(positions_alone ? 0 : 1);
   const Dims from = a->dims->empty() ? Dims{1} : *a->dims;
   const auto named = of.site.dims(static_cast<unsigned>(a->dims->size()));
   const unsigned d = named.empty() ? 0 : named.front();

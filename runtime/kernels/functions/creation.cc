@@ -100,7 +100,7 @@ template <class T> Error fill_data(const Site &site, View<T> to) {
   return Error::success();
 }
 
-// The one number that all elements are; none: they are not alike, or it is not stated.
+// The one number that all elements are; none: they differ, or it is not stated.
 std::optional<double> number_of_all(const Site &site) {
   switch (site.variant()) {
   case Variant::Empty: // what is there is not said: zeros
@@ -137,7 +137,7 @@ bool composed_range(Composition &of) {
   dim = variant == Variant::Iota && dim < to.dims->size() ? dim : 0;
   const int64_t extent = (*to.dims)[dim];
   const Range range = range_of(of.site, extent);
-  return of.make(to, *to.dims, of.places(to.dims->size(), dim, extent),
+  return of.make(to, *to.dims, of.positions(to.dims->size(), dim, extent),
                  [&](llvm::ArrayRef<Symbol> s) { return range.start + range.step * s[0]; });
 }
 

@@ -20,9 +20,9 @@ template <class F> llvm::Error run_gated(const Call<double> &call) {
   View<const double> g = call.operand(0u), x = call.operand(1u);
   View<double> to = call.results[0];
   F f(call.site);
-  bool alike = g && x && to && *g.dims == *to.dims && *x.dims == *to.dims;
+  bool same_dims = g && x && to && *g.dims == *to.dims && *x.dims == *to.dims;
   if constexpr (requires { f.has_many(); })
-    if (alike && does_many(f, call.site, to.dtype)) {
+    if (same_dims && does_many(f, call.site, to.dtype)) {
       if (llvm::Error error = check_functor<F>(call.site))
         return error;
       f.many(x.data, nullptr, to.data, static_cast<size_t>(x.size()));

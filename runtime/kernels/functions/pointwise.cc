@@ -225,7 +225,7 @@ template <class T> T log_sum(T a, T b, double base) {
 }
 } // namespace
 
-// Real and imaginary parts alike.
+// For the real and the imaginary part.
 static KernelDef of_parts(KernelDef made) {
   made.composed = composed_sum_of_parts;
   return made;

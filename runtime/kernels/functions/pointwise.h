@@ -45,7 +45,7 @@ template <class F> llvm::Error check_derivative(const VjpCall &vjp) {
   return check_functor<F>(vjp.call.site);
 }
 
-// The N first operands of a row: tensors, or numbers in their places.
+// The N first operands of a row: tensors, or numbers instead of them.
 template <unsigned N, class T> class PointOperands {
 public:
   explicit PointOperands(const Call<T> &call) {

@@ -1,5 +1,5 @@
 // Random numbers, and what they do to data. A number is a hash of the op and of the element's
-// place in the whole; of the state too, where it is an operand. In the field the same places are
+// place in the whole; of the state too, where it is an operand. In the field the same positions are
 // drawn, and a number of any distribution is some residue.
 #include "runtime/kernels/draws.h"
 #include "runtime/kernels/rows.h"
@@ -135,7 +135,7 @@ template <class T> Error random(const Call<T> &call) {
       continue;
     uint64_t key = joined(key_of(call), k);
     Distribution distribution = distribution_of(call.site, to.dtype);
-    WholePlaces whole(to);
+    WholePositions whole(to);
     for (int64_t at = 0; at < to.size(); ++at)
       to[at] = drawn<T>(distribution, Draw(key, whole(at)));
   }
@@ -194,8 +194,8 @@ template <class T> Error random_key(const Call<T> &call) {
 }
 
 // One draw for each element of a tensor of parameters.
-enum class By : uint8_t { Coin, Poisson, Gamma, Binomial, Normal };
-template <class T> Error by_parameters(const Call<T> &call, By by) {
+enum class DrawForm : uint8_t { Coin, Poisson, Gamma, Binomial, Normal };
+template <class T> Error by_parameters(const Call<T> &call, DrawForm by) {
   const Site &site = call.site;
   View<const T> p = call.operand("p");
   unsigned second = site.operand("q");
@@ -203,7 +203,7 @@ template <class T> Error by_parameters(const Call<T> &call, By by) {
       second < site.row.equation.equation.operand_count ? call.operand("q") : View<const T>();
   View<T> to = call.results[0];
   uint64_t key = key_of(call);
-  WholePlaces whole(to);
+  WholePositions whole(to);
   std::optional<double> given = rules::any_attr(site.app, {"p"})
                                     ? std::optional(site.number_attr("p", 0.5))
                                     : site.number(site.operand("p"));
@@ -213,17 +213,19 @@ template <class T> Error by_parameters(const Call<T> &call, By by) {
   int64_t at = 0;
   for (Walk walk(*to.dims, {p_strides, q_strides}); walk; ++walk, ++at) {
     Draw draw(key, whole(at));
-    T first = p && !(by == By::Coin && given) ? p[walk.offset(0)] : constant<T>(given.value_or(0));
+    T first =
+        p && !(by == DrawForm::Coin && given) ? p[walk.offset(0)] : constant<T>(given.value_or(0));
     T then = q ? q[walk.offset(1)] : constant<T>(other);
     if constexpr (std::is_same_v<T, Residue>) {
       uint64_t bits = joined(joined(draw.bits(), first.value()), then.value());
-      to[at] = by == By::Coin ? Residue(static_cast<int64_t>(bits & 1)) : Residue::from_bits(bits);
+      to[at] =
+          by == DrawForm::Coin ? Residue(static_cast<int64_t>(bits & 1)) : Residue::from_bits(bits);
     } else {
-      double number = by == By::Coin      ? draw.uniform() < first
-                      : by == By::Poisson ? draw.poisson(first)
-                      : by == By::Gamma   ? draw.gamma(first)
-                                          : first + then * draw.normal();
-      if (by == By::Binomial) {
+      double number = by == DrawForm::Coin      ? draw.uniform() < first
+                      : by == DrawForm::Poisson ? draw.poisson(first)
+                      : by == DrawForm::Gamma   ? draw.gamma(first)
+                                                : first + then * draw.normal();
+      if (by == DrawForm::Binomial) {
         number = 0;
         for (double n = 0; n < first; ++n)
           number += draw.uniform() < then;
@@ -233,13 +235,19 @@ template <class T> Error by_parameters(const Call<T> &call, By by) {
   }
   return Error::success();
 }
-template <class T> Error bernoulli(const Call<T> &call) { return by_parameters(call, By::Coin); }
-template <class T> Error binomial(const Call<T> &call) { return by_parameters(call, By::Binomial); }
-template <class T> Error normal(const Call<T> &call) { return by_parameters(call, By::Normal); }
+template <class T> Error bernoulli(const Call<T> &call) {
+  return by_parameters(call, DrawForm::Coin);
+}
+template <class T> Error binomial(const Call<T> &call) {
+  return by_parameters(call, DrawForm::Binomial);
+}
+template <class T> Error normal(const Call<T> &call) {
+  return by_parameters(call, DrawForm::Normal);
+}
 template <class T> Error poisson(const Call<T> &call) {
   bool shares = call.site.variant() == Variant::Dirichlet;
   bool gamma = shares || call.site.variant() == Variant::Gamma;
-  Error wrong = by_parameters(call, gamma ? By::Gamma : By::Poisson);
+  Error wrong = by_parameters(call, gamma ? DrawForm::Gamma : DrawForm::Poisson);
   View<T> to = call.results[0];
   if (wrong || !shares || to.rank() == 0)
     return wrong;
@@ -262,7 +270,7 @@ template <class T> Error multinomial(const Call<T> &call) {
   if (!again && draws > classes)
     return cannot_run(call.site, "it draws more than there is");
   uint64_t key = key_of(call);
-  WholePlaces whole(to);
+  WholePositions whole(to);
   for (int64_t row = 0; row < rows; ++row) {
     const T *weights = p.data + row * classes;
     auto weight = [&](int64_t c) {
@@ -310,7 +318,7 @@ template <class T> Error dropout(const Call<T> &call) {
   double p = dropped(call.site);
   T scale = constant<T>(p < 1 ? 1 / (1 - p) : 0);
   uint64_t key = key_of(call);
-  WholePlaces whole(x, leading(call.site));
+  WholePositions whole(x, leading(call.site));
   for (int64_t at = 0; at < x.size(); ++at) {
     bool kept = Draw(key, whole(at)).uniform() >= p;
     if (to && kept)
@@ -338,7 +346,7 @@ template <class T> Error alpha_dropout(const Call<T> &call) {
   const ir::AttrValue *training = call.site.app.attr("training");
   bool off = p == 0 || (training && !training->as_bool());
   uint64_t key = key_of(call);
-  WholePlaces whole(x, leading(call.site));
+  WholePositions whole(x, leading(call.site));
   for (int64_t at = 0; at < x.size(); ++at) {
     bool kept = off || Draw(key, whole(at)).uniform() >= p;
     T value = kept ? x[at] : T(kLeast);
@@ -353,7 +361,7 @@ template <class T> Error rrelu(const Call<T> &call) {
   double lower = site.number_attr("lower", 1.0 / 8), upper = site.number_attr("upper", 1.0 / 3);
   bool training = rules::flag_attr(site.app, "training");
   uint64_t key = key_of(call);
-  WholePlaces whole(x);
+  WholePositions whole(x);
   for (int64_t at = 0; at < x.size(); ++at) {
     double random = lower + (upper - lower) * Draw(key, whole(at)).uniform();
     double slope = training ? random : (lower + upper) / 2;

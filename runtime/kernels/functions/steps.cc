@@ -15,7 +15,7 @@ namespace {
 
 int64_t whole(double x) { return static_cast<int64_t>(x); }
 
-struct Round { // to even, or away from zero as jax's default is; `decimals` places
+struct Round { // to even, or away from zero as jax's default is; `decimals` digits
   explicit Round(const Site &site) : unit(std::pow(10, -site.number_attr("decimals", 0))) {
     llvm::StringRef word = rules::word_attr(site.app, {"rounding_method"});
     away = ir::ends_with(word, "AWAY_FROM_ZERO") || site.number_attr("rounding_method", 1) == 0;
@@ -78,10 +78,10 @@ template <class Whole, class Truth> struct Bitwise {
   }
   bool truths;
 };
-struct Both {
+struct BothBits {
   Symbol operator()(Symbol a, Symbol b) const { return a * b; }
 };
-struct Either {
+struct EitherBit {
   Symbol operator()(Symbol a, Symbol b) const { return a + b - a * b; }
 };
 struct OneOfTwo {
@@ -272,8 +272,8 @@ llvm::ArrayRef<KernelDef> step_kernels() {
       step2("logical_and", X2(a != 0 && b != 0)),
       step2("logical_or", X2(a != 0 || b != 0)),
       step2("logical_xor", X2((a != 0) != (b != 0))),
-      stepwise<Bitwise<std::bit_and<>, Both>, 2>("bitwise_and"),
-      stepwise<Bitwise<std::bit_or<>, Either>, 2>("bitwise_or"),
+      stepwise<Bitwise<std::bit_and<>, BothBits>, 2>("bitwise_and"),
+      stepwise<Bitwise<std::bit_or<>, EitherBit>, 2>("bitwise_or"),
       stepwise<Bitwise<std::bit_xor<>, OneOfTwo>, 2>("bitwise_xor"),
       step2("bitwise_left_shift", BITS(std::ldexp(a, static_cast<int>(b)))),
       stepwise<RightShift, 2>("bitwise_right_shift"),

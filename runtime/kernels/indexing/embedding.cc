@@ -47,13 +47,13 @@ template <class T> Error dense_backward(const Call<T> &call) {
   return Error::success();
 }
 
-enum class Bag : uint8_t { Sum, Mean, Max };
-Bag bag_of(const Site &site) {
+enum class BagMode : uint8_t { Sum, Mean, Max };
+BagMode bag_of(const Site &site) {
   llvm::StringRef word = rules::word_attr(site.app, {"mode"});
   if (!word.empty())
-    return word == "mean" ? Bag::Mean : word == "max" ? Bag::Max : Bag::Sum;
+    return word == "mean" ? BagMode::Mean : word == "max" ? BagMode::Max : BagMode::Sum;
   bool functional = site.variant() == Variant::MeanOfBag;
-  return static_cast<Bag>(
+  return static_cast<BagMode>(
       std::clamp<int64_t>(rules::number_attr(site.app, {"mode"}).value_or(functional), 0, 2));
 }
 
@@ -62,7 +62,7 @@ template <class T> Error embedding_bag(const Call<T> &call) {
                 w = call.operand("w");
   View<T> to = call.results[0];
   int64_t bags = to.dim(0), width = t.dim(1), skipped = padding(call.site, t.dim(0));
-  Bag mode = bag_of(call.site);
+  BagMode mode = bag_of(call.site);
   llvm::Expected<Positions> at = positions(call.site, i, t.dim(0));
   if (!at)
     return at.takeError();
@@ -79,14 +79,14 @@ template <class T> Error embedding_bag(const Call<T> &call) {
       for (int64_t c = 0; c < width; ++c) {
         T value = w ? t[row * width + c] * w[n] : t[row * width + c];
         T &cell = to[b * width + c];
-        if (mode == Bag::Max)
+        if (mode == BagMode::Max)
           cell = members ? larger(cell, value) : value;
         else
           cell = cell + value;
       }
       ++members;
     }
-    for (int64_t c = 0; mode == Bag::Mean && members > 1 && c < width; ++c)
+    for (int64_t c = 0; mode == BagMode::Mean && members > 1 && c < width; ++c)
       to[b * width + c] = share(to[b * width + c], members);
   }
   return Error::success();
@@ -97,10 +97,10 @@ template <class T> Error bag_backward(const Call<T> &call) {
                 p = call.operand("p"), q = call.operand("q"), w = call.operand("w");
   View<T> to = call.results[0];
   int64_t rows = to.dim(0), width = to.dim(1), skipped = padding(call.site, rows);
-  Bag mode = bag_of(call.site);
-  if ((mode == Bag::Mean && !p) || (mode == Bag::Max && !q))
+  BagMode mode = bag_of(call.site);
+  if ((mode == BagMode::Mean && !p) || (mode == BagMode::Max && !q))
     return cannot_run(call.site, "what its forward kept is not given");
-  if (mode == Bag::Max) {
+  if (mode == BagMode::Max) {
     llvm::Expected<Positions> best = positions(call.site, q, rows);
     if (!best)
       return best.takeError();
@@ -117,7 +117,7 @@ template <class T> Error bag_backward(const Call<T> &call) {
   std::vector<int64_t> often = frequencies(call.site, *at, rows);
   for (size_t n = 0; n < at->size(); ++n) {
     int64_t row = (*at)[n], from = (*bag)[n];
-    auto members = mode == Bag::Mean ? static_cast<int64_t>(plain(p[from])) : 1;
+    auto members = mode == BagMode::Mean ? static_cast<int64_t>(plain(p[from])) : 1;
     for (int64_t c = 0; row != skipped && c < width; ++c) {
       T value = share(g[from * width + c],
                       std::max<int64_t>(members, 1) * often[static_cast<size_t>(row)]);

@@ -67,11 +67,11 @@ template <class T> Error embedding_masked(const Call<T> &call) {
   if (!at)
     return at.takeError();
   int64_t width = t.size() / std::max<int64_t>(t.dim(0), 1);
-  Positions places;
+  Positions offsets;
   for (int64_t row : *at)
     for (int64_t c = 0; c < width; ++c)
-      places.push_back(row < 0 ? -1 : row * width + c);
-  fetch(t, places, call.results[0]);
+      offsets.push_back(row < 0 ? -1 : row * width + c);
+  fetch(t, offsets, call.results[0]);
   return Error::success();
 }
 
@@ -82,13 +82,13 @@ template <class T> Error gather_masked(const Call<T> &call) {
   if (!at)
     return at.takeError();
   DimSplit cut(*a.dims, d);
-  Positions places;
+  Positions offsets;
   for (int64_t o = 0; o < cut.outer; ++o)
     for (int64_t k = 0; k < cut.inner; ++k) {
       int64_t x = (*at)[static_cast<size_t>(i.size() == 1 ? 0 : o * cut.inner + k)];
-      places.push_back(x < 0 ? -1 : cut.at(o, x, k));
+      offsets.push_back(x < 0 ? -1 : cut.at(o, x, k));
     }
-  fetch(a, places, call.results[0]);
+  fetch(a, offsets, call.results[0]);
   return Error::success();
 }
 
@@ -113,7 +113,7 @@ template <class T> Error one_hot(const Call<T> &call) {
 }
 
 // Each element of the dimension equally often.
-template <class T> Error repeat_interleave_alike(const Call<T> &call) {
+template <class T> Error repeat_interleave_evenly(const Call<T> &call) {
   const Site &site = call.site;
   View<const T> a = call.operand("a");
   View<T> to = call.results[0];
@@ -127,7 +127,7 @@ template <class T> Error repeat_interleave_alike(const Call<T> &call) {
 }
 
 // Place k, counts[k] times.
-template <class T> Error repeat_interleave_places(const Call<T> &call) {
+template <class T> Error repeat_interleave_positions(const Call<T> &call) {
   View<const T> a = call.operand("a");
   View<T> to = call.results[0];
   int64_t next = 0;
@@ -186,21 +186,21 @@ template <class T> Error index(const Call<T> &call) {
   if (sizes && sizes->size() == a.rank()) {
     for (unsigned d = 0; d < a.rank(); ++d)
       (*sizes)[d] = std::min((*sizes)[d], a.dim(d));
-    llvm::Expected<Positions> places = windows(call, *a.dims, *to.dims, *sizes, false);
-    if (!places)
-      return places.takeError();
-    for (size_t i = 0; i < places->size(); ++i)
-      if ((*places)[i] < 0)
+    llvm::Expected<Positions> offsets = windows(call, *a.dims, *to.dims, *sizes, false);
+    if (!offsets)
+      return offsets.takeError();
+    for (size_t i = 0; i < offsets->size(); ++i)
+      if ((*offsets)[i] < 0)
         to.data[i] = outside<T>(call.site, a.dtype);
-    fetch(a, *places, to);
+    fetch(a, *offsets, to);
     return Error::success();
   }
   llvm::Expected<Selection> chosen = selection(call, *a.dims);
   if (!chosen)
     return chosen.takeError();
-  if (static_cast<int64_t>(chosen->places.size()) != to.size())
+  if (static_cast<int64_t>(chosen->offsets.size()) != to.size())
     return wrong_number(call.site, count(chosen->dims), to.size());
-  fetch(a, chosen->places, to);
+  fetch(a, chosen->offsets, to);
   return Error::success();
 }
 
@@ -212,16 +212,16 @@ template <class T> Error masked_select(const Call<T> &call) {
     int64_t &extent = over[over.size() - back];
     extent = std::max(a.dim(a.rank() - back), m.dim(m.rank() - back));
   }
-  Positions places;
+  Positions offsets;
   for (Walk walk(over, {strides_over(*a.dims, over), strides_over(*m.dims, over)}); walk; ++walk)
     if (truth(m[walk.offset(1)]))
-      places.push_back(walk.offset(0));
-  auto found = static_cast<int64_t>(places.size());
+      offsets.push_back(walk.offset(0));
+  auto found = static_cast<int64_t>(offsets.size());
   // The backward of `masked_scatter` leaves what is over at zero.
   bool may_be_longer = call.site.variant() == Variant::LeavesRest;
   if (found > to.size() || (found < to.size() && !may_be_longer))
     return wrong_number(call.site, found, to.size());
-  fetch(a, places, to);
+  fetch(a, offsets, to);
   return Error::success();
 }
 
@@ -236,19 +236,19 @@ template <class T> Error selecting_backward(const Call<T> &call) {
   llvm::Expected<Positions> at = positions(call.site, i, large[d]);
   if (!at)
     return at.takeError();
-  Positions places;
+  Positions offsets;
   if (call.site.variant() == Variant::Lines) {
-    places = lines(large, d, *at);
+    offsets = lines(large, d, *at);
   } else {
     Dims small = *i.dims; // without the dimension: `keepdim` was false
     if (small.size() < large.size())
       small.insert(small.begin() + d, 1);
     if (!lies_within(small, large, d))
       return cannot_run(call.site, "its index is longer than what it picked from");
-    places = along(large, small, d, *at, small);
+    offsets = along(large, small, d, *at, small);
   }
-  for (size_t k = 0; k < places.size(); ++k)
-    to.data[places[k]] = to.data[places[k]] + g.data[g.size() == 1 ? 0 : k];
+  for (size_t k = 0; k < offsets.size(); ++k)
+    to.data[offsets[k]] = to.data[offsets[k]] + g.data[g.size() == 1 ? 0 : k];
   return Error::success();
 }
 
@@ -303,15 +303,15 @@ constexpr KernelDef kIndexing[] = {
      .moves = true,
      .composed = composed_index},
     {.row = "repeat_interleave",
-     .real = repeat_interleave_alike<double>,
-     .complex = repeat_interleave_alike<Complex>,
-     .field = repeat_interleave_alike<Residue>,
-     .taped = repeat_interleave_alike<Var>,
+     .real = repeat_interleave_evenly<double>,
+     .complex = repeat_interleave_evenly<Complex>,
+     .field = repeat_interleave_evenly<Residue>,
+     .taped = repeat_interleave_evenly<Var>,
      .moves = true},
     // The number of elements depends on the data, which in the field are not what they are.
-    {.row = "repeat_interleave_places",
-     .real = repeat_interleave_places<double>,
-     .field = repeat_interleave_places<Residue>},
+    {.row = "repeat_interleave_positions",
+     .real = repeat_interleave_positions<double>,
+     .field = repeat_interleave_positions<Residue>},
     {.row = "repeat_interleave_counts",
      .real = repeat_interleave<double>,
      .complex = repeat_interleave<Complex>,

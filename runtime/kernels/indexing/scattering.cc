@@ -25,15 +25,15 @@ template <class T> Source<T> source_of(const Call<T> &call, size_t size, Positio
 }
 
 template <class T, class Combine>
-Error put_all(const Call<T> &call, llvm::Expected<Positions> places, Positions from,
+Error put_all(const Call<T> &call, llvm::Expected<Positions> offsets, Positions from,
               Combine combine) {
-  if (!places)
-    return places.takeError();
+  if (!offsets)
+    return offsets.takeError();
   View<const T> a = call.operand("a");
   View<T> to = call.results[0];
   std::copy_n(a.data, a.size(), to.data);
-  Source<T> source = source_of(call, places->size(), std::move(from));
-  put(*places, source.from, source.data ? source.data : &source.number, to, combine);
+  Source<T> source = source_of(call, offsets->size(), std::move(from));
+  put(*offsets, source.from, source.data ? source.data : &source.number, to, combine);
   return Error::success();
 }
 
@@ -45,7 +45,7 @@ constexpr auto kMultiply = [](const auto &old, const auto &value) { return old *
 // Positions of the elements of `i`, each at its own place but for dimension d; and where the
 // elements of `s`, which may be longer, are taken from.
 struct Pairs {
-  Positions places, from;
+  Positions offsets, from;
 };
 template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
   View<const T> i = call.operand("i"), s = call.operand("s");
@@ -53,10 +53,10 @@ template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
     if (!s)
       return cannot_run(call.site, "its updates are no tensor");
     Dims large = *call.results[0].dims;
-    llvm::Expected<Positions> places = windows(call, large, *s.dims, window_sizes(call, s), true);
-    if (!places)
-      return places.takeError();
-    return Pairs{std::move(*places), broadcast_positions(*s.dims, *s.dims)};
+    llvm::Expected<Positions> offsets = windows(call, large, *s.dims, window_sizes(call, s), true);
+    if (!offsets)
+      return offsets.takeError();
+    return Pairs{std::move(*offsets), broadcast_positions(*s.dims, *s.dims)};
   }
   Dims large = call.results[0].rank() ? *call.results[0].dims : Dims{1};
   Dims small = i.rank() ? *i.dims : Dims{1};
@@ -72,8 +72,8 @@ template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
   llvm::Expected<Positions> at = positions(call.site, i, large[d]);
   if (!at)
     return at.takeError();
-  Positions places = along(large, small, d, *at, small);
-  return Pairs{std::move(places),
+  Positions offsets = along(large, small, d, *at, small);
+  return Pairs{std::move(offsets),
                s && s.rank() ? corner_positions(*s.dims, small) : Positions(at->size(), 0)};
 }
 
@@ -81,7 +81,7 @@ template <class T, class Combine> Error scatter_by(const Call<T> &call, Combine 
   llvm::Expected<Pairs> found = pairs(call);
   if (!found)
     return found.takeError();
-  return put_all(call, std::move(found->places), std::move(found->from), combine);
+  return put_all(call, std::move(found->offsets), std::move(found->from), combine);
 }
 
 template <class T> Error scatter(const Call<T> &call) {
@@ -127,15 +127,15 @@ template <class T> Positions in_order(const Call<T> &call, size_t size) {
   return from;
 }
 template <class T, class Combine> Error put_lines(const Call<T> &call, Combine combine) {
-  llvm::Expected<Positions> places = line_positions(call);
-  if (!places)
-    return places.takeError();
+  llvm::Expected<Positions> offsets = line_positions(call);
+  if (!offsets)
+    return offsets.takeError();
   View<const T> s = call.operand("s");
-  auto size = static_cast<int64_t>(places->size());
+  auto size = static_cast<int64_t>(offsets->size());
   if (s && s.size() != 1 && s.size() != size)
     return wrong_number(call.site, s.size(), size);
-  Positions from = in_order(call, places->size());
-  return put_all(call, std::move(places), std::move(from), combine);
+  Positions from = in_order(call, offsets->size());
+  return put_all(call, std::move(offsets), std::move(from), combine);
 }
 
 template <class T> Error index_add(const Call<T> &call) {
@@ -145,12 +145,12 @@ template <class T> Error index_add(const Call<T> &call) {
 template <class T> Error index_copy(const Call<T> &call) { return put_lines(call, kReplace); }
 
 template <class T> Error put_flat(const Call<T> &call) {
-  llvm::Expected<Positions> places =
+  llvm::Expected<Positions> offsets =
       positions(call.site, call.operand("i"), call.results[0].size());
   Positions from = in_order(call, static_cast<size_t>(call.operand("i").size()));
   return rules::flag_attr(call.site.app, "accumulate")
-             ? put_all(call, std::move(places), std::move(from), kAdd)
-             : put_all(call, std::move(places), std::move(from), kReplace);
+             ? put_all(call, std::move(offsets), std::move(from), kAdd)
+             : put_all(call, std::move(offsets), std::move(from), kReplace);
 }
 
 template <class T, class Combine> Error index_put_by(const Call<T> &call, Combine combine) {
@@ -160,12 +160,12 @@ template <class T, class Combine> Error index_put_by(const Call<T> &call, Combin
   View<const T> s = call.operand("s");
   Dims over = chosen->dims;
   if (s && s.rank() > over.size())
-    return wrong_number(call.site, static_cast<int64_t>(chosen->places.size()), s.size());
+    return wrong_number(call.site, static_cast<int64_t>(chosen->offsets.size()), s.size());
   for (unsigned back = 1; s && back <= s.rank(); ++back)
     if (int64_t extent = s.dim(s.rank() - back); extent != 1 && extent != over[over.size() - back])
       return wrong_number(call.site, over[over.size() - back], extent);
   Positions from = s ? broadcast_positions(*s.dims, over) : Positions();
-  return put_all(call, std::move(chosen->places), std::move(from), combine);
+  return put_all(call, std::move(chosen->offsets), std::move(from), combine);
 }
 template <class T> Error index_put(const Call<T> &call) { return index_put_by(call, kReplace); }
 template <class T> Error index_put_add(const Call<T> &call) { return index_put_by(call, kAdd); }

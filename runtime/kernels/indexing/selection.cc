@@ -10,11 +10,11 @@ namespace spmd::runtime {
 namespace {
 
 Positions positions_of(const Dims &over, const Strides &strides) {
-  Positions places;
-  places.reserve(static_cast<size_t>(count(over)));
+  Positions offsets;
+  offsets.reserve(static_cast<size_t>(count(over)));
   for (Walk walk(over, {strides}); walk; ++walk)
-    places.push_back(walk.offset());
-  return places;
+    offsets.push_back(walk.offset());
+  return offsets;
 }
 
 std::optional<Dims> broadcast(llvm::ArrayRef<Index> indices) {
@@ -58,22 +58,22 @@ Positions along(const Dims &large, const Dims &small, unsigned d, const Position
   strides[d] = 0;
   for (size_t i = 0; i < small.size(); ++i)
     strides[i] = large[i] == 1 ? 0 : strides[i];
-  Positions places;
-  places.reserve(static_cast<size_t>(count(small)));
+  Positions offsets;
+  offsets.reserve(static_cast<size_t>(count(small)));
   for (Walk walk(small, {strides, strides_over(index_dims, small)}); walk; ++walk)
-    places.push_back(walk.offset(0) + index[static_cast<size_t>(walk.offset(1))] * step);
-  return places;
+    offsets.push_back(walk.offset(0) + index[static_cast<size_t>(walk.offset(1))] * step);
+  return offsets;
 }
 
 Positions lines(const Dims &large, unsigned d, const Positions &index) {
   DimSplit cut(large, d);
-  Positions places;
-  places.reserve(static_cast<size_t>(cut.outer * cut.inner) * index.size());
+  Positions offsets;
+  offsets.reserve(static_cast<size_t>(cut.outer * cut.inner) * index.size());
   for (int64_t o = 0; o < cut.outer; ++o)
     for (int64_t x : index)
       for (int64_t i = 0; i < cut.inner; ++i)
-        places.push_back(cut.at(o, x, i));
-  return places;
+        offsets.push_back(cut.at(o, x, i));
+  return offsets;
 }
 
 std::optional<Selection> select_by(const Dims &large, llvm::ArrayRef<Index> indices,
@@ -108,9 +108,9 @@ std::optional<Selection> select_by(const Dims &large, llvm::ArrayRef<Index> indi
   Strides selected(dims.size(), 0), step = strides_of(*chosen);
   std::copy(step.begin(), step.end(), selected.begin() + (adjacent ? first : 0));
   Selection out{{}, dims};
-  out.places.reserve(static_cast<size_t>(count(dims)));
+  out.offsets.reserve(static_cast<size_t>(count(dims)));
   for (Walk walk(dims, {strides, selected}); walk; ++walk)
-    out.places.push_back(walk.offset(0) + offset[static_cast<size_t>(walk.offset(1))]);
+    out.offsets.push_back(walk.offset(0) + offset[static_cast<size_t>(walk.offset(1))]);
   return out;
 }
 
@@ -142,9 +142,9 @@ std::optional<Windows> windows_of(const Site &site, bool scatters) {
   return windows;
 }
 
-std::optional<Positions> window_places(const Windows &windows, const Dims &large, const Dims &small,
-                                       llvm::ArrayRef<int64_t> sizes, const Positions &index,
-                                       const Dims &index_dims) {
+std::optional<Positions> window_positions(const Windows &windows, const Dims &large,
+                                          const Dims &small, llvm::ArrayRef<int64_t> sizes,
+                                          const Positions &index, const Dims &index_dims) {
   if (index_dims.empty() || sizes.size() != large.size())
     return std::nullopt;
   llvm::ArrayRef<int64_t> entries = llvm::ArrayRef<int64_t>(index_dims).drop_back();
@@ -159,8 +159,8 @@ std::optional<Positions> window_places(const Windows &windows, const Dims &large
   if (kept.size() != windows.window.size() || width != windows.starts.size() ||
       small.size() != kept.size() + entries.size())
     return std::nullopt;
-  Positions places;
-  places.reserve(static_cast<size_t>(count(small)));
+  Positions offsets;
+  offsets.reserve(static_cast<size_t>(count(small)));
   for (Walk walk(small); walk; ++walk) {
     Dims at(large.size(), 0), inside(large.size(), 0);
     size_t row = 0, next = 0;
@@ -185,10 +185,10 @@ std::optional<Positions> window_places(const Windows &windows, const Dims &large
     bool dropped = false;
     for (int64_t d : windows.starts)
       dropped |= !inside[static_cast<size_t>(d)];
-    places.push_back(dropped ? -1
-                             : std::inner_product(at.begin(), at.end(), own.begin(), int64_t(0)));
+    offsets.push_back(dropped ? -1
+                              : std::inner_product(at.begin(), at.end(), own.begin(), int64_t(0)));
   }
-  return places;
+  return offsets;
 }
 
 } // namespace spmd::runtime

@@ -12,14 +12,14 @@ using Positions = std::vector<int64_t>;
 // Positions among `extent` that a tensor holds. An error if one is none.
 template <class T>
 llvm::Expected<Positions> positions(const Site &site, View<const T> index, int64_t extent) {
-  Positions places(static_cast<size_t>(index.size()));
-  for (size_t i = 0; i < places.size(); ++i) {
+  Positions found(static_cast<size_t>(index.size()));
+  for (size_t i = 0; i < found.size(); ++i) {
     std::optional<int64_t> at = position(index.data[i], extent);
     if (!at)
       return no_position(site, plain(index.data[i]), extent);
-    places[i] = *at;
+    found[i] = *at;
   }
-  return places;
+  return found;
 }
 
 // Whether every place of the small tensor is one of the large tensor, but for dimension d (none: in
@@ -41,7 +41,7 @@ struct Index {
   Dims dims;
 };
 struct Selection {
-  Positions places;
+  Positions offsets;
   Dims dims; // of the small tensor
 };
 // `adjacent`: the indexed dimensions follow each other, so that what they select stands in their
@@ -59,23 +59,23 @@ struct Windows {
 std::optional<Windows> windows_of(const Site &site, bool scatters);
 // `index`: raw numbers, index vectors along the last dimension. `sizes`: of the window, per
 // dimension of the large tensor.
-std::optional<Positions> window_places(const Windows &windows, const Dims &large, const Dims &small,
-                                       llvm::ArrayRef<int64_t> sizes, const Positions &index,
-                                       const Dims &index_dims);
+std::optional<Positions> window_positions(const Windows &windows, const Dims &large,
+                                          const Dims &small, llvm::ArrayRef<int64_t> sizes,
+                                          const Positions &index, const Dims &index_dims);
 
-template <class T> void fetch(View<const T> from, const Positions &places, View<T> to) {
-  for (size_t i = 0; i < places.size(); ++i)
-    if (places[i] >= 0)
-      to.data[i] = from.data[places[i]];
+template <class T> void fetch(View<const T> from, const Positions &offsets, View<T> to) {
+  for (size_t i = 0; i < offsets.size(); ++i)
+    if (offsets[i] >= 0)
+      to.data[i] = from.data[offsets[i]];
 }
 
 // `from`: per element of the small tensor the offset in the source.
 template <class T, class Combine>
-void put(const Positions &places, const Positions &from, const T *source, View<T> to,
+void put(const Positions &offsets, const Positions &from, const T *source, View<T> to,
          Combine combine) {
-  for (size_t i = 0; i < places.size(); ++i)
-    if (places[i] >= 0)
-      to.data[places[i]] = combine(to.data[places[i]], source[from[i]]);
+  for (size_t i = 0; i < offsets.size(); ++i)
+    if (offsets[i] >= 0)
+      to.data[offsets[i]] = combine(to.data[offsets[i]], source[from[i]]);
 }
 
 // The offsets of a tensor's elements as it is broadcast over `over`.

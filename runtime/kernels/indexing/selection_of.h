@@ -54,14 +54,14 @@ template <class T> llvm::Expected<Selection> selection(const Call<T> &call, cons
 }
 
 template <class T> Positions whole_numbers(View<const T> index, llvm::ArrayRef<int64_t> extents) {
-  Positions places(static_cast<size_t>(index.size()));
-  for (size_t i = 0; i < places.size(); ++i) {
+  Positions found(static_cast<size_t>(index.size()));
+  for (size_t i = 0; i < found.size(); ++i) {
     double at = plain(index.data[i]);
-    places[i] = std::abs(at) <= 0x1p53 ? static_cast<int64_t>(at) : -1;
+    found[i] = std::abs(at) <= 0x1p53 ? static_cast<int64_t>(at) : -1;
     if constexpr (std::is_same_v<T, Residue>)
-      places[i] = position(index.data[i], extents[i % extents.size()]).value_or(0);
+      found[i] = position(index.data[i], extents[i % extents.size()]).value_or(0);
   }
-  return places;
+  return found;
 }
 
 // Extents of the windows of a scatter, per dimension of the large tensor: those of the updates.
@@ -82,7 +82,7 @@ llvm::Expected<Positions> windows(const Call<T> &call, const Dims &large, const 
                                   llvm::ArrayRef<int64_t> sizes, bool scatters) {
   std::optional<Windows> found = windows_of(call.site, scatters);
   View<const T> index = call.operand("i");
-  std::optional<Positions> places;
+  std::optional<Positions> offsets;
   bool fits = found && llvm::all_of(found->starts, [&](int64_t d) {
                 return d >= 0 && d < static_cast<int64_t>(large.size());
               });
@@ -93,11 +93,12 @@ llvm::Expected<Positions> windows(const Call<T> &call, const Dims &large, const 
     room.push_back(room.empty() ? 1 : room.back());
     if (!found->starts.empty())
       room.pop_back();
-    places = window_places(*found, large, small, sizes, whole_numbers(index, room), *index.dims);
+    offsets =
+        window_positions(*found, large, small, sizes, whole_numbers(index, room), *index.dims);
   }
-  if (!places)
+  if (!offsets)
     return cannot_run(call.site, "its dimension numbers do not fit its operands");
-  return std::move(*places);
+  return std::move(*offsets);
 }
 
 } // namespace spmd::runtime

@@ -107,7 +107,7 @@ template <class T> Error kthvalue(const Call<T> &call) {
   return Error::success();
 }
 
-// By the first `num_keys` operands; all are moved alike.
+// By the first `num_keys` operands; all are moved the same way.
 template <class T> Error sort_together(const Call<T> &call) {
   const Site &site = call.site;
   unsigned operand = site.operand("a"), members = site.members(operand);

@@ -41,7 +41,7 @@ Expected<Moves> permute(const MoveSite &at) {
   return one(std::move(box), arg);
 }
 bool conjugates(const Site &site) { return site.variant() == Variant::Adjoint; }
-// Where nothing but places changes.
+// Where nothing but positions changes.
 Expected<Moves> permute_alone(const MoveSite &at) {
   if (conjugates(at.site))
     return cannot_run(at.site, "it may conjugate, too");
@@ -60,38 +60,38 @@ template <class T> llvm::Error permute_dims(const Call<T> &call) {
 // Which dimension of the result each of the operand is.
 Expected<llvm::SmallVector<unsigned, 5>> expanded_dims(const MoveSite &at, unsigned arg) {
   const Dims &from = at.dims(arg), &to = *at.results[0];
-  llvm::SmallVector<unsigned, 5> places;
+  llvm::SmallVector<unsigned, 5> positions;
   if (std::optional<rules::Numbers> stated =
           rules::numbers_attr(at.site.app, {"broadcast_dimensions"})) {
     for (int64_t place : *stated)
-      places.push_back(static_cast<unsigned>(place));
+      positions.push_back(static_cast<unsigned>(place));
   } else if (at.site.variant() == Variant::Grid) {
     auto member = static_cast<unsigned>(
         rules::number_attr(at.site.app, {"member"}).value_or(at.site.binding[0]->first));
     bool swapped = rules::word_attr(at.site.app, {"indexing"}) == "xy" && member < 2;
-    places.push_back(swapped ? 1 - member : member);
+    positions.push_back(swapped ? 1 - member : member);
   } else {
     for (size_t d = 0; d < from.size() && from.size() <= to.size(); ++d)
-      places.push_back(static_cast<unsigned>(to.size() - from.size() + d));
+      positions.push_back(static_cast<unsigned>(to.size() - from.size() + d));
   }
-  bool fits = places.size() == from.size();
+  bool fits = positions.size() == from.size();
   for (size_t d = 0; fits && d < from.size(); ++d)
-    fits = places[d] < to.size() && (from[d] == 1 || from[d] == to[places[d]]);
+    fits = positions[d] < to.size() && (from[d] == 1 || from[d] == to[positions[d]]);
   if (!fits)
     return cannot_run(at.site, "its operand does not stretch to the result");
-  return places;
+  return positions;
 }
 Expected<Moves> expand(const MoveSite &at) {
   unsigned arg = *at.arg("a");
-  Expected<llvm::SmallVector<unsigned, 5>> places = expanded_dims(at, arg);
-  if (!places)
-    return places.takeError();
+  Expected<llvm::SmallVector<unsigned, 5>> positions = expanded_dims(at, arg);
+  if (!positions)
+    return positions.takeError();
   Box box = box_of(*at.results[0]);
   Strides from = strides_of(at.dims(arg));
   box.from_strides.assign(box.extents.size(), 0);
   for (size_t d = 0; d < from.size(); ++d)
     if (at.dims(arg)[d] != 1)
-      box.from_strides[(*places)[d]] = from[d];
+      box.from_strides[(*positions)[d]] = from[d];
   return one(std::move(box), arg);
 }
 

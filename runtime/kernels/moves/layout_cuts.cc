@@ -289,7 +289,7 @@ int64_t wrapped(int64_t place, int64_t extent) {
   return place < 0 ? place + extent : place >= extent ? place - extent : place;
 }
 
-// A run of places in a row of the result that come from a run in the operand.
+// A run of positions in a row of the result that come from a run in the operand.
 struct Run {
   int64_t to, from, length, step;
 };

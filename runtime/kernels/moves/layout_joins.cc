@@ -173,7 +173,7 @@ Expected<Moves> split(const MoveSite &at) {
   return moves;
 }
 
-// By as many places as are stated per dimension, or, without any, of the tensor laid flat.
+// By as many positions as are stated per dimension, or, without any, of the tensor laid flat.
 Expected<Moves> roll(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   Dims dims = at.dims(arg);

@@ -82,7 +82,7 @@ template <class T> llvm::Error carry_out(const Call<T> &call, MovePlan plan) {
 template <MovePlan Plan, class T> llvm::Error moved(const Call<T> &call) {
   return carry_out(call, Plan);
 }
-// The gradient of the asked operand, put back box by box. False where places would have to be
+// The gradient of the asked operand, put back box by box. False where positions would have to be
 // followed: boxes of one result may lie over each other.
 llvm::Expected<bool> put_back(const VjpCall &vjp, MovePlan plan);
 template <MovePlan Plan> llvm::Expected<bool> moved_back(const VjpCall &vjp) {

@@ -100,7 +100,7 @@ template <class T> llvm::Error gumbel_softmax(const Call<T> &call) {
   double tau = call.site.number_attr("tau", 1);
   bool hard = rules::flag_attr(call.site.app, "hard");
   uint64_t key = key_of(call);
-  WholePlaces whole(a);
+  WholePositions whole(a);
   std::vector<T> noisy;
   for (int64_t i = 0; i < a.size(); ++i)
     noisy.push_back((a[i] - std::log(Draw(key, whole(i)).exponential())) / tau);

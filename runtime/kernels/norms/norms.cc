@@ -17,10 +17,10 @@ double eps_of(const Site &site, double absent) {
 }
 
 std::vector<int64_t> counted(int64_t size) {
-  std::vector<int64_t> places;
+  std::vector<int64_t> positions;
   for (int64_t i = 0; i < size; ++i)
-    places.push_back(i);
-  return places;
+    positions.push_back(i);
+  return positions;
 }
 
 // Samples, channels, and the elements of one channel of one sample.
@@ -128,7 +128,7 @@ template <class T> NormOperands<T> operands_of(const Call<T> &call) {
   return {call.operand("x"), optional(call, "w"), bias ? bias : optional(call, "k")};
 }
 
-// Which places of the results are the mean and 1 / deviation: after y.
+// Which positions of the results are the mean and 1 / deviation: after y.
 template <class V> NormResults<V> results_of(const Site &site, llvm::ArrayRef<View<V>> results) {
   auto at = [&](size_t i) { return i < results.size() ? results[i] : View<V>(); };
   if (site.row.variant == Variant::RmsNorm)

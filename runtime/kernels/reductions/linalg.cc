@@ -88,7 +88,7 @@ template <class T> Error solve_row(const Call<T> &call) {
                     [](const Matrix<T> &a, const Matrix<T> &b) { return solve(lu_of(a), b); });
 }
 
-// The solution; and the factorisation, its pivots and how it went, as far as there are places.
+// The solution; and the factorisation, its pivots and how it went, as far as there are positions.
 template <class T> Error solve_ex(const Call<T> &call) {
   if (Error wrong = solve_row(call))
     return wrong;

@@ -12,7 +12,7 @@ bool is_nuclear(const Site &site) {
   return norm_word(site) == "nuc" || site.variant() == Variant::Nuclear;
 }
 
-// The places of the rows and columns: torch takes `dim` in the order given.
+// The positions of the rows and columns: torch takes `dim` in the order given.
 std::pair<unsigned, unsigned> matrix_dims(const Site &site, unsigned rank) {
   std::optional<rules::Numbers> dims = rules::dim_numbers(site.app);
   if (!dims || dims->size() != 2)

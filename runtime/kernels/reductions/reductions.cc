@@ -177,13 +177,13 @@ template <bool kLargest> struct Extreme : OneResult {
     *out = x[extreme_position<kLargest>(x)];
   }
 };
-template <bool kLargest> struct ExtremePlace : OneResult {
+template <bool kLargest> struct ExtremePosition : OneResult {
   using OneResult::OneResult;
   void operator()(const Elements<double> &x, double *out) const {
     *out = static_cast<double>(extreme_position<kLargest>(x));
   }
 };
-template <bool kLargest> struct ExtremeAndPlace : TwoResults {
+template <bool kLargest> struct ExtremeAndPosition : TwoResults {
   using TwoResults::TwoResults;
   template <class T> void operator()(const Elements<T> &x, T *out) const {
     int64_t place = extreme_position<kLargest>(x);
@@ -202,25 +202,26 @@ struct BothExtremes : TwoResults {
 // Of sorted elements.
 
 // Positions in the order of their elements, equal ones by place; NaN come last, or are left out.
-template <class T> std::vector<int64_t> sorted_places(const Elements<T> &x, bool drop_nan) {
-  std::vector<int64_t> places;
+template <class T> std::vector<int64_t> sorted_positions(const Elements<T> &x, bool drop_nan) {
+  std::vector<int64_t> positions;
   for (int64_t i = 0; i < x.size(); ++i)
     if (!drop_nan || !std::isnan(plain(x[i])))
-      places.push_back(i);
-  std::stable_sort(places.begin(), places.end(), [&](int64_t a, int64_t b) {
+      positions.push_back(i);
+  std::stable_sort(positions.begin(), positions.end(), [&](int64_t a, int64_t b) {
     double u = plain(x[a]), v = plain(x[b]);
     return u < v || (std::isnan(v) && !std::isnan(u));
   });
-  return places;
+  return positions;
 }
 template <bool kDropNan> struct Median : TwoResults { // the lower one of two
   using TwoResults::TwoResults;
   template <class T> void operator()(const Elements<T> &x, T *out) const {
-    std::vector<int64_t> places = sorted_places(x, kDropNan);
+    std::vector<int64_t> positions = sorted_positions(x, kDropNan);
     // A NaN is the median of what contains one.
-    bool has_nan = places.empty() || std::isnan(plain(x[places.back()]));
-    int64_t place =
-        places.empty() ? 0 : places[has_nan ? places.size() - 1 : (places.size() - 1) / 2];
+    bool has_nan = positions.empty() || std::isnan(plain(x[positions.back()]));
+    int64_t place = positions.empty()
+                        ? 0
+                        : positions[has_nan ? positions.size() - 1 : (positions.size() - 1) / 2];
     for (int64_t i = 0; has_nan && i < x.size() && !std::isnan(plain(x[place])); ++i)
       place = i;
     out[0] = x[place];
@@ -230,54 +231,54 @@ template <bool kDropNan> struct Median : TwoResults { // the lower one of two
 struct Mode : TwoResults { // the smallest of the most frequent ones, where it is met last
   using TwoResults::TwoResults;
   template <class T> void operator()(const Elements<T> &x, T *out) const {
-    std::vector<int64_t> places = sorted_places(x, false);
+    std::vector<int64_t> positions = sorted_positions(x, false);
     size_t best = 0, most = 0;
-    for (size_t i = 0, run = 0; i < places.size(); ++i) {
-      run = i > 0 && plain(x[places[i]]) == plain(x[places[i - 1]]) ? run + 1 : 1;
+    for (size_t i = 0, run = 0; i < positions.size(); ++i) {
+      run = i > 0 && plain(x[positions[i]]) == plain(x[positions[i - 1]]) ? run + 1 : 1;
       if (run > most)
         most = run, best = i;
     }
-    out[0] = x[places[best]];
-    out[1] = static_cast<double>(places[best]);
+    out[0] = x[positions[best]];
+    out[1] = static_cast<double>(positions[best]);
   }
 };
 
 // What stands between two sorted elements: attribute `interpolation`.
-enum class Between : uint8_t { Line, Lower, Higher, Nearest, Midpoint };
-Between between_of(const Site &site) {
-  return llvm::StringSwitch<Between>(rules::word_attr(site.app, {"interpolation"}))
-      .Case("lower", Between::Lower)
-      .Case("higher", Between::Higher)
-      .Case("nearest", Between::Nearest)
-      .Case("midpoint", Between::Midpoint)
-      .Default(Between::Line);
+enum class Interpolation : uint8_t { Line, Lower, Higher, Nearest, Midpoint };
+Interpolation interpolation_of(const Site &site) {
+  return llvm::StringSwitch<Interpolation>(rules::word_attr(site.app, {"interpolation"}))
+      .Case("lower", Interpolation::Lower)
+      .Case("higher", Interpolation::Higher)
+      .Case("nearest", Interpolation::Nearest)
+      .Case("midpoint", Interpolation::Midpoint)
+      .Default(Interpolation::Line);
 }
-template <class T> T quantile_of(const Elements<T> &x, T q, Between between, bool drop_nan) {
-  std::vector<int64_t> places = sorted_places(x, drop_nan);
-  if (places.empty() || std::isnan(plain(x[places.back()])))
+template <class T> T quantile_of(const Elements<T> &x, T q, Interpolation between, bool drop_nan) {
+  std::vector<int64_t> positions = sorted_positions(x, drop_nan);
+  if (positions.empty() || std::isnan(plain(x[positions.back()])))
     return kNaN;
-  T at = q * static_cast<double>(places.size() - 1);
+  T at = q * static_cast<double>(positions.size() - 1);
   double low = std::floor(plain(at)), high = std::ceil(plain(at));
-  auto element = [&](double i) { return x[places[static_cast<size_t>(i)]]; };
+  auto element = [&](double i) { return x[positions[static_cast<size_t>(i)]]; };
   switch (between) {
-  case Between::Lower:
+  case Interpolation::Lower:
     return element(low);
-  case Between::Higher:
+  case Interpolation::Higher:
     return element(high);
-  case Between::Nearest:
+  case Interpolation::Nearest:
     return element(std::nearbyint(plain(at)));
-  case Between::Line:
-  case Between::Midpoint:
+  case Interpolation::Line:
+  case Interpolation::Midpoint:
     break;
   }
-  T share = between == Between::Midpoint ? T(low == high ? 0.0 : 0.5) : at - low;
+  T share = between == Interpolation::Midpoint ? T(low == high ? 0.0 : 0.5) : at - low;
   return element(low) + share * (element(high) - element(low));
 }
 // Results of several q stand one after the other.
 template <class T> llvm::Error quantile(const Call<T> &call) {
   const Site &site = call.site;
   View<const T> a = call.operand("a"), q = call.operand("q");
-  const Between between = between_of(site);
+  const Interpolation between = interpolation_of(site);
   bool drop_nan = site.variant() == Variant::SkipsNan;
   Lines lines = lines_of(site, a);
   double number = site.number(site.operand("q")).value_or(site.number_attr("q", kNaN));
@@ -372,8 +373,8 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
         smooth<Extreme<true>>("amax", composed_extreme),
         smooth<Extreme<false>>("amin", composed_extreme),
         smooth_of_complex<Prod>("prod"),
-        stepped<ExtremePlace<true>>("argmax", composed_extreme_place),
-        stepped<ExtremePlace<false>>("argmin", composed_extreme_place),
+        stepped<ExtremePosition<true>>("argmax", composed_extreme_position),
+        stepped<ExtremePosition<false>>("argmin", composed_extreme_position),
         smooth<Spread>("var"),
         smooth<Spread>("std"),
         smooth<SpreadAndMean>("var_mean"),
@@ -387,8 +388,8 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
         smooth<Mode>("mode"),
         stepped<All>("all", composed_truth),
         stepped<Any>("any", composed_truth),
-        smooth<ExtremeAndPlace<true>>("max.dim", composed_extreme_place),
-        smooth<ExtremeAndPlace<false>>("min.dim", composed_extreme_place),
+        smooth<ExtremeAndPosition<true>>("max.dim", composed_extreme_position),
+        smooth<ExtremeAndPosition<false>>("min.dim", composed_extreme_position),
         smooth<BothExtremes>("aminmax"),
         {.row = "equal", .real = compare<Same, false>},
         {.row = "allclose", .real = compare<Isclose, true>},

@@ -46,7 +46,7 @@ struct JoinLogSum {
 template <bool kLargest, class T> llvm::Error run_extreme(const Call<T> &call) {
   View<const T> a = call.operand("a");
   Lines lines = lines_of(call.site, a);
-  bool has_places = call.results.size() > 1 && call.results[1];
+  bool has_positions = call.results.size() > 1 && call.results[1];
   for (int64_t line = 0; line < lines.count(); ++line) {
     int64_t best = 0;
     for (int64_t i = 0; i < lines.length(); ++i) {
@@ -55,7 +55,7 @@ template <bool kLargest, class T> llvm::Error run_extreme(const Call<T> &call) {
         best = i;
       if (call.results[0])
         call.results[0][lines.position(line, i)] = a[lines.position(line, best)];
-      if (has_places)
+      if (has_positions)
         call.results[1][lines.position(line, i)] = T(static_cast<double>(best));
     }
   }

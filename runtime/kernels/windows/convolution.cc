@@ -116,7 +116,7 @@ std::optional<Geometry> geometry_of(const Site &site, const Dims &x, const Dims 
   return geometry;
 }
 
-// All places that meet: of image, kernel and result within one channel.
+// All positions that meet: of image, kernel and result within one channel.
 struct Meeting {
   int64_t x, w, y;
 };

@@ -247,7 +247,7 @@ template <class T> Error interpolate(const Call<T> &call) {
   return Error::success();
 }
 
-// Patches: for each channel and place of the kernel one row of the places of the result. Calls
+// Patches: for each channel and place of the kernel one row of the positions of the result. Calls
 // f(patches, image) for each pair.
 template <class F>
 std::optional<bool> each_patch(const Site &site, const Dims &image, const Dims &patches, F f) {
@@ -260,10 +260,10 @@ std::optional<bool> each_patch(const Site &site, const Dims &image, const Dims &
   const Window &v = (*windows)[0], &u = (*windows)[1];
   size_t rank = image.size();
   int64_t height = image[rank - 2], width = image[rank - 1], columns = patches.back();
-  auto places = [](const Window &window, int64_t extent) {
+  auto patches_along = [](const Window &window, int64_t extent) {
     return (extent + 2 * window.pad - window.dilation * (window.size - 1) - 1) / window.stride + 1;
   };
-  int64_t rows = places(v, height), across = places(u, width);
+  int64_t rows = patches_along(v, height), across = patches_along(u, width);
   if (rows * across != columns)
     return std::nullopt;
   int64_t channels = count(image) / std::max<int64_t>(height * width, 1); // of all batch entries
@@ -292,9 +292,9 @@ template <class T> Error col2im(const Call<T> &call) {
   return done ? Error::success() : unknown(call.site);
 }
 
-// Samples of an image at places that a grid gives, -1 to 1 along each spatial dimension, the last
-// one first.
-enum class Beyond : uint8_t { Zeros, Border, Reflection };
+// Samples of an image at positions that a grid gives, -1 to 1 along each spatial dimension, the
+// last one first.
+enum class PaddingMode : uint8_t { Zeros, Border, Reflection };
 int64_t choice(const Site &site, std::initializer_list<llvm::StringRef> names,
                std::initializer_list<llvm::StringRef> words) {
   llvm::StringRef word = rules::word_attr(site.app, names);
@@ -325,7 +325,7 @@ template <class T> Error grid_sample(const Call<T> &call) {
   unsigned dims = x.rank() - 2;
   int64_t mode = choice(site, {"mode", "interpolation_mode"}, {"bilinear", "nearest", "bicubic"});
   auto beyond =
-      static_cast<Beyond>(choice(site, {"padding_mode"}, {"zeros", "border", "reflection"}));
+      static_cast<PaddingMode>(choice(site, {"padding_mode"}, {"zeros", "border", "reflection"}));
   bool corners = rules::flag_attr(site.app, "align_corners");
   if (x.rank() < 3 || grid.dims->back() != dims || mode > 1)
     return cannot_run(site, "this interpolation is not known");
@@ -339,9 +339,9 @@ template <class T> Error grid_sample(const Call<T> &call) {
         T at = grid[(b * samples + n) * dims + (dims - 1 - d)];
         at =
             corners ? (at + T(1)) * T((extent - 1) / 2) : ((at + T(1)) * T(extent) - T(1)) * T(0.5);
-        if (beyond == Beyond::Reflection)
+        if (beyond == PaddingMode::Reflection)
           at = corners ? reflected(at, 0, extent - 1) : reflected(at, -0.5, extent - 0.5);
-        if (beyond != Beyond::Zeros)
+        if (beyond != PaddingMode::Zeros)
           at = plain(at) < 0 ? T(0) : plain(at) > extent - 1 ? T(extent - 1) : at;
         double low = mode == 1 ? std::nearbyint(plain(at)) : std::floor(plain(at));
         T part = mode == 1 ? T(0) : at - T(low);

@@ -1,4 +1,4 @@
-// Attributes of pools, and the places that their windows cover.
+// Attributes of pools, and the positions that their windows cover.
 #include "runtime/kernels/windows/windows.h"
 
 namespace spmd::runtime {

@@ -14,16 +14,16 @@ struct Margin {
 // Attribute `padding` as pairs, one for each of `count` dimensions; zeros if it is not there.
 std::optional<llvm::SmallVector<Margin, 4>> margins_of(const Site &site, size_t count);
 
-// One dimension of a pool: window p covers the places start + k * dilation, k < size.
+// One dimension of a pool: window p covers the positions start + k * dilation, k < size.
 struct Window {
   int64_t size = 1, stride = 1, pad = 0, dilation = 1;
 };
 
-// Per place of the result the places of the operand that it is made of, with weights.
+// Per place of the result the positions of the operand that it is made of, with weights.
 using Taps = std::vector<std::vector<std::pair<int64_t, double>>>;
 
-// The places of one dimension that each window covers, with weight 1; `covered`: how many places
-// each window has if padding counts, `high` of it behind the end.
+// The positions of one dimension that each window covers, with weight 1; `covered`: how many
+// positions each window has if padding counts, `high` of it behind the end.
 Taps taps_of(const Window &window, int64_t in, int64_t out, int64_t high,
              std::vector<int64_t> &covered);
 // As many windows as there are results, as equal as can be.
@@ -40,11 +40,11 @@ void each_tap(const Dims &from, const Dims &to, const std::vector<Taps> &taps, c
   Strides steps = strides_of(from), to_steps = strides_of(to);
   int64_t inner = lead ? to_steps[lead - 1] : count(to),
           from_inner = lead ? steps[lead - 1] : count(from);
-  Dims places(to.begin() + static_cast<ptrdiff_t>(lead), to.end());
+  Dims positions(to.begin() + static_cast<ptrdiff_t>(lead), to.end());
   int64_t outer = inner ? count(to) / inner : 0;
   std::vector<std::pair<int64_t, double>> met, next;
   int64_t at = 0;
-  for (Walk walk(places); walk; ++walk, ++at) {
+  for (Walk walk(positions); walk; ++walk, ++at) {
     met.assign(1, {0, 1});
     for (size_t i = 0; i < taps.size(); ++i) {
       next.clear();

@@ -88,9 +88,9 @@ def other_operand(trace, rng):
         named = op["op"].split(".")
         if op.get("phase") == "bwd" and len(named) > 1 and named[1] in ("mm", "mul", "bmm", "add"):
             for place, operand in enumerate(op["in"]):
-                alike = [value for value in seen if isinstance(operand, str) and value != operand
+                similar = [value for value in seen if isinstance(operand, str) and value != operand
                          and known[value] == known.get(operand)]
-                found += [(op, place, value) for value in alike[-3:]]
+                found += [(op, place, value) for value in similar[-3:]]
         seen += [out["id"] for out in op["out"]]
     op, place, value = rng.choice(found)
     was = op["in"][place]

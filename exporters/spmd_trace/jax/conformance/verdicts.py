@@ -42,12 +42,12 @@ def judged(texts: list[str], checker: str) -> list[Verdict]:
 
 def _findings(paths: list[pathlib.Path], checker: str) -> list[tuple[str, ...]]:
     options = ["--isolated", "--format=json", "--no-fold", "--no-fixes", "--max-findings=100000"]
-    told = json.loads(output([checker, "check", *options, *paths]))
-    for place, one in enumerate(told["inputs"]):
+    report = json.loads(output([checker, "check", *options, *paths]))
+    for place, one in enumerate(report["inputs"]):
         if one["errors"]:
             raise ValueError(f"the checker cannot read {paths[place]}: {one['errors'][:3]}")
     names: list[set[str]] = [set() for _ in paths]
-    for finding in told["findings"]:
+    for finding in report["findings"]:
         if finding["severity"] == "error":
             names[finding["input"]].add(finding["name"])
     return [tuple(sorted(one)) for one in names]

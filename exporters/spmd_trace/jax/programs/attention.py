@@ -31,8 +31,8 @@ def attention_heads(x, wq, wk, wv, wo):
 def causal_attention(x, wq, wk, wv, wo):
     q, k, v = (jnp.einsum("bsm,mhd->bshd", x, w) for w in (wq, wk, wv))
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2.0
-    places = jnp.arange(x.shape[1])
-    scores = jnp.where(places[:, None] >= places[None, :], scores, -1e9)
+    positions = jnp.arange(x.shape[1])
+    scores = jnp.where(positions[:, None] >= positions[None, :], scores, -1e9)
     mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, axis=-1), v)
     return _loss(lax.psum(jnp.einsum("bshd,hdm->bsm", mixed, wo), "tp"))
 

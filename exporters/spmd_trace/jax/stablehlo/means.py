@@ -10,7 +10,7 @@ import math
 
 from jax._src import core
 
-from ..places import phase_of
+from ..locations import phase_of
 from ..specs import axes_of
 
 Tags = list[frozenset[str]]  # of each dimension, the axes that cut it
@@ -188,9 +188,9 @@ class Means:
         if any(True for _ in core.jaxprs_in_params(params)):
             return [[frozenset()] * _rank(var) for var in eqn.outvars]
         rule = getattr(self, f"_of_{name}", None)
-        return (
-            [rule(eqn, ins)] if rule else [self._alike(var, eqn.invars, ins) for var in eqn.outvars]
-        )
+        if rule:
+            return [rule(eqn, ins)]
+        return [self._of_equal_rank(var, eqn.invars, ins) for var in eqn.outvars]
 
     def _scan(self, eqn, ins: list[Tags]) -> list[Tags]:
         params = eqn.params
@@ -201,7 +201,7 @@ class Means:
         return [*left[:carry], *([frozenset(), *one] for one in left[carry:])]
 
     @staticmethod
-    def _alike(var, atoms, ins: list[Tags]) -> Tags:
+    def _of_equal_rank(var, atoms, ins: list[Tags]) -> Tags:
         """What operands of the same rank have, where the extent is the same."""
         shape = getattr(var.aval, "shape", ())
         found = [frozenset() for _ in shape]

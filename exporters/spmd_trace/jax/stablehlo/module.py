@@ -19,7 +19,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from .. import groups
 from ..document import Program
-from ..places import Frames
+from ..locations import Frames
 from ..refused import Unrecordable
 from ..sizes import Sizes, smaller
 from . import hlo_ops

@@ -67,8 +67,8 @@ class Ranks:
                      for place, rank in enumerate(group)}  # fmt: skip
             each: dict[int, list] = {}
             for group in groups:
-                rows, places = zip(*(along[rank] for rank in group))
-                each.setdefault(rows[0] if len(set(rows)) == 1 else -1, []).append(places)
+                rows, positions = zip(*(along[rank] for rank in group))
+                each.setdefault(rows[0] if len(set(rows)) == 1 else -1, []).append(positions)
             first = sorted(next(iter(each.values())))
             if -1 not in each and all(sorted(one) == first for one in each.values()):
                 return (axis,), tuple(first)
@@ -97,7 +97,7 @@ class Ranks:
                 if (found := self._along(axes, pairs)) is not None:
                     return axes, found
         raise Unrecordable(
-            f"`{where}` that is not alike along an axis of the mesh: {_short(pairs)}"
+            f"`{where}` that is not uniform along an axis of the mesh: {_short(pairs)}"
         )
 
     def _along(self, axes, pairs) -> list[tuple[int, int]] | None:
@@ -111,8 +111,8 @@ class Ranks:
             if row != other:
                 return None
             each[row].add((start, end))
-        alike = all(one == each[0] for one in each.values())
-        return sorted(each[0]) if alike else None
+        uniform = all(one == each[0] for one in each.values())
+        return sorted(each[0]) if uniform else None
 
     def axis(self, stride: int, size: int) -> str | None:
         """The axis whose index is `rank / stride % size`."""

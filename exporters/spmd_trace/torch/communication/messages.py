@@ -1,4 +1,4 @@
-"""Messages from rank to rank: as they are called, and as permutations where all ranks call them alike."""
+"""Messages from rank to rank: as they are called, and as permutations where all ranks make the same calls."""
 
 import torch
 import torch.distributed as dist
@@ -33,14 +33,14 @@ def log(program: Program) -> list[dict]:
     found: list[dict] = []
     if not any(op.name in ("send", "recv") for op in program.ops):
         return found
-    made_from: dict[int, frozenset[int]] = {}  # by value: the places in the log of what it needs
+    made_from: dict[int, frozenset[int]] = {}  # by value: the positions in the log of what it needs
     for op in program.ops:
         operands = op.operands()
         needs = frozenset().union(*(made_from.get(id(value), ()) for value in operands))
         if op.name in ("send", "recv"):
             if op.name == "recv":
                 needs = frozenset([len(found)])
-            place = program.places.text(op.loc)
+            place = program.locations.text(op.loc)
             more = {"place": place} | ({"needs": sorted(needs)} if op.name == "send" else {})
             found.append({"way": op.name, **op.attrs} | more)
         for value in op.outs:

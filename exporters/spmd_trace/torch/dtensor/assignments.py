@@ -41,7 +41,7 @@ def one_axis(options: list[list[str]], suggest: Callable) -> list[Assignment]:
 
 
 def _seeds(options: list[list[str]]):
-    """All operands alike where they can be, and those where one operand differs from R."""
+    """All operands with one placement where they can be, and those where one differs from R."""
     words = sorted({word for choice in options for word in choice})
     for word in words:
         yield tuple(word if word in choice else "R" for choice in options)

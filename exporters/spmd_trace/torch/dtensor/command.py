@@ -21,8 +21,8 @@ def run(parser: argparse.ArgumentParser, options) -> int:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     recorded = recording(options.case)
     options.output.write_text(dumps(recorded), encoding="utf-8")
-    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts(recorded).items()))
-    print(f"{options.output}: {len(recorded['rows'])} decisions ({told})")
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts(recorded).items()))
+    print(f"{options.output}: {len(recorded['rows'])} decisions ({summary})")
     if options.checker:
         _compare(recorded, options.checker)
     return 0

@@ -68,9 +68,9 @@ def compare(row: dict, verdict: Verdict, axes: list[str]) -> tuple[str, str] | N
 def differences(recorded: dict, verdicts: list[Verdict]) -> list[Difference]:
     found = []
     for row, verdict in zip(recorded["rows"], verdicts, strict=True):
-        if told := compare(row, verdict, list(recorded["meshes"][row["mesh"]])):
+        if difference := compare(row, verdict, list(recorded["meshes"][row["mesh"]])):
             at = tuple(tuple(operand["at"]) for operand in row["operands"])
-            found.append(Difference(told[0], row["op"], told[1], row["case"], at))
+            found.append(Difference(difference[0], row["op"], difference[1], row["case"], at))
     return found
 
 

@@ -129,28 +129,28 @@ class Asked:
         calls = _local_calls(self.case, schema, self.operands)
         written = _written(calls[0])
         returned = _returned(self.case)
-        told = [{"shape": self.operands[i]["shape"], "of": i} for i in written]
-        told += [{"shape": shape} for shape in returned.values()]
+        results = [{"shape": self.operands[i]["shape"], "of": i} for i in written]
+        results += [{"shape": shape} for shape in returned.values()]
         try:
             sharding = DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding(schema)
         except Exception as error:
-            return Decision("error", None, told, calls, _first_line(error))
+            return Decision("error", None, results, calls, _first_line(error))
         wanted = _placements(sharding.redistribute_schema or schema)
         if wanted != _placements(schema):
-            return Decision("redistributes", wanted, told, calls)
+            return Decision("redistributes", wanted, results, calls)
         found = sharding.output_spec
         if _does_more_than_its_rule(self.case.op):
             try:
                 found, collectives = self._run()
             except Exception as error:
-                return Decision("error", None, told, calls, _first_line(error))
+                return Decision("error", None, results, calls, _first_line(error))
             if collectives:
-                return Decision("redistributes", wanted, told, calls, " ".join(collectives))
+                return Decision("redistributes", wanted, results, calls, " ".join(collectives))
         placed = self._results(found)
-        told = [entry | where for entry, where in zip(told, placed, strict=True)]
+        results = [entry | where for entry, where in zip(results, placed, strict=True)]
         uses_values = sharding.use_val_from_redistribute_schema
         local = sharding.redistribute_schema if uses_values else schema
-        return Decision("keeps", wanted, told, [_call(local)])
+        return Decision("keeps", wanted, results, [_call(local)])
 
 
     def run(self) -> tuple[list[dict], list[str]]:

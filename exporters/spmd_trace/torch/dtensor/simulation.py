@@ -103,7 +103,7 @@ class Simulation:
     def holds(
         self, way: int, results: list[tuple[str, ...] | None], scales: list[int] | None = None
     ) -> bool | None:
-        """Whether the results, joined as told and divided by their scales, are those of one device.
+        """Whether the results, joined as stated and divided by scales, are those of one device.
 
         None in `results` is a result of which nothing is claimed. None if this cannot be known:
         there is no kernel, the data are random, or a placement is of a kind of its own.

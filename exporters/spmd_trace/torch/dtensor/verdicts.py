@@ -79,10 +79,10 @@ def _of_trace(trace: Trace, axes: list[str], checker: str) -> list[Verdict]:
             [checker, "dump", "--stage=types", "--infer-partial", "--isolated", str(path)]
         )
     names: list[set[str]] = [set() for _ in trace.sources]
-    told = json.loads(report)
-    if unread := told["inputs"][0]["errors"]:
+    report = json.loads(report)
+    if unread := report["inputs"][0]["errors"]:
         raise ValueError(f"the checker cannot read its input: {unread[:3]}")
-    for finding in told["findings"]:
+    for finding in report["findings"]:
         if finding["severity"] == "error":
             names[finding["places"][0]["op_index"]].add(finding["name"])
     known = types(dumped, axes)

@@ -99,7 +99,7 @@ def _one(result):
 
 _MEMORY = 80 << 30
 _PROPERTIES = types.SimpleNamespace(
-    name="a GPU played by the CPU",
+    name="a GPU simulated by the CPU",
     major=9,
     minor=0,
     total_memory=_MEMORY,
@@ -285,7 +285,7 @@ def _all_to_all_single(
 
 @contextlib.contextmanager
 def fake_ranks(rank: int, world: int):
-    """A default process group of `world` ranks of which this process plays one."""
+    """A default process group of `world` ranks of which this process simulates one."""
     options = versions.fake_options()
     dist.init_process_group(
         "fake", rank=rank, world_size=world, store=FakeStore(), pg_options=options

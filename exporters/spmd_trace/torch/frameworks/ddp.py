@@ -21,7 +21,7 @@ _BUILT: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def built(ddp) -> None:
-    """Notes which parameters a wrapper reduces, which is settled when it is built: those that ask for a
+    """Notes which parameters a wrapper reduces, fixed when it is built: those that ask for a
     gradient then.
     """
     ignored = set(ddp.parameters_to_ignore)
@@ -68,7 +68,7 @@ def declare(recorder: Recorder, ddp) -> dict[torch.nn.Parameter, Value]:
 
 
 class _Reducer:
-    """The reducer of a wrapper, which is never told that a backward comes, and so does nothing with
+    """The reducer of a wrapper, which never hears that a backward comes, and so does nothing with
     its gradients: who tells it, and when, is the business of the wrapper and of packages around it.
     """
 

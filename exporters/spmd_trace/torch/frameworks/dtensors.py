@@ -63,8 +63,9 @@ def pending(recorder: Recorder, tensor: torch.Tensor) -> list[str]:
     """The axes along which a tensor is an addend, such as the momentum of a gradient that nobody has summed yet."""
     if not isinstance(tensor, DTensor):
         return []
-    places = [dim for dim, placement in enumerate(tensor.placements) if isinstance(placement, Partial)]
-    return [axis for dim in places for axis in axes_of(recorder, tensor.device_mesh.get_group(dim))]
+    mesh, placements = tensor.device_mesh, tensor.placements
+    dims = [dim for dim, placement in enumerate(placements) if isinstance(placement, Partial)]
+    return [axis for dim in dims for axis in axes_of(recorder, mesh.get_group(dim))]
 
 
 def claims(recorder: Recorder, tensor: DTensor) -> dict:

@@ -80,7 +80,7 @@ class _Calls:
     def gather(self, parameters: list) -> None:
         wholes = [local_shard(parameter._unsharded_param) for parameter in parameters]
         with torch.no_grad():
-            for chosen, axis, dim in self._alike(parameters):
+            for chosen, axis, dim in self._by_axis_and_dim(parameters):
                 shards = [
                     self._cast(parameters[i]._sharded_local_tensor, wholes[i].dtype) for i in chosen
                 ]
@@ -96,7 +96,7 @@ class _Calls:
         targets = [local_shard(parameter.sharded_param.grad) for parameter in parameters]
         with self.recorder.hidden():
             shards = [one if old is None else one.clone() for one, old in zip(targets, olds)]
-        for chosen, axis, dim in self._alike(parameters):
+        for chosen, axis, dim in self._by_axis_and_dim(parameters):
             words = {"axis": axis, "op": how.op, "dst": f"S({dim})"}
             ins, outs = [before[i] for i in chosen], [shards[i] for i in chosen]
             for over in [axis, *how.replicas]:
@@ -134,13 +134,13 @@ class _Calls:
         name = self.recorder.context(None).mesh
         return next(mesh for mesh in self.recorder.program.meshes if mesh.name == name)
 
-    def _alike(self, parameters: list):
+    def _by_axis_and_dim(self, parameters: list):
         """Parameters of one axis and dimension at a time, in the context of their mesh."""
-        places = [(*self.where(known), known.fsdp_placement.dim) for known in parameters]
-        for place in dict.fromkeys(places):
+        layouts = [(*self.where(known), known.fsdp_placement.dim) for known in parameters]
+        for place in dict.fromkeys(layouts):
             axis, context, dim = place
             with replaced(self.recorder, context=lambda op, context=context: context):
-                yield [i for i, other in enumerate(places) if other == place], axis, dim
+                yield [i for i, other in enumerate(layouts) if other == place], axis, dim
 
     def _emit(self, name: str, words: dict, ins: list, outs: list, wholes: list) -> None:
         """One call for the pieces that are even, and one for each other, whose pieces are stated."""

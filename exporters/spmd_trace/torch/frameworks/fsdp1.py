@@ -58,16 +58,16 @@ def flat_parameters(recorder: Recorder, root: torch.nn.Module):
 class _Calls:
     """Writes what a wrapper does to its flat parameter into the recording."""
 
-    def __init__(self, recorder: Recorder, places: dict):
+    def __init__(self, recorder: Recorder, axes: dict):
         self.recorder = recorder
-        self.places = places  # by handle: the axes of its pieces, and those of its copies
+        self.axes = axes  # by handle: the axes of its pieces, and those of its copies
 
     def gather(self, handle, run):
         shard = handle.flat_param.data
         self.recorder.see([shard])
         with self.recorder.hidden():
             whole = run()
-        cut, _ = self.places[handle]
+        cut, _ = self.axes[handle]
         words = {"axis": spec_of([cut])[0], "src": "S(0)", "dst": "R"}
         if cut:
             self.recorder.emit("all_gather", [shard], [whole], words)
@@ -82,7 +82,7 @@ class _Calls:
             return self._by_hook(flat.grad.data, run, lambda: flat._saved_grad_shard)
         gradient, old = flat.grad.data, getattr(flat, "_saved_grad_shard", None)
         self.recorder.see([gradient])
-        cut, copies = self.places[handle]
+        cut, copies = self.axes[handle]
         addends = self._padded(gradient, handle)
         for axis in [*cut, *copies]:
             words = {"axis": axis, "src": "V", "dst": "P"}
@@ -127,7 +127,7 @@ class _Calls:
         self.recorder.see([gradient])
         with self.recorder.hidden():
             run()
-        _, copies = self.places[handle]
+        _, copies = self.axes[handle]
         for axis in copies:
             for name, words in (
                 ("reinterpret_", {"src": "V", "dst": "P"}),
@@ -146,17 +146,17 @@ def recorded(recorder: Recorder, roots: list[torch.nn.Module]):
     average = _runtime_utils._reduce_grad_no_shard
 
     def all_gather_flat_param(handle, padded):
-        if recorder.is_hidden or handle not in calls.places:
+        if recorder.is_hidden or handle not in calls.axes:
             return gather(handle, padded)
         return calls.gather(handle, lambda: gather(handle, padded))
 
     def reduce_grad(state, handle):
-        if recorder.is_hidden or handle not in calls.places:
+        if recorder.is_hidden or handle not in calls.axes:
             return reduce(state, handle)
         return calls.reduce(state, handle, lambda: reduce(state, handle))
 
     def reduce_grad_no_shard(state, handle):
-        if recorder.is_hidden or handle not in calls.places:
+        if recorder.is_hidden or handle not in calls.axes:
             return average(state, handle)
         return calls.average(state, handle, lambda: average(state, handle))
 

@@ -56,7 +56,7 @@ class Found:
 
 
 class Words:
-    """Writes what spmd_types is told into the recording, while `recorded` lasts."""
+    """Writes what is said to spmd_types into the recording, while `recorded` lasts."""
 
     def __init__(self, recorder: Recorder):
         self.recorder = recorder

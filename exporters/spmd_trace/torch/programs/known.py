@@ -1,4 +1,4 @@
-"""What is told of a bug that a framework has had in public."""
+"""What is known of a public bug of a framework."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """One bug: where it is told, what shows it, and the same program without it."""
+    """One bug: where it was reported, what shows it, and the same program without it."""
 
     what: str
     link: str

@@ -117,7 +117,7 @@ def gather_before_common_loss(ddp, optimizer):
 
 
 def gather_before_pooler(ddp, optimizer):
-    """The pooler, which all tensor ranks compute alike, gathers with a backward that sums."""
+    """The pooler, which all tensor ranks compute identically, gathers with a backward that sums."""
     from megatron.core import tensor_parallel
 
     return _summing_gather(tensor_parallel)

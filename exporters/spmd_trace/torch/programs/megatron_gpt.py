@@ -129,7 +129,7 @@ def expert_load(ddp, recorder: Recorder) -> torch.Tensor:
 
 
 def record(config: Config, bug: str | Callable | None = None) -> Program:
-    """Records one step on rank 0, with its rank-dependent numbers told from neighbour ranks.
+    """Records one step on rank 0; a comparison with neighbour ranks finds the numbers of its own.
 
     `bug` is a name in `megatron_bugs`, or a context in which the step runs.
     """

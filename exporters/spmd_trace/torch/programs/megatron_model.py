@@ -110,7 +110,7 @@ def _layer(config: Config):
 
 
 class Summary(torch.nn.Module):
-    """A number for each token, or one for each sample, that every tensor rank computes alike."""
+    """A number for each token, or one for each sample, that is the same on every tensor rank."""
 
     def __init__(self, model: torch.nn.Module, pooled: bool):
         super().__init__()

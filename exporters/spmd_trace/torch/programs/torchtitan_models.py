@@ -188,7 +188,7 @@ class Recording:
 
 
 def record(config: Config, bug: str | Callable | None = None) -> Recording:
-    """Records one step on rank 0, with its rank-dependent numbers told from neighbour ranks.
+    """Records one step on rank 0; a comparison with neighbour ranks finds the numbers of its own.
 
     `bug` is a name in `torchtitan_bugs`, or a context in which model and step are made.
     """

@@ -1,7 +1,7 @@
 """Sizes of process groups as numbers that remember whose sizes they are.
 
 A division of gradients by the number of replicas changes the data and not what they mean: in the
-trace it is `scale` and not `div`. Which of the two a number is cannot be told from its value, so
+trace it is `scale` and not `div`. Which of the two a number is cannot be determined from its value, so
 the sizes that a program asks its process groups for are followed through products and quotients.
 """
 
@@ -212,7 +212,7 @@ def scaled(tensor: torch.Tensor, number, in_place: bool = False) -> torch.Tensor
 
 
 def _operator(name: str, in_place: bool, inverse: bool, usable=lambda tensor, number: True):
-    """`usable`: whether a product with a number can be told as one with its sizes."""
+    """`usable`: whether a product with a number can be recognised as one with its sizes."""
     original = getattr(torch.Tensor, name)
 
     def method(tensor, other, *args, **kwargs):

@@ -127,7 +127,7 @@ def convert(
         length = part.out.shape[0] if part.pieces is None else 1
         order = _order(differs, grows, length) if all(one.name in grows for one in differs) else None
         if order is None:
-            if part.pieces is None and differs:  # whatever they are, they are not alike
+            if part.pieces is None and differs:  # whatever they are, they are not equal
                 program.from_outside(part.out, part.name, kinds[part.name])
             continue
         first = part.index - sum(

@@ -11,7 +11,7 @@ import sys
 import torch.distributed as dist
 
 from ..communication.mesh import Axis, Mesh
-from ..places import is_user_code
+from ..locations import is_user_code
 from . import world
 
 _SUFFIXES = re.compile(r"^_+|_*(process_group|group|pg|mesh)_*$|^(group|pg|mesh)_", re.IGNORECASE)

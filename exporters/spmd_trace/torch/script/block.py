@@ -15,35 +15,35 @@ import tempfile
 import torch.distributed as dist
 
 from ... import checker
-from ...places import relative_path
-from .. import places
+from ...locations import relative_path
+from .. import locations
 from ..document import dumps
 from . import step, world
 
-_playing: tuple[world.Job, world.Seen] | None = None
+_simulated: tuple[world.Job, world.Seen] | None = None
 
 
 @contextlib.contextmanager
 def job(ranks: int = 8, rank: int = 0):
-    """Plays one rank of a job: process groups move no data, GPUs are the CPU."""
-    global _playing
-    if _playing is not None or dist.is_initialized():
-        raise RuntimeError("the process plays a rank already, or has process groups of its own")
+    """Simulates one rank of a job: process groups move no data, GPUs are the CPU."""
+    global _simulated
+    if _simulated is not None or dist.is_initialized():
+        raise RuntimeError("the process simulates a rank already, or has process groups of its own")
     if not 0 <= rank < ranks:
         raise ValueError(f"rank {rank}: there are {ranks} ranks")
-    played = world.Job(ranks, 1, rank)
-    before = {name: os.environ.get(name) for name in played.environment()}
+    simulated_job = world.Job(ranks, 1, rank)
+    before = {name: os.environ.get(name) for name in simulated_job.environment()}
     gc.collect()  # models of an earlier job are none of this one
     try:
-        with world.played(played) as seen:
-            _playing = played, seen
+        with world.simulated(simulated_job) as seen:
+            _simulated = simulated_job, seen
             try:
                 yield
             finally:
                 if dist.is_initialized():
                     dist.destroy_process_group()
     finally:
-        _playing = None
+        _simulated = None
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -73,12 +73,12 @@ class Step(contextlib.ContextDecorator):
         return Step(self.file, **self._given)
 
     def __enter__(self) -> "Step":
-        if _playing is None:
+        if _simulated is None:
             raise RuntimeError("a step is recorded inside of `with spmd_trace.job(...)`")
-        if frames := places.user_frames():
+        if frames := locations.user_frames():
             file = os.path.abspath(frames[0].f_code.co_filename)
             self._root = file.removesuffix(relative_path(file)) or "."
-        steps = step.Steps(*_playing, 1, self._done, self._observed)
+        steps = step.Steps(*_simulated, 1, self._done, self._observed)
         steps.models = self._models
         self._stack.enter_context(steps.here())
         return self

@@ -15,8 +15,8 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...places import relative_path
-from .. import places, versions
+from ...locations import relative_path
+from .. import locations, versions
 from ..frameworks.cpu import replaced
 from ..values import DTYPES
 
@@ -98,8 +98,8 @@ class Log:
 def _stack() -> list[dict]:
     """The frames of the script, innermost first."""
     found = []
-    for frame in places.user_frames():
-        line, col, end = places._position(frame.f_code, frame.f_lasti)
+    for frame in locations.user_frames():
+        line, col, end = locations._position(frame.f_code, frame.f_lasti)
         path = frame.f_code.co_filename
         one = {"file": relative_path(path), "path": path, "func": frame.f_code.co_qualname}
         found.append(one | {"line": line, "col": col, "end": end})

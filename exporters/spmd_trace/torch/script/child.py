@@ -32,7 +32,7 @@ class Outcome:
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
-        self.told = False
+        self.is_written = False
         folder.mkdir()
         self.note("pid", str(os.getpid()))
 
@@ -44,8 +44,8 @@ class Outcome:
 
     def tell(self, **what) -> None:
         """Writes down what became of the script; the first word counts."""
-        if not self.told:
-            self.told = True
+        if not self.is_written:
+            self.is_written = True
             self.note("outcome.json", json.dumps(what))
 
     def end(self, **what) -> None:
@@ -81,8 +81,8 @@ class _Impatience(threading.Thread):
 
 def _place(frames) -> str:
     """The innermost place in the script among `(file, line)`."""
-    from ...places import relative_path
-    from ..places import is_user_code
+    from ...locations import relative_path
+    from ..locations import is_user_code
 
     found = [(file, line) for file, line in frames if is_user_code(file)]
     return f"{relative_path(found[-1][0])}:{found[-1][1]}: " if found else ""
@@ -191,7 +191,8 @@ def _run(settings: dict, rank: int) -> None:
         axes = [[axis.name, axis.size, axis.stride] for axis in program.mesh.axes]
         what = {"axes": axes, "summed": steps.summed, "contradicted": steps.roles.contradicted}
         what |= {"messages": steps.messages, "exchanged": steps.exchanged}
-        what |= {"by_hand": steps.by_hand, "ops": len(program.ops), "values": _told(steps.roles.digests, program)}
+        what |= {"by_hand": steps.by_hand, "ops": len(program.ops)}
+        what["values"] = _digests(steps.roles.digests, program)
         what |= {"cost": vars(cost)}
         what["refused"] = [vars(one) for one in recorder.refusals]
         if together:
@@ -211,7 +212,7 @@ def _run(settings: dict, rank: int) -> None:
     log = calls.Log(outcome.folder / "calls.jsonl") if compared and check is None else None
     with (
         _values(settings["data"], rank, outcome) as cost,
-        world.played(job, log) as seen,
+        world.simulated(job, log) as seen,
         effects.guarded(guard),
     ):
         observed = settings["observed"]
@@ -229,7 +230,8 @@ def _run(settings: dict, rank: int) -> None:
             reason, failed = _script(settings, steps)
         if check is not None:
             check.fails(reason["error"])
-        if together and (outcome.told or not failed):  # others may not be done, or wait for it
+        # Others may not be done, or wait for it.
+        if together and (outcome.is_written or not failed):
             outcome.tell(**reason)
             if log is not None:
                 log.end()
@@ -252,12 +254,12 @@ def _values(data: str, rank: int, outcome: Outcome):
         yield cost
 
 
-def _told(rows: list[dict] | None, program) -> list[dict] | None:
+def _digests(rows: list[dict] | None, program) -> list[dict] | None:
     """Digests as they are compared: fingerprints along the axes of the program."""
     from .fingerprints import Handle
 
     def plain(one):
-        return one.told(program.mesh, program.rank) if isinstance(one, Handle) else one
+        return one.along_axes(program.mesh, program.rank) if isinstance(one, Handle) else one
 
     return rows and [{key: plain(one) for key, one in row.items()} for row in rows]
 

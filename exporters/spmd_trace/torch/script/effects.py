@@ -22,8 +22,8 @@ import time
 import numpy
 import torch
 
-from ...places import SITE, relative_path
-from .. import places
+from ...locations import SITE, relative_path
+from .. import locations
 from ..frameworks.cpu import replaced
 
 
@@ -41,7 +41,7 @@ class Guard:
 
     def note(self, what: str, path=None) -> None:
         """What was done elsewhere or not at all: `torch.save`, of what, and where in the script."""
-        frames = places.user_frames()
+        frames = locations.user_frames()
         where = ""
         if frames:
             code = frames[0].f_code
@@ -172,7 +172,7 @@ def _by_script() -> bool:
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(SITE) or not path.startswith(_STANDARD):
-            return places.is_own_code(path)
+            return locations.is_own_code(path)
         frame = frame.f_back
     return False
 

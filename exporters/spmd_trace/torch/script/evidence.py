@@ -28,15 +28,15 @@ def digest(tensor: torch.Tensor) -> str | Handle | None:
     """The same for the same bytes and the same shape; None where all elements are equal. Where they
     are not there: how they came about.
     """
-    if (told := shapes.handle(tensor)) is not None:
-        return told
+    if (known := shapes.handle(tensor)) is not None:
+        return known
     with torch.no_grad(), torch._C.DisableTorchFunction():
         plain = _elements(tensor)
         if plain.numel() > 1 and bool((plain == plain[0]).all()):
             return None
-        told = hashlib.sha256(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
-    told.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    return told.hexdigest()
+        digest = hashlib.sha256(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+    digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    return digest.hexdigest()
 
 
 def sketch(tensor: torch.Tensor) -> list[float]:
@@ -59,8 +59,8 @@ def sketch(tensor: torch.Tensor) -> list[float]:
 
 def content(tensor: torch.Tensor):
     """The same for the same bytes, in one process; None where there are none."""
-    if (told := shapes.handle(tensor)) is not None:
-        return told.node, told.geometry
+    if (known := shapes.handle(tensor)) is not None:
+        return known.node, known.geometry
     with torch.no_grad(), torch._C.DisableTorchFunction():
         if not tensor.untyped_storage().nbytes() or not tensor.numel():
             return None

@@ -55,7 +55,7 @@ class Handle:
     node: Node
     geometry: Geometry
 
-    def told(self, mesh, rank: int) -> dict[str, str | None] | None:
+    def along_axes(self, mesh, rank: int) -> dict[str, str | None] | None:
         """By axis, a fingerprint as `spmd_trace.ranks` compares them; None where all elements are
         one number.
         """
@@ -244,8 +244,8 @@ def _leaf(tensor: torch.Tensor) -> Node:
         # A copy: memory that NumPy has seen cannot be given back and taken again, as FSDP does.
         plain = tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
         same = plain.numel() > 0 and bool((plain == plain[0]).all())
-        told = hashlib.blake2b(
+        digest = hashlib.blake2b(
             plain.view(torch.uint8).numpy().tobytes(), digest_size=12
         ).hexdigest()
-    words = f"{told} {tuple(tensor.shape)} {tensor.dtype}"
+    words = f"{digest} {tuple(tensor.shape)} {tensor.dtype}"
     return Node("read", words, (), drawn=not same, constant=same)

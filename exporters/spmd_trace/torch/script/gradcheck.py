@@ -3,7 +3,7 @@
 Where the step begins, each rank forks for each thing to try. The fork gets process groups of its own, changes a
 parameter, and goes on with the script up to the optimizer: it tells with which values the backwards began. The
 first one changes nothing and keeps the gradients that the optimizer would get. All copies of a parameter are changed
-alike, and blocks of it together.
+together, and blocks of it.
 
 The sum of these values over all ranks is the loss. Its difference quotient, and what the gradients promise, are
 told apart by rank and parameter; `spmd_trace.gradcheck` says what they mean.
@@ -57,7 +57,7 @@ class Files:
             torch.save(what, partial)
             partial.replace(path)
 
-    def told(self, rank: int, label: str):
+    def wait_for(self, rank: int, label: str):
         path, end = self.path(rank, label), time.monotonic() + _PATIENCE
         while not path.exists():
             if time.monotonic() > end:
@@ -125,7 +125,7 @@ class GradientCheck:
         """Whether there is time left, by the clock of the first rank."""
         if self.rank == 0:
             self.files.tell(0, label, time.monotonic() < self.end)
-        return self.files.told(0, label)
+        return self.files.wait_for(0, label)
 
     def _measured(
         self, name: str, tensors, directions, everywhere, loss: float, part: float = 1.0
@@ -144,10 +144,10 @@ class GradientCheck:
         slopes = []
         for sign in (1, -1):
             changed = {name: sign * step * directions[name]} if name in directions else {}
-            told = self._try(f"{name} {sign * part:+}", tensors, changed)
-            if told is None:
+            answer = self._try(f"{name} {sign * part:+}", tensors, changed)
+            if answer is None:
                 return None
-            there = sum(self._exchanged(f"loss {name} {sign * part:+}", told["loss"]))
+            there = sum(self._exchanged(f"loss {name} {sign * part:+}", answer["loss"]))
             slopes.append((there - loss) / (sign * step))
         noise = 4e-7 * max(abs(loss), 1e-6) * math.sqrt(self.world) / step
         return row | {"slopes": slopes, "noise": noise}
@@ -241,10 +241,10 @@ class GradientCheck:
         return self._outcome(self.rank, label)
 
     def _outcome(self, rank: int, label: str) -> dict:
-        told = self.files.told(rank, label)
-        if "error" in told:
-            raise Failed(told["error"])
-        return told
+        answer = self.files.wait_for(rank, label)
+        if "error" in answer:
+            raise Failed(answer["error"])
+        return answer
 
     def _become(self, tensors: dict, changes: dict) -> None:
         _reconnect(self.files.path(0, f"{self.label} meeting"))
@@ -273,7 +273,7 @@ class GradientCheck:
     def _exchanged(self, label: str, what) -> list:
         """What all ranks have to say, in their order."""
         self.files.tell(self.rank, label, what)
-        return [self.files.told(rank, label) for rank in range(self.world)]
+        return [self.files.wait_for(rank, label) for rank in range(self.world)]
 
     def _gradients(self, rank: int) -> dict[str, list]:
         if rank not in self._known:

@@ -16,7 +16,7 @@ from ..communication.transitions import DUAL
 from ..document import Op
 from ..frameworks import ddp, dtensors, fsdp1
 from ..frameworks.fsdp import local_shard
-from ..places import user_locals, user_variables
+from ..locations import user_locals, user_variables
 from ..recorder import Recorder
 from ..values import Value, ValueTable
 from . import variables

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
-from .. import places
+from .. import locations
 from ..communication import mappings, messages
 from ..communication.transitions import reinterpret
 from ..composites import Composites
@@ -69,7 +69,7 @@ class Steps:
     ):
         self.at_step = None  # called with the roles where the step begins, instead of recording it
         self.given = False  # whether the program itself says where the step begins and ends
-        self._part: places.Passages | None = None  # of the places that the caller has named
+        self._part: locations.Passages | None = None  # of the locations that the caller has named
         self.models: list[torch.nn.Module] | None = None  # those of the step; None: all
         self.job, self.seen, self.number, self.done = job, seen, number, done
         self.observed, self.digests = observed, digests
@@ -238,7 +238,7 @@ class Steps:
     @contextlib.contextmanager
     def part(self, start: str, until: str | None):
         """Records what the script runs from one place to another, the `number`th time."""
-        self.given, self._part = True, places.Passages(start, until)
+        self.given, self._part = True, locations.Passages(start, until)
 
         def passed(which: str) -> None:
             counted = self._part.count[start]

@@ -3,7 +3,7 @@
 import torch
 from torch.distributed.tensor import DTensor
 
-from ..places import user_frames
+from ..locations import user_frames
 
 _DEPTH = 3
 

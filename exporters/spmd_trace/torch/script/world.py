@@ -17,7 +17,7 @@ import torch.distributed.fsdp
 from torch.distributed import device_mesh, distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from .. import places, versions
+from .. import locations, versions
 from .. import recorder as recording
 from ..communication import messages
 from ..frameworks import cpu, ddp
@@ -255,8 +255,8 @@ def _wrappers(stack: contextlib.ExitStack, seen: Seen) -> None:
 
 
 @contextlib.contextmanager
-def played(job: Job, log: calls.Log | None = None):
-    """The world of a script, for the time of the context; what the script makes in it.
+def simulated(job: Job, log: calls.Log | None = None):
+    """Simulates the environment of a distributed script; yields what the script sets up.
 
     `log`: where to note what it calls together with other ranks.
     """
@@ -267,7 +267,7 @@ def played(job: Job, log: calls.Log | None = None):
         _groups(stack, job, seen)
         _meshes(stack, seen)
         _wrappers(stack, seen)
-        stack.enter_context(groupsizes.followed_in_script(places.is_own_frame))
+        stack.enter_context(groupsizes.followed_in_script(locations.is_own_frame))
         if log is not None:
             stack.enter_context(calls.watched(log, job.world, _everywhere))
         yield seen

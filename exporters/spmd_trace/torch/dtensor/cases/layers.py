@@ -5,7 +5,7 @@ import torch
 from ..samples import booleans, case, floats, integers
 
 _X, _G = floats(8, 16), floats(8, 16)
-_TOKENS = floats(4, 8, 16)  # batch, places, width
+_TOKENS = floats(4, 8, 16)  # batch, positions, width
 _W = floats(16)
 _STATISTIC = floats(4, 8, 1)
 _IMAGE = floats(4, 8, 6, 6)

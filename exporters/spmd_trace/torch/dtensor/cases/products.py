@@ -4,7 +4,7 @@ from ..samples import case, floats
 
 _CONV = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
 _IMAGE, _FILTER = floats(4, 8, 6, 6), floats(16, 8, 3, 3)
-_HEADS = floats(4, 8, 16, 4)  # batch, heads, places, width
+_HEADS = floats(4, 8, 16, 4)  # batch, heads, positions, width
 _KEYS, _WIDTHS = floats(4, 8, 16, 4), floats(4, 8, 16, 4)
 _SQUARES = floats(4, 8, 8)
 

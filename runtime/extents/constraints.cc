@@ -1,5 +1,5 @@
-// One pass over the instructions that ties the dimensions of operands and results.
-#include "runtime/extents/ties.h"
+// One pass over the instructions that relates the dimensions of operands and results.
+#include "runtime/extents/constraints.h"
 
 #include "rules/violations/operands.h"
 
@@ -34,8 +34,8 @@ constexpr llvm::StringRef kPlain[] = {
 
 } // namespace
 
-ExtentTies::ExtentTies(ir::Program &program, const checker::CheckResult &checked,
-                       const MeshResize &meshes)
+ExtentConstraints::ExtentConstraints(ir::Program &program, const checker::CheckResult &checked,
+                                     const MeshResize &meshes)
     : program_(program), checked_(checked), meshes_(meshes), rules_(program) {
   vars_.resize(program.values.size());
   open_ = classes_.add(1);
@@ -56,7 +56,7 @@ ExtentTies::ExtentTies(ir::Program &program, const checker::CheckResult &checked
   tie_gradients();
 }
 
-bool ExtentTies::resize(bool scale_down) {
+bool ExtentConstraints::resize(bool scale_down) {
   if (!classes_.settle())
     return false;
   if (scale_down)
@@ -64,7 +64,7 @@ bool ExtentTies::resize(bool scale_down) {
   return true;
 }
 
-std::vector<std::string> ExtentTies::notes() const {
+std::vector<std::string> ExtentConstraints::notes() const {
   std::vector<std::string> notes;
   for (const auto &[text, var] : kept_)
     if (classes_.now(var) == classes_.before(var) && !llvm::is_contained(notes, text))
@@ -72,7 +72,7 @@ std::vector<std::string> ExtentTies::notes() const {
   return notes;
 }
 
-ExtentTies::Site ExtentTies::site_of(ir::InstId id) {
+ExtentConstraints::Site ExtentConstraints::site_of(ir::InstId id) {
   const ir::Inst &inst = program_.insts[id];
   Site site{.id = id};
   checker::OperandList operands;
@@ -84,7 +84,7 @@ ExtentTies::Site ExtentTies::site_of(ir::InstId id) {
   return site;
 }
 
-void ExtentTies::instruction(ir::InstId id) {
+void ExtentConstraints::instruction(ir::InstId id) {
   Site site = site_of(id);
   checker::OperandList operands;
   operands.read(program_, program_.insts[id].operands);
@@ -102,18 +102,18 @@ void ExtentTies::instruction(ir::InstId id) {
       if (site.op->boundary == rules::Boundary::Send && !site.args.empty())
         sent_[key] = site.args[0];
       else if (auto sent = sent_.find(key); sent != sent_.end() && !site.results.empty())
-        alike(sent->second, site.results[0]);
+        equate(sent->second, site.results[0]);
     }
     if (site.args.size() == 2 &&
         site.op->boundary == rules::Boundary::Alias) { // the view again, not its base
-      alike(site.args[1], site.results[0]);
+      equate(site.args[1], site.results[0]);
       break;
     }
     for (ValueId result : site.results)
       if (!site.args.empty())
-        alike(site.args[0], result);
+        equate(site.args[0], result);
     if (site.args.size() == 2) // step, store: the content is like what it replaces
-      alike(site.args[0], site.args[1]);
+      equate(site.args[0], site.args[1]);
     break;
   default:
     fix_all(site);
@@ -121,11 +121,11 @@ void ExtentTies::instruction(ir::InstId id) {
   }
   for (ValueId result : site.results) // what is written in place fits
     if (is_write(program_, program_.insts[id], result))
-      alike(program_.values[result].alias_of, result);
+      equate(program_.values[result].alias_of, result);
   numbers(site);
 }
 
-void ExtentTies::alike(ValueId a, ValueId b) {
+void ExtentConstraints::equate(ValueId a, ValueId b) {
   if (vars(a).size() != vars(b).size())
     return;
   for (size_t i = 0; i < vars(a).size(); ++i)
@@ -137,7 +137,7 @@ void ExtentTies::alike(ValueId a, ValueId b) {
       proportional(vars(a)[i], vars(b)[i]);
 }
 
-void ExtentTies::proportional(Var a, Var b) {
+void ExtentConstraints::proportional(Var a, Var b) {
   if (classes_.before(a) == classes_.before(b))
     return classes_.unite(a, b);
   if (classes_.before(a) == 0 || classes_.before(b) == 0) {
@@ -147,18 +147,18 @@ void ExtentTies::proportional(Var a, Var b) {
   classes_.relate(a, {b}, classes_.before(b), classes_.before(a));
 }
 
-void ExtentTies::fix(ValueId value) {
+void ExtentConstraints::fix(ValueId value) {
   for (Var var : vars(value))
     classes_.fix(var);
 }
-void ExtentTies::fix_all(const Site &site) {
+void ExtentConstraints::fix_all(const Site &site) {
   for (ValueId value : site.args)
     fix(value);
   for (ValueId value : site.results)
     fix(value);
 }
 
-void ExtentTies::fix_functions() {
+void ExtentConstraints::fix_functions() {
   for (const ir::Function &function : program_.functions) {
     for (const ir::FunctionParam &param : function.params)
       fix(param.value);
@@ -170,7 +170,7 @@ void ExtentTies::fix_functions() {
 
 // --- ordinary ops --------------------------------------------------------------------------------
 
-void ExtentTies::equation(const Site &site, const checker::OperandList &operands) {
+void ExtentConstraints::equation(const Site &site, const checker::OperandList &operands) {
   const ir::Inst inst = program_.insts[site.id];
   llvm::SmallVector<rules::Arg, 6> args;
   for (ValueId value : site.args)
@@ -186,7 +186,8 @@ void ExtentTies::equation(const Site &site, const checker::OperandList &operands
     row(site, use, app.bound_to(use));
 }
 
-void ExtentTies::row(const Site &site, const rules::RowUse &use, const rules::Application &app) {
+void ExtentConstraints::row(const Site &site, const rules::RowUse &use,
+                            const rules::Application &app) {
   const rules::Equation &equation = use.row->equation.equation;
   rules::OperandMismatch problem;
   std::optional<rules::Binding> binding = rules::bind_operands(app, equation, problem);
@@ -204,7 +205,7 @@ void ExtentTies::row(const Site &site, const rules::RowUse &use, const rules::Ap
     return *factors[f];
   };
   // A dimension is the product of its factors; one of a single element may be stretched over them.
-  auto tie = [&](ValueId value, const std::optional<rules::TensorFactors> &dims, bool operand) {
+  auto relate = [&](ValueId value, const std::optional<rules::TensorFactors> &dims, bool operand) {
     if (!dims || dims->size() != vars(value).size())
       return fix(value);
     for (size_t d = 0; d < dims->size(); ++d) {
@@ -230,12 +231,12 @@ void ExtentTies::row(const Site &site, const rules::RowUse &use, const rules::Ap
     }
   };
   for (size_t i = 0; i < site.args.size(); ++i)
-    tie(site.args[i], i < map.args.size() ? map.args[i] : std::nullopt, true);
+    relate(site.args[i], i < map.args.size() ? map.args[i] : std::nullopt, true);
   llvm::ArrayRef<unsigned> results = use.results;
   for (size_t r = 0; r < results.size(); ++r)
-    tie(site.results[results[r]], r < map.results.size() ? map.results[r] : std::nullopt, false);
+    relate(site.results[results[r]], r < map.results.size() ? map.results[r] : std::nullopt, false);
   if (use.row->own_dims == rules::OpDef::OwnDims::Attribute)
-    return; // which follows (ExtentTies::followed)
+    return; // which follows (ExtentConstraints::followed)
   for (size_t r = 0; r < results.size() && r < map.results.size(); ++r) {
     ValueId result = site.results[results[r]];
     if (!map.results[r] || map.results[r]->size() != vars(result).size())
@@ -249,8 +250,8 @@ void ExtentTies::row(const Site &site, const rules::RowUse &use, const rules::Ap
 }
 
 // A dimension that a result alone has. made: the row's map says what it is made of.
-void ExtentTies::own_dim(const Site &site, const rules::OpDef &row, bool made, ValueId result,
-                         size_t d) {
+void ExtentConstraints::own_dim(const Site &site, const rules::OpDef &row, bool made,
+                                ValueId result, size_t d) {
   using OwnDims = rules::OpDef::OwnDims;
   bool proportional_row = row.own_dims == OwnDims::Proportional;
   const rules::Equation &equation = row.equation.equation;
@@ -278,7 +279,7 @@ void ExtentTies::own_dim(const Site &site, const rules::OpDef &row, bool made, V
 
 // --- transitions ---------------------------------------------------------------------------------
 
-std::pair<int64_t, int64_t> ExtentTies::ranks_of(const ir::Inst &inst) const {
+std::pair<int64_t, int64_t> ExtentConstraints::ranks_of(const ir::Inst &inst) const {
   std::pair<int64_t, int64_t> ranks(1, 1);
   auto count = [&](const ir::Axis &axis) {
     ranks.first *= meshes_.old_size(axis);
@@ -316,13 +317,13 @@ std::pair<int64_t, int64_t> ExtentTies::ranks_of(const ir::Inst &inst) const {
   return ranks;
 }
 
-void ExtentTies::counts(Var var, int64_t ranks) {
+void ExtentConstraints::counts(Var var, int64_t ranks) {
   Var one = classes_.add(1);
   classes_.fix(one);
   classes_.relate(var, {one}, 1, ranks);
 }
 
-void ExtentTies::transition(const Site &site) {
+void ExtentConstraints::transition(const Site &site) {
   // Tensors that say how much is moved have a number for each rank.
   auto [old_ranks, new_ranks] = ranks_of(program_.insts[site.id]);
   for (size_t i = site.results.size(); i < site.args.size(); ++i)
@@ -333,7 +334,7 @@ void ExtentTies::transition(const Site &site) {
       tie_transition(site, site.args[i], site.results[i]);
 }
 
-void ExtentTies::tie_transition(const Site &site, ValueId operand, ValueId result) {
+void ExtentConstraints::tie_transition(const Site &site, ValueId operand, ValueId result) {
   auto [old_ranks, new_ranks] = ranks_of(program_.insts[site.id]);
   size_t from = vars(operand).size(), to = vars(result).size();
   if (from != to) { // a dimension of the ranks comes or goes
@@ -369,7 +370,7 @@ void ExtentTies::tie_transition(const Site &site, ValueId operand, ValueId resul
 // --- types and gradients -------------------------------------------------------------------------
 
 // What all blocks make up keeps its extent if it can: the blocks follow the axes.
-void ExtentTies::shards(ValueId value) {
+void ExtentConstraints::shards(ValueId value) {
   if (value.index >= checked_.types.size() || !checked_.types[value.index].valid())
     return;
   const ir::Type &type = program_.types[checked_.types[value.index]];
@@ -390,18 +391,19 @@ void ExtentTies::shards(ValueId value) {
   }
 }
 
-void ExtentTies::tie_gradients() {
+void ExtentConstraints::tie_gradients() {
   for (uint32_t i = 0; i < program_.values.size(); ++i)
     if (ValueId of = program_.values[ValueId{i}].grad_of; of.valid())
-      alike(ValueId{i}, of);
+      equate(ValueId{i}, of);
   for (const ir::Output &output : program_.outputs)
     if (output.of.valid())
-      alike(output.value, output.of);
+      equate(output.value, output.of);
 }
 
 // --- numbers -------------------------------------------------------------------------------------
 
-void ExtentTies::number_of_unknown_role(const Site &site, llvm::StringRef key, int64_t number) {
+void ExtentConstraints::number_of_unknown_role(const Site &site, llvm::StringRef key,
+                                               int64_t number) {
   if (number < 2)
     return;
   std::string text =
@@ -426,14 +428,14 @@ void ExtentTies::number_of_unknown_role(const Site &site, llvm::StringRef key, i
     hold(ValueId{i});
 }
 
-bool ExtentTies::is_stride(const Site &site, llvm::StringRef key) const {
+bool ExtentConstraints::is_stride(const Site &site, llvm::StringRef key) const {
   const rules::ResolvedOp &op = *site.op;
   return key == "stride" && op.row &&
          (op.variant() == rules::Variant::Strided ||
           op.row->constant != rules::OpDef::Constant::No);
 }
 
-void ExtentTies::numbers(const Site &site) {
+void ExtentConstraints::numbers(const Site &site) {
   const ir::Inst &inst = program_.insts[site.id];
   if (site.op->computes(rules::Computes::Power))
     return; // an exponent is no extent

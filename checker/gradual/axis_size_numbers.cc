@@ -1,5 +1,5 @@
 // Finds divisions and products by plain numbers that are sizes of axes.
-#include "checker/gradual/numbers.h"
+#include "checker/gradual/axis_size_numbers.h"
 
 #include "checker/operand_list.h"
 #include "checker/walk/gradients/search.h"
@@ -50,7 +50,7 @@ std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &
   return op.computes(Computes::Quotient) ? 1 / number : number;
 }
 
-Numbers::Numbers(ir::Program &program, const CheckResult &checked)
+AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checked)
     : program_(program), checked_(checked), made_by_(program.values.size()) {
   rules::Rules rules(program);
   const uint32_t first = program.main.first.index, last = program.main.last.index;
@@ -92,7 +92,7 @@ Numbers::Numbers(ir::Program &program, const CheckResult &checked)
     instruction(ir::InstId{i}, rules);
 }
 
-void Numbers::instruction(ir::InstId id, rules::Rules &rules) {
+void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
   const ir::Inst inst = program_.insts[id];
   const rules::ResolvedOp &op = rules.resolve(inst.op);
   OperandList operands;
@@ -125,7 +125,7 @@ void Numbers::instruction(ir::InstId id, rules::Rules &rules) {
   factors_[id.index] = *factor;
 }
 
-int64_t Numbers::elements(ValueId value) const {
+int64_t AxisSizeNumbers::elements(ValueId value) const {
   int64_t elements = 1;
   if (ir::ShapeId shape = checked_.shapes[value.index]; shape.valid())
     for (ir::Extent extent : program_.shapes[shape].dims)
@@ -134,7 +134,8 @@ int64_t Numbers::elements(ValueId value) const {
 }
 
 // A sum that is divided by the number of its elements, or of its rows, as `batchmean` is.
-void Numbers::mean_of_sum(ir::InstId id, ValueId sum, int64_t divisor, rules::Rules &rules) {
+void AxisSizeNumbers::mean_of_sum(ir::InstId id, ValueId sum, int64_t divisor,
+                                  rules::Rules &rules) {
   for (unsigned step = 0; step < kSteps && sum.valid(); ++step, sum = before_.lookup(sum.index)) {
     const ir::InstId made = made_by_[sum.index];
     if (!made.valid())
@@ -158,7 +159,7 @@ void Numbers::mean_of_sum(ir::InstId id, ValueId sum, int64_t divisor, rules::Ru
 }
 
 // The number of elements that a mean of the forward took together.
-void Numbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, int64_t divisor) {
+void AxisSizeNumbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, int64_t divisor) {
   const ValueId result = program_.insts[id].bwd_of;
   const ir::InstId made = made_by_[result.index];
   if (!made.valid())
@@ -177,7 +178,7 @@ void Numbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, int64_t di
 
 // The axes of a collective that adds up, right before the number or right after it, over so many
 // ranks.
-AxisSet Numbers::beside(ValueId operand, ValueId result, int64_t ranks) const {
+AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks) const {
   auto fits = [&](const llvm::DenseMap<uint32_t, AxisSet> &ends, ValueId value) {
     auto at = ends.find(value.index);
     if (at == ends.end())
@@ -204,7 +205,7 @@ AxisSet Numbers::beside(ValueId operand, ValueId result, int64_t ranks) const {
   return found;
 }
 
-ir::ScaleId Numbers::scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const {
+ir::ScaleId AxisSizeNumbers::scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const {
   ir::ScaleId scale = program_.one();
   if (auto at = scales_.find(id.index); at != scales_.end())
     scale = at->second;

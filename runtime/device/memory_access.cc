@@ -1,5 +1,5 @@
 // Ranges from the first byte to the last one: what lies between and is not met counts as met.
-#include "runtime/device/touched.h"
+#include "runtime/device/memory_access.h"
 
 #include "runtime/device/scalar.h"
 
@@ -41,7 +41,7 @@ MatrixSpans spans_of(const SpmdMatrices &of) {
 
 } // namespace
 
-bool is_told_by_step(const Command &command) {
+bool accesses_listed_by_step(const Command &command) {
   return std::holds_alternative<SpmdSort>(command) || std::holds_alternative<SpmdScatter>(command);
 }
 
@@ -75,21 +75,21 @@ Bytes bytes_written(const Command &command) {
   return spans_of(std::get<SpmdMatrices>(command)).out;
 }
 
-int64_t places(const Command &command) {
+int64_t iterations(const Command &command) {
   if (const auto *matrices = std::get_if<SpmdMatrices>(&command))
     return matrices->batch * matrices->rows * matrices->columns * matrices->inner;
   if (const auto *move = std::get_if<SpmdMove>(&command))
-    return device::places(move->extents, 0, move->loops);
+    return device::iterations(move->extents, 0, move->loops);
   const auto &nest = std::get<SpmdLoopNest>(command);
-  return device::places(nest.extents, 0, nest.loops);
+  return device::iterations(nest.extents, 0, nest.loops);
 }
 
 int64_t results(const Command &command) {
   if (const auto *nest = std::get_if<SpmdLoopNest>(&command))
-    return device::places(nest->extents, 0, nest->loops - nest->inner);
+    return device::iterations(nest->extents, 0, nest->loops - nest->inner);
   if (const auto *matrices = std::get_if<SpmdMatrices>(&command))
     return matrices->batch * matrices->rows * matrices->columns;
-  return places(command);
+  return iterations(command);
 }
 
 uint64_t traffic(const Command &command) {
@@ -104,11 +104,11 @@ uint64_t traffic(const Command &command) {
            (device::bytes_of(sort->element) + sizeof(uint32_t));
   if (const auto *scatter = std::get_if<SpmdScatter>(&command))
     return static_cast<uint64_t>(scatter->entries) *
-           (device::bytes_of(scatter->place_element) +
+           (device::bytes_of(scatter->row_element) +
             static_cast<uint64_t>(scatter->width) *
                 (device::bytes_of(scatter->from_element) + device::bytes_of(scatter->to_element)));
   if (const auto *move = std::get_if<SpmdMove>(&command))
-    return 2 * static_cast<uint64_t>(places(command)) * move->bytes;
+    return 2 * static_cast<uint64_t>(iterations(command)) * move->bytes;
   const auto &nest = std::get<SpmdLoopNest>(command);
   auto bytes = [&](const SpmdArray &array, uint32_t loops) {
     uint64_t met = device::bytes_of(array.element);

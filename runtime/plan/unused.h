@@ -7,6 +7,6 @@
 namespace spmd::runtime {
 
 // True if nothing can tell whether the instruction ran.
-bool is_unread(const ir::Inst &inst, const rules::ResolvedOp &op);
+bool is_unused(const ir::Inst &inst, const rules::ResolvedOp &op);
 
 } // namespace spmd::runtime

@@ -6,7 +6,7 @@ import re
 
 from jax._src import source_info_util
 
-from ..places import Tables, is_ours
+from ..locations import Tables, is_ours
 
 
 _absolute = functools.cache(os.path.abspath)
@@ -24,8 +24,8 @@ def phase_of(name_stack: str) -> str:
     return "bwd" if "transpose(" in name_stack else "fwd"
 
 
-class Places(Tables):
-    """The places of one program."""
+class Locations(Tables):
+    """The locations of one program."""
 
     def scope(self, name_stack: str) -> int | None:
         """The names that the program gave: `transpose(jvp(layer))/dot` is `layer.dot`."""

@@ -1,4 +1,4 @@
-// The second reading of a program without declarations (gradual.h): what is known of an instruction
+// The second pass of a program without declarations (gradual.h): what is known of an instruction
 // beyond what its rule says of whole tensors, which findings hold whatever is unknown, and what is
 // proved. The walk calls it at each instruction; where the program declares its types there is
 // none.
@@ -19,9 +19,9 @@
 
 namespace spmd::checker {
 
-class SecondReading {
+class SecondPass {
 public:
-  explicit SecondReading(WalkState &state); // its result has the first reading
+  explicit SecondPass(WalkState &state); // its result has the first pass
 
   void declare(ir::ValueId value, const ir::Type &type);
   // With what is known of a declared value and no type can state.
@@ -86,10 +86,10 @@ private:
   llvm::DenseSet<uint32_t> numbered_; // values that were reported as such numbers
   Extremes extremes_;
   Lists lists_;
-  llvm::DenseSet<uint32_t> zero_blocks_;         // values that are made of zeros, and cut
-  llvm::DenseMap<uint32_t, Place> pending_told_; // gradients that the optimizer reads: where first
+  llvm::DenseSet<uint32_t> zero_blocks_;          // values that are made of zeros, and cut
+  llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
-  ir::AxisSet told_axes_, open_axes_;
+  ir::AxisSet reported_axes_, open_axes_;
   ir::AxisSet parts_;        // along which it takes or puts together rows that a rank has
   bool takes_block_ = false; // it is the backward of a conversion, by which a rank took its block
   ir::AxisSet own_now_;      // along which it numbers what a rank has

@@ -5,13 +5,13 @@
 
 namespace spmd::runtime {
 
-struct Guess {
+struct LikelyMistake {
   std::string text; // empty: none of them
   ir::AxisSet axes; // along which it was made
 };
 
 // `got`: what the ranks mean, divided by the scale; it differs from what is wanted.
-Guess guess_mistake(const ir::Program &program, const Distribution &dist, const Observed &observed,
-                    const Wanted &wanted, const Meaning &got);
+LikelyMistake likely_mistake(const ir::Program &program, const Distribution &dist,
+                             const Observed &observed, const Expected &wanted, const Meaning &got);
 
 } // namespace spmd::runtime

@@ -1,5 +1,5 @@
 // Which ops do something without results.
-#include "runtime/plan/unread.h"
+#include "runtime/plan/unused.h"
 
 namespace spmd::runtime {
 
@@ -20,7 +20,7 @@ static bool acts_without_results(rules::Boundary op) {
   }
 }
 
-bool is_unread(const ir::Inst &inst, const rules::ResolvedOp &op) {
+bool is_unused(const ir::Inst &inst, const rules::ResolvedOp &op) {
   if (inst.result_count != 0)
     return false;
   switch (op.form) {

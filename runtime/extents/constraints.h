@@ -1,4 +1,4 @@
-// Which extents of a program are tied to which, read off its ops; and the program with the extents
+// Which extents of a program follow from which, read off its ops; and the program with the extents
 // that follow.
 #pragma once
 
@@ -18,11 +18,12 @@
 
 namespace spmd::runtime {
 
-class ExtentTies {
+class ExtentConstraints {
 public:
   // The program has no calls, and no symbols but those that data give values to. Loops and branches
   // keep their extents.
-  ExtentTies(ir::Program &program, const checker::CheckResult &checked, const MeshResize &meshes);
+  ExtentConstraints(ir::Program &program, const checker::CheckResult &checked,
+                    const MeshResize &meshes);
 
   // Finds the extents. False: there are none that follow.
   bool resize(bool scale_down);
@@ -49,7 +50,7 @@ private:
   void transition(const Site &site);
   void counts(Var var, int64_t ranks); // it is the number of these ranks
   void tie_transition(const Site &site, ir::ValueId operand, ir::ValueId result);
-  void alike(ir::ValueId a, ir::ValueId b);
+  void equate(ir::ValueId a, ir::ValueId b);
   void proportional(Var a, Var b);
   void fix_all(const Site &site);
   void fix(ir::ValueId value);

@@ -1,5 +1,5 @@
 // Each mistake is carried out on what is wanted, and compared within the bound of the comparison.
-#include "runtime/judge/guess.h"
+#include "runtime/judge/likely_mistake.h"
 
 #include "ir/text/text.h"
 
@@ -23,17 +23,17 @@ bool is_nan(double cell) { return std::isnan(cell); }
 bool is_nan(Complex cell) { return std::isnan(cell.real()) || std::isnan(cell.imag()); }
 bool is_nan(Residue) { return false; }
 
-class Guesser {
+class MistakeFinder {
 public:
-  Guesser(const ir::Program &program, const Distribution &dist, const Observed &observed,
-          const Wanted &wanted, const Meaning &got)
+  MistakeFinder(const ir::Program &program, const Distribution &dist, const Observed &observed,
+                const Expected &wanted, const Meaning &got)
       : program_(program), mesh_(program.meshes[dist.type().mesh()]), dist_(dist),
         observed_(observed), wanted_(wanted), got_(got) {}
 
-  Guess run() const {
-    for (auto guess : {&Guesser::times, &Guesser::one_part, &Guesser::other_order,
-                       &Guesser::earlier, &Guesser::poison})
-      if (Guess made = (this->*guess)(); !made.text.empty())
+  LikelyMistake run() const {
+    for (auto guess : {&MistakeFinder::times, &MistakeFinder::one_part, &MistakeFinder::other_order,
+                       &MistakeFinder::earlier, &MistakeFinder::poison})
+      if (LikelyMistake made = (this->*guess)(); !made.text.empty())
         return made;
     return {};
   }
@@ -82,7 +82,7 @@ private:
     return slack;
   }
 
-  Guess times() const {
+  LikelyMistake times() const {
     for (AxisId axis : mesh_.typed_axes()) {
       int64_t n = mesh_[axis].size();
       for (bool more : {true, false}) {
@@ -105,7 +105,7 @@ private:
   }
 
   // Each rank holds the own addend where the sum belongs.
-  Guess one_part() const {
+  LikelyMistake one_part() const {
     for (size_t i = 0; i < wanted_.parts.size(); ++i)
       if (same(got_, wanted_.parts[i], allowed()))
         return {fmt::format("what addend {} of {} is alone: it was not summed over {}", i,
@@ -162,7 +162,7 @@ private:
     return true;
   }
 
-  Guess other_order() const {
+  LikelyMistake other_order() const {
     AxisSet cut = (dist_.type().of(Kind::Varying) | dist_.lists()) & mesh_.typed_axes();
     if (dist_.type().scale != ir::ScaleId{0})
       return {};
@@ -189,8 +189,8 @@ private:
     return {};
   }
 
-  Guess earlier() const {
-    for (const Wanted::Earlier &value : wanted_.earlier)
+  LikelyMistake earlier() const {
+    for (const Expected::EarlierValue &value : wanted_.earlier)
       if (same(got_, *value.meant, 0))
         return {fmt::format("equal to {}: the step did nothing, or its result was overwritten",
                             value.name),
@@ -198,7 +198,7 @@ private:
     return {};
   }
 
-  Guess poison() const {
+  LikelyMistake poison() const {
     bool all = true;
     for (const Tensor &held : observed_.held)
       all &= held.size() > 0 && held.visit([](const auto &cells) {
@@ -213,15 +213,15 @@ private:
   const ir::Mesh &mesh_;
   const Distribution &dist_;
   const Observed &observed_;
-  const Wanted &wanted_;
+  const Expected &wanted_;
   const Meaning &got_;
 };
 
 } // namespace
 
-Guess guess_mistake(const ir::Program &program, const Distribution &dist, const Observed &observed,
-                    const Wanted &wanted, const Meaning &got) {
-  return Guesser(program, dist, observed, wanted, got).run();
+LikelyMistake likely_mistake(const ir::Program &program, const Distribution &dist,
+                             const Observed &observed, const Expected &wanted, const Meaning &got) {
+  return MistakeFinder(program, dist, observed, wanted, got).run();
 }
 
 } // namespace spmd::runtime

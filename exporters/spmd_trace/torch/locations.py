@@ -13,7 +13,7 @@ import sysconfig
 
 import torch
 
-from ..places import SITE, Tables, is_ours
+from ..locations import SITE, Tables, is_ours
 
 _HIDDEN = tuple(
     os.path.abspath(folder) + os.sep
@@ -136,8 +136,8 @@ class Passages:
             sys.settrace(before)
 
 
-class Places(Tables):
-    """The places of one program."""
+class Locations(Tables):
+    """The locations of one program."""
 
     def __init__(self) -> None:
         super().__init__()

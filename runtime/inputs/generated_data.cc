@@ -1,6 +1,6 @@
 // One generator for all dtypes and domains. Indices and masks go by multiples of the golden ratio,
 // which meet every part of their range evenly however few they are.
-#include "runtime/inputs/numbers.h"
+#include "runtime/inputs/generated_data.h"
 
 #include <cmath>
 
@@ -25,19 +25,19 @@ double fraction(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-5
 
 // Where an element stands: its number in the whole tensor, and its coordinates in the last
 // dimensions.
-struct Spot {
+struct ElementIndex {
   uint64_t index = 0;
   int64_t row = 0, column = 0, columns = 1;
 };
 
-class Drawing {
+class Generator {
 public:
-  Drawing(const Content &content, uint64_t key, const NumberOptions &options, DTypeClass form,
-          bool is_unsigned)
+  Generator(const Content &content, uint64_t key, const NumberOptions &options, DTypeClass form,
+            bool is_unsigned)
       : content_(content), key_(key), options_(options), form_(form), is_unsigned_(is_unsigned),
         start_(fraction(scrambled(~key))) {}
 
-  double operator()(const Spot &spot, uint64_t part = 0) const {
+  double operator()(const ElementIndex &spot, uint64_t part = 0) const {
     uint64_t bits = scrambled(key_ ^ scrambled(2 * spot.index + part));
     switch (content_.form) {
     case ContentForm::Truth:
@@ -59,7 +59,7 @@ public:
     return whole ? whole_number(spot, bits) : real(spot, bits);
   }
   // Of `n` neighbours: what is plainly drawn has a loop of its own.
-  void row(Spot spot, int64_t n, double *to) const {
+  void row(ElementIndex spot, int64_t n, double *to) const {
     bool plain =
         content_.form == ContentForm::Free && form_ == DTypeClass::Float && !options_.whole_numbers;
     for (int64_t i = 0; !plain && i < n; ++i, ++spot.index, ++spot.column)
@@ -68,7 +68,7 @@ public:
       to[i] = centred(scrambled(key_ ^ scrambled(2 * (spot.index + static_cast<uint64_t>(i)))));
   }
   // Any residue for what is real; what counts or picks stays what it is.
-  Residue residue(const Spot &spot) const {
+  Residue residue(const ElementIndex &spot) const {
     bool any = form_ == DTypeClass::Float || form_ == DTypeClass::Complex;
     return any && content_.form < ContentForm::Truth
                ? Residue::from_bits(scrambled(key_ ^ scrambled(2 * spot.index)))
@@ -76,14 +76,14 @@ public:
   }
 
 private:
-  // In [0, 1): neighbours are far apart, and as many places as there are parts meet nearly all
+  // In [0, 1): neighbours are far apart, and as many positions as there are parts meet nearly all
   // parts.
-  double spread(const Spot &spot) const {
+  double spread(const ElementIndex &spot) const {
     double at = start_ + kGolden * static_cast<double>(spot.index);
     return at - std::floor(at);
   }
 
-  double whole_number(const Spot &spot, uint64_t bits) const {
+  double whole_number(const ElementIndex &spot, uint64_t bits) const {
     constexpr double kSmall[] = {-2, -1, 1, 2, 0};
     double any = kSmall[bits % (options_.nonzero || content_.form == ContentForm::Nonzero ? 4 : 5)];
     switch (content_.form) {
@@ -104,7 +104,7 @@ private:
     }
   }
 
-  double real(const Spot &spot, uint64_t bits) const {
+  double real(const ElementIndex &spot, uint64_t bits) const {
     double even = fraction(bits), sign = bits & 1 ? 1 : -1;
     switch (content_.form) {
     case ContentForm::Nonzero:
@@ -133,7 +133,7 @@ private:
     return content_.factor * (even == 0.5 ? 0.25 : 2 * even - 1);
   }
   // The same at (i, j) and (j, i); rows of a matrix lie `columns` elements apart.
-  double definite(const Spot &spot) const {
+  double definite(const ElementIndex &spot) const {
     auto low = static_cast<uint64_t>(std::min(spot.row, spot.column));
     auto high = static_cast<uint64_t>(std::max(spot.row, spot.column));
     auto columns = static_cast<uint64_t>(spot.columns);
@@ -159,7 +159,7 @@ template <class F> void for_each_row(const Block &block, F &&f) {
     return;
   Dims at(rank, 0);
   for (;;) {
-    Spot spot;
+    ElementIndex spot;
     for (size_t d = 0; d < rank; ++d)
       spot.index = spot.index * static_cast<uint64_t>(block.whole[d]) +
                    static_cast<uint64_t>(block.first[d] + at[d]);
@@ -179,7 +179,7 @@ template <class F> void for_each_row(const Block &block, F &&f) {
 }
 // Calls `f` for each element.
 template <class F> void for_each_spot(const Block &block, F &&f) {
-  for_each_row(block, [&](Spot spot, int64_t size) {
+  for_each_row(block, [&](ElementIndex spot, int64_t size) {
     for (int64_t i = 0; i < size; ++i, ++spot.index, ++spot.column)
       f(spot);
   });
@@ -215,17 +215,17 @@ uint64_t number_key(uint64_t seed, llvm::StringRef name, uint64_t index) {
 
 void draw_numbers(Tensor &tensor, const Block &block, const Content &content, uint64_t key,
                   const NumberOptions &options) {
-  Drawing draw(content, key, options, ir::info(tensor.dtype).form, is_unsigned(tensor.dtype));
+  Generator draw(content, key, options, ir::info(tensor.dtype).form, is_unsigned(tensor.dtype));
   size_t at = 0;
   if (tensor.is_field())
-    for_each_spot(block,
-                  [&](const Spot &spot) { tensor.of<Residue>()[at++] = draw.residue(spot); });
+    for_each_spot(
+        block, [&](const ElementIndex &spot) { tensor.of<Residue>()[at++] = draw.residue(spot); });
   else if (tensor.is_complex())
-    for_each_spot(block, [&](const Spot &spot) {
+    for_each_spot(block, [&](const ElementIndex &spot) {
       tensor.of<Complex>()[at++] = {draw(spot), draw(spot, 1)};
     });
   else
-    for_each_row(block, [&](const Spot &spot, int64_t size) {
+    for_each_row(block, [&](const ElementIndex &spot, int64_t size) {
       draw.row(spot, size, tensor.of<double>().data() + at);
       at += static_cast<size_t>(size);
     });

@@ -1,6 +1,6 @@
 // Hooks of the walk: before a rule is applied, after it, at each result, and where something is
 // reported.
-#include "checker/gradual/second_reading.h"
+#include "checker/gradual/second_pass.h"
 
 #include "checker/definitions.h"
 #include "checker/walk/gradients/search.h"
@@ -30,7 +30,7 @@ using ir::Type;
 using ir::ValueId;
 using rules::Computes;
 
-SecondReading::SecondReading(WalkState &state)
+SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()) {
@@ -39,7 +39,7 @@ SecondReading::SecondReading(WalkState &state)
   result_.own.resize(program_.values.size());
 }
 
-void SecondReading::declare(ValueId value, const Type &type) {
+void SecondPass::declare(ValueId value, const Type &type) {
   result_.proved[value.index] = known_axes(type) - gradual_.copies().differing(value);
   // A number that a rank has counted, such as its tokens, is an addend of that of all, if of
   // anything.
@@ -55,8 +55,8 @@ void SecondReading::declare(ValueId value, const Type &type) {
   result_.scaled[value.index] = result_.proved[value.index];
 }
 
-void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
-  told_axes_ = open_axes_ = own_now_ = {};
+void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  reported_axes_ = open_axes_ = own_now_ = {};
   scale_open_ = false;
   looked_up_ = {};
   extreme_ = {};
@@ -74,7 +74,7 @@ void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
 }
 
 // Equal on n ranks and divided by n: an addend on each, which an all_reduce makes one of again.
-void SecondReading::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) {
+void SecondPass::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) {
   if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
     return;
   rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
@@ -97,7 +97,7 @@ void SecondReading::take_shares(const ir::Inst &inst, const rules::ResolvedOp &o
   }
 }
 
-AxisSet SecondReading::unknown_operands() const {
+AxisSet SecondPass::unknown_operands() const {
   AxisSet axes;
   for (const rules::Arg &arg : state_.args)
     axes |= program_.types[arg.type].unknown;
@@ -105,7 +105,7 @@ AxisSet SecondReading::unknown_operands() const {
 }
 
 // The axes that an attribute names.
-AxisSet SecondReading::axes_in(const ir::Inst &inst, llvm::StringRef key) const {
+AxisSet SecondPass::axes_in(const ir::Inst &inst, llvm::StringRef key) const {
   AxisSet axes;
   const ir::AttrValue *value = program_.find(inst.attrs, key);
   auto add = [&](const ir::AttrValue &name) {
@@ -123,7 +123,7 @@ AxisSet SecondReading::axes_in(const ir::Inst &inst, llvm::StringRef key) const 
 
 // The number of a rank's own elements divides its own sums: a mean for each rank. Whether all ranks
 // have as many is for a recorder to see. Multiplied with it the mean is the sum again.
-void SecondReading::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) {
+void SecondPass::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) {
   count_scale_ = program_.one();
   uneven_ = axes_in(inst, "counts_differ");
   divided_ = uneven_ | axes_in(inst, "counts_equal");
@@ -148,7 +148,7 @@ void SecondReading::take_counts(const ir::Inst &inst, const rules::ResolvedOp &o
 
 // Each rank's mean counts once per rank, and so does what is equal on all ranks and added to it: an
 // average over them is right for both. So is a sum for addends and a share of what is equal.
-void SecondReading::add_to_means(const rules::ResolvedOp &op) {
+void SecondPass::add_to_means(const rules::ResolvedOp &op) {
   if (!(op.computes(Computes::Sum) || op.computes(Computes::Difference)) || state_.args.size() != 2)
     return;
   for (size_t mean : {0, 1}) {
@@ -169,7 +169,7 @@ void SecondReading::add_to_means(const rules::ResolvedOp &op) {
 }
 
 // Blocks of zeros are of the scale of what they are put together with.
-void SecondReading::scale_zeros() {
+void SecondPass::scale_zeros() {
   if (zero_blocks_.empty())
     return;
   auto is_zero = [&](size_t i) { return zero_blocks_.count(state_.operands.values[i].index) != 0; };
@@ -187,8 +187,8 @@ void SecondReading::scale_zeros() {
 }
 
 // What is known already needs no such word, and the data are as they were.
-std::optional<rules::Outcome> SecondReading::restated(const ir::Inst &inst,
-                                                      const rules::Application &app) {
+std::optional<rules::Outcome> SecondPass::restated(const ir::Inst &inst,
+                                                   const rules::Application &app) {
   if (!Gradual::only_restates(app))
     return std::nullopt;
   rules::Outcome outcome;
@@ -204,7 +204,7 @@ std::optional<rules::Outcome> SecondReading::restated(const ir::Inst &inst,
 }
 
 // What the instruction makes of norms of blocks, and what is wrong with it.
-void SecondReading::judge(InstId id, const rules::Application &app) {
+void SecondPass::judge(InstId id, const rules::Application &app) {
   // Blocks from inside of a dimension do not join to it in the order of the ranks.
   if (app.op.form == rules::OpForm::Transition && (app.attr("dim") || app.attr("split_dim"))) {
     llvm::SmallVector<ValueId, 4> values(state_.operands.values.begin(),
@@ -218,7 +218,7 @@ void SecondReading::judge(InstId id, const rules::Application &app) {
   made_norms_.clear();
   looked_up_ = lookups_.made(app, state_.operands.values);
   open_axes_ -= looked_up_.scattered;
-  if (AxisSet axes = looked_up_.summed - told_axes_)
+  if (AxisSet axes = looked_up_.summed - reported_axes_)
     state_.report(Place::inst(id),
                   rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});
   llvm::SmallVector<ValueId, 2> made_values;
@@ -226,7 +226,7 @@ void SecondReading::judge(InstId id, const rules::Application &app) {
     made_values.push_back(program_.insts[id].result(r));
   for (const Numbering::Repeated &each :
        numbering_.repeated(app, state_.operands.values, made_values))
-    if (AxisSet axes = each.axes - told_axes_;
+    if (AxisSet axes = each.axes - reported_axes_;
         axes && is_forward(program_.insts[id]) &&
         numbered_.insert(state_.operands.values[each.operand].index).second)
       state_.report(Place::inst(id), rules::RepeatedPositions{{each.operand}, axes});
@@ -239,9 +239,9 @@ void SecondReading::judge(InstId id, const rules::Application &app) {
         lists_.follow(app, state_.operands.values, made_values[r], r, made_values.size()));
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Made made = norms_.made(app, state_.operands.values, r);
-    if (AxisSet axes = made.left_out - told_axes_)
+    if (AxisSet axes = made.left_out - reported_axes_)
       state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
-    if (AxisSet axes = made.counted - told_axes_)
+    if (AxisSet axes = made.counted - reported_axes_)
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
     made_norms_.push_back(made);
   }
@@ -250,7 +250,7 @@ void SecondReading::judge(InstId id, const rules::Application &app) {
 // What an operation overwrites, or only takes the shape of, says nothing of its results. What is
 // overwritten as a whole is what it is overwritten with: temporary storage is of no kind, and what
 // the storage of a parameter keeps is judged where it is written (effects.h).
-void SecondReading::bind(const rules::Application &app) {
+void SecondPass::bind(const rules::Application &app) {
   find_unread(app);
   find_parts(app);
   if (unread_.size() != 1 || state_.args.size() != 2)
@@ -263,7 +263,7 @@ void SecondReading::bind(const rules::Application &app) {
 
 // A part of the rows that a rank has is its block of what all ranks take so of theirs: the rows of
 // a batch may stand in any order. Of other dimensions the order is not known to be right.
-void SecondReading::find_parts(const rules::Application &app) {
+void SecondPass::find_parts(const rules::Application &app) {
   if (!app.op.row || app.op.row->own_dims != rules::OpDef::OwnDims::Proportional || takes_block_)
     return;
   for (const rules::Arg &arg : app.args)
@@ -275,7 +275,7 @@ void SecondReading::find_parts(const rules::Application &app) {
         parts_ -= axis;
 }
 
-void SecondReading::find_unread(const rules::Application &app) {
+void SecondPass::find_unread(const rules::Application &app) {
   auto add = [&](const rules::Slot *slot) {
     for (uint32_t i = 0; slot && i < slot->count; ++i)
       unread_.insert(slot->first + i);
@@ -296,7 +296,7 @@ void SecondReading::find_unread(const rules::Application &app) {
         add((*binding)[operand]);
 }
 
-void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Type &type) {
+void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type &type) {
   const ValueId value = inst.result(index);
   const AxisSet zero = type.zero();
   keep_own(value, type);
@@ -307,7 +307,7 @@ void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Ty
   if (AxisSet axes = joined(index); axes && joined_[index]->dim)
     for (AxisId axis : axes - type.sharded())
       cut(type, axis, *joined_[index]->dim);
-  type = gradual_.known(value, type, ~(told_axes_ | unknown_operands()));
+  type = gradual_.known(value, type, ~(reported_axes_ | unknown_operands()));
   for (AxisId axis : parts_ &(type.of(Kind::Varying) - type.sharded()))
     cut(type, axis, 0);
   if (zero.contains(program_.meshes[type.mesh()].typed_axes()) && type.of(Kind::Varying))
@@ -329,7 +329,7 @@ void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Ty
 
 // The mean of what was divided by a rank's own count is that of all only where the counts are
 // equal, or where the count multiplies it again. What a backward begins with is none of these.
-void SecondReading::follow_means(InstId id, ValueId value, uint32_t index) {
+void SecondPass::follow_means(InstId id, ValueId value, uint32_t index) {
   const rules::ResolvedOp &op = state_.rules.resolve(program_.insts[id].op);
   if (divided_ && index == 0)
     means_[value.index] = {id, divided_, uneven_};
@@ -347,7 +347,7 @@ void SecondReading::follow_means(InstId id, ValueId value, uint32_t index) {
 
 // The axes along which a result is a list of blocks, or of their parts, that was put together
 // again in its order.
-AxisSet SecondReading::joined(uint32_t index) const {
+AxisSet SecondPass::joined(uint32_t index) const {
   AxisSet axes;
   if (index >= joined_.size() || !joined_[index])
     return axes;
@@ -360,7 +360,7 @@ AxisSet SecondReading::joined(uint32_t index) const {
 
 // What counts or orders a rank's own elements numbers what it has by itself: summed over, it is no
 // addend of the whole, but a thing of its own.
-void SecondReading::keep_own(ValueId value, Type &type) {
+void SecondPass::keep_own(ValueId value, Type &type) {
   AxisSet own = own_now_, before;
   const AxisSet looked_up = looked_up_.looked_up | looked_up_.addends;
   for (ValueId operand : state_.operands.values) {
@@ -376,18 +376,18 @@ void SecondReading::keep_own(ValueId value, Type &type) {
 }
 
 // Squares of norms of blocks, and what was looked up in a rank's own rows, are addends.
-void SecondReading::apply_norms(ValueId value, uint32_t index, Type &type) {
+void SecondPass::apply_norms(ValueId value, uint32_t index, Type &type) {
   const Norms::Made &made = made_norms_[index];
   norms_.learn(value, made);
-  type.set_kind(made.square.axes - told_axes_, Kind::Partial);
+  type.set_kind(made.square.axes - reported_axes_, Kind::Partial);
   open_axes_ -= made.root.axes | made.square.axes;
   lookups_.learn(value, looked_up_);
-  type.set_kind(looked_up_.addends - told_axes_, Kind::Partial);
+  type.set_kind(looked_up_.addends - reported_axes_, Kind::Partial);
   open_axes_ -= looked_up_.looked_up | looked_up_.addends;
 }
 
 // A tensor that is made of the number 0 is of every kind and scale.
-bool SecondReading::makes_zero(const ir::Inst &inst) {
+bool SecondPass::makes_zero(const ir::Inst &inst) {
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
   if (!row || row->constant != rules::OpDef::Constant::Either)
     return false;
@@ -398,26 +398,26 @@ bool SecondReading::makes_zero(const ir::Inst &inst) {
 }
 
 // What is pending is so still when it is multiplied by something unknown, which was reported.
-void SecondReading::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results,
-                                 Type &type) {
+void SecondPass::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results,
+                              Type &type) {
   if (!(op.computes(Computes::Product) || op.computes(Computes::Quotient)) ||
       state_.args.size() < results)
     return;
   const Type &kept = program_.types[state_.args[result].type];
   AxisSet pending = kept.of(Kind::Partial) - kept.zero() - kept.unknown;
-  type.set_kind(pending & type.unknown & unknown_operands() & ~told_axes_, Kind::Partial);
+  type.set_kind(pending & type.unknown & unknown_operands() & ~reported_axes_, Kind::Partial);
 }
 
 // What is cut out of a bucket is what was put there. `type`: as it would be if nothing were known
 // of its parts.
-void SecondReading::restore(ValueId value, Type &type) const {
+void SecondPass::restore(ValueId value, Type &type) const {
   const Pieces &pieces = gradual_.pieces();
   const ValueId whole = pieces.whole(value);
   if (!whole.valid() || program_.types[result_.types[whole.index]].mesh() != type.mesh())
     return;
   const Type &before = program_.types[result_.types[whole.index]];
   AxisSet loose = (type.of(Kind::Varying) - type.sharded()) | type.unknown;
-  for (AxisId axis : loose - pieces.changed(value) - told_axes_ - before.unknown) {
+  for (AxisId axis : loose - pieces.changed(value) - reported_axes_ - before.unknown) {
     if (std::optional<Kind> kind = before.kind(axis);
         kind == Kind::Replicate || kind == Kind::Invariant)
       type.set_kind(axis, *kind);
@@ -430,7 +430,7 @@ void SecondReading::restore(ValueId value, Type &type) const {
 }
 
 // The axes on which all that a flat tensor consists of is known.
-AxisSet SecondReading::known_pieces(ValueId value, ir::MeshId mesh) const {
+AxisSet SecondPass::known_pieces(ValueId value, ir::MeshId mesh) const {
   llvm::ArrayRef<Pieces::Piece> pieces = gradual_.pieces().of(value);
   AxisSet axes = pieces.empty() ? AxisSet() : ~gradual_.pieces().changed(value);
   for (const Pieces::Piece &piece : pieces) {
@@ -442,7 +442,7 @@ AxisSet SecondReading::known_pieces(ValueId value, ir::MeshId mesh) const {
 
 // A value is proved on an axis where all operands are, its rule applied there, and what it is
 // follows.
-void SecondReading::prove(InstId id, ValueId value, uint32_t index, const Type &type) {
+void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &type) {
   AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
     if (!unread_.contains(i))
@@ -453,7 +453,7 @@ void SecondReading::prove(InstId id, ValueId value, uint32_t index, const Type &
   AxisSet proved = (axes & before &
                     (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up |
                      (index == 0 ? extreme_.own : AxisSet()))) -
-                   told_axes_ - open_axes_;
+                   reported_axes_ - open_axes_;
   if (AxisSet whole = joined(index))
     proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
   // How tensors lie behind one another is no question of cuts.
@@ -469,13 +469,13 @@ void SecondReading::prove(InstId id, ValueId value, uint32_t index, const Type &
         scaled &= result_.scaled[operand.index];
     for (ValueId each : returned)
       scaled &= result_.scaled[each.index];
-    scaled &= known_axes(type) - told_axes_ - open_axes_;
+    scaled &= known_axes(type) - reported_axes_ - open_axes_;
   }
   result_.scaled[value.index] = scaled | proved;
 }
 
 // What the bodies of a call return for this result of it.
-llvm::SmallVector<ValueId, 2> SecondReading::returned_as(InstId id, ValueId value) const {
+llvm::SmallVector<ValueId, 2> SecondPass::returned_as(InstId id, ValueId value) const {
   llvm::SmallVector<ValueId, 2> found;
   const ir::Inst &inst = program_.insts[id];
   if (state_.rules.resolve(inst.op).form != rules::OpForm::Call)
@@ -494,25 +494,25 @@ llvm::SmallVector<ValueId, 2> SecondReading::returned_as(InstId id, ValueId valu
   return found;
 }
 
-bool SecondReading::is_float(ValueId value) const {
+bool SecondPass::is_float(ValueId value) const {
   const ir::ShapeId stated = program_.values[value].shape;
   const ir::ShapeId shape = stated.valid() ? stated : gradual_.by_kinds().shapes[value.index];
   return !shape.valid() || ir::differentiable(program_.shapes[shape].dtype);
 }
 
 // Kind, cut and scale are known there.
-AxisSet SecondReading::known_axes(const Type &type) const {
+AxisSet SecondPass::known_axes(const Type &type) const {
   if (!type.scale.valid())
     return {};
   return program_.meshes[type.mesh()].typed_axes() - type.unknown -
          (type.of(Kind::Varying) - type.sharded());
 }
 
-bool SecondReading::admits(Place place, rules::Violation &violation) {
+bool SecondPass::admits(Place place, rules::Violation &violation) {
   const bool inst = place.form == Place::Form::Inst;
   if (certain(place, violation) && !again_in_optimizer(place, violation)) {
     if (inst)
-      told_axes_ |= rules::axes_of(violation);
+      reported_axes_ |= rules::axes_of(violation);
     return true;
   }
   if (inst)
@@ -527,7 +527,7 @@ bool SecondReading::admits(Place place, rules::Violation &violation) {
 
 // The axes of which it is known where each cut goes in what an instruction moves: a rule that asks
 // for a whole dimension does not know of cuts inside of it, as of the heads in a fused qkv.
-AxisSet SecondReading::moved(InstId id) const {
+AxisSet SecondPass::moved(InstId id) const {
   const ir::Inst &inst = program_.insts[id];
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
   if (!row || !row->factors || inst.result_count == 0 ||
@@ -546,12 +546,12 @@ AxisSet SecondReading::moved(InstId id) const {
 }
 
 // A finding is certain if it does not depend on what is unknown of the operands.
-bool SecondReading::certain(Place place, rules::Violation &violation) {
+bool SecondPass::certain(Place place, rules::Violation &violation) {
   return gradual_.certain(place, violation, open_at(place, violation));
 }
 
 // The axes on which something that a finding depends on is not known.
-AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
+AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
   // What is printed or logged goes no further.
   if (place.form == Place::Form::Inst)
@@ -599,7 +599,7 @@ AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
           rules::TransitionOp::CollectivePermute)
     for (const rules::Arg &arg : state_.args)
       open |= program_.types[arg.type].replicated() | program_.types[arg.type].either();
-  // Counts and places of its own are what a rank may need them for.
+  // Counts and positions of its own are what a rank may need them for.
   if (const rules::OperandIndex *operand = violation.operand();
       operand && !violation.is<rules::RepeatedPositions>() && place.form == Place::Form::Inst &&
       operand->index < state_.args.size()) {
@@ -612,7 +612,7 @@ AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
 }
 
 // The optimizer reads a gradient that is pending more than once.
-bool SecondReading::again_in_optimizer(Place place, rules::Violation &violation) {
+bool SecondPass::again_in_optimizer(Place place, rules::Violation &violation) {
   const rules::OperandIndex *operand = violation.operand();
   if (place.form != Place::Form::Inst || !operand ||
       operand->index >= state_.operands.values.size() ||
@@ -623,7 +623,7 @@ bool SecondReading::again_in_optimizer(Place place, rules::Violation &violation)
        rules::axes_of(violation))
           .empty())
     return false;
-  Place &first = pending_told_.try_emplace(value.index, place).first->second;
+  Place &first = first_pending_.try_emplace(value.index, place).first->second;
   return first != place;
 }
 

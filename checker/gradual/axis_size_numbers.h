@@ -17,10 +17,10 @@ bool moves_elements(const rules::ResolvedOp &op);
 // The factor that a multiplication or division by a number comes to; none: it is none.
 std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands);
 
-class Numbers {
+class AxisSizeNumbers {
 public:
   // `checked`: of the program, for the shapes.
-  Numbers(ir::Program &program, const CheckResult &checked);
+  AxisSizeNumbers(ir::Program &program, const CheckResult &checked);
 
   // What the numbers of an instruction multiply its results with, as a scale. `types`: of the
   // values ahead of it. 1 where its numbers are numbers.

@@ -1,4 +1,4 @@
-// Numbers for inputs: each a hash of a key and of its place in the whole tensor.
+// Generated data of inputs: each number is a hash of a key and of its position in the whole tensor.
 #pragma once
 
 #include "runtime/inputs/contents.h"
