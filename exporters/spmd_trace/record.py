@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from . import cuts, divergence, gradcheck, leftovers, ownops, process, shifts
+from . import cuts, divergence, gradcheck, leftovers, ownops, process, shifts, stages
 from .ranks import compared
 
 FAILED = 3
@@ -224,12 +224,43 @@ def _in_company(runs: "_Runs", told: dict) -> dict:
         return told | {
             "error": f"{told['error']} (it has asked another rank for an object; {reason})"
         }
-    apart = bool(found[runs.rank]["messages"])
-    if apart:
-        say(f"ranks run programs of their own, and what is recorded is that of rank {runs.rank}")
-    observed = runs.observed(found, found[runs.rank], apart=apart)
+    if found[runs.rank]["messages"]:
+        return _staged(runs, found, "")
+    observed = runs.observed(found, found[runs.rank])
     again, reason = runs.together("observed", observed=observed)
     return again[runs.rank] if again else {"error": reason}
+
+
+def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
+    """The step of ranks that run programs of their own: those of the stages of a pipeline, as one; else one rank's."""
+    told, axes = found[runs.rank], found[runs.rank]["axes"]
+    members = stages.connected(runs.rank, {rank: run["messages"] for rank, run in found.items()})
+    try:
+        line = stages.Line(axes, members)
+        kept = [axis for axis in axes if axis[0] not in line.along]
+        own = {str(rank): runs.observed(found, found[rank] | {"axes": kept}, rank) for rank in members}
+        again, reason = runs.together("observed", own=own)
+        if not again:
+            return {"error": reason}
+        _mark_own(again, found, members, kept)
+        output = runs.folder / "joined.spmd.json"
+        ops = stages.join({rank: again[rank]["trace"] for rank in members}, line, output)
+    except stages.Apart as error:
+        say(f"{place}{error}: what is recorded is the program of rank {runs.rank}")
+        observed = runs.observed(found, told, apart=True)
+        again, reason = runs.together("alone observed", observed=observed)
+        return again[runs.rank] if again else {"error": reason}
+    say(f"{place}{len(members)} stages of a pipeline, those of ranks {', '.join(map(str, members))}, are one program")
+    runs.observed(found, told, apart=True)  # for a check of gradients
+    refused = [one for rank in members for one in again[rank]["refused"]]
+    contradicted = [one for rank in members for one in again[rank]["contradicted"]]
+    return told | {"trace": output, "ops": ops, "refused": refused, "contradicted": contradicted}
+
+
+def _mark_own(again: dict[int, dict], found: dict[int, dict], members: list[int], axes: list) -> None:
+    traces = {rank: run["trace"] for rank, run in found.items()}
+    for rank in members:
+        ownops.mark(again[rank]["trace"], rank, traces, axes)
 
 
 def _too_dear(cost: dict, ranks: int) -> str:
@@ -279,6 +310,8 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
         return {"error": f"{place}what other ranks send here is not known: {reason}"}
     logs = {rank: run["messages"] for rank, run in found.items()}
     plans, reason = shifts.rounds(logs, told["axes"])
+    if not plans and shifts.matched(logs):
+        return _staged(runs, found, place)
     if not plans:
         words = f"{reason}: they run programs of their own, and what is recorded is that of rank"
         say(f"{place}{words} {runs.rank}")
@@ -355,11 +388,11 @@ class _Runs:
     ) -> dict[int, dict]:
         """What each rank says: its trace and what belongs to it, or an error.
 
-        `together`: their collectives move data.
+        `together`: their collectives move data; `own`: of some ranks, what is `observed` of them alone.
         """
         folder = self.folder / name
         folder.mkdir()
-        settings = self.settings | {"folder": str(folder), "ranks": ranks, "observed": {}}
+        settings = self.settings | {"folder": str(folder), "ranks": ranks, "observed": {}, "own": {}}
         settings |= {"together": together, "data": "real" if together else self.data} | more
         (folder / "settings.json").write_text(json.dumps(settings))
         # What the script prints is not what the command prints; said once it is enough.
@@ -428,11 +461,12 @@ class _Runs:
         self.parted = divergence.parted(logs) or divergence.left_waiting(logs)
         return found | {self.rank: told}, ""
 
-    def observed(self, found: dict[int, dict], told: dict, apart: bool = False) -> dict:
-        """What is equal on ranks; `apart`: they run programs of their own."""
+    def observed(self, found: dict[int, dict], told: dict, rank: int | None = None, apart: bool = False) -> dict:
+        """What is equal on the ranks that lie along the axes of one; `apart`: they run programs of their own."""
         values = {rank: run["values"] for rank, run in found.items()}
         exchanged = [] if apart else told["exchanged"]
-        result = compared(self.rank, values, told["axes"], told["summed"], apart, exchanged)
+        rank = self.rank if rank is None else rank
+        result = compared(rank, values, told["axes"], told["summed"], apart, exchanged)
         self.kinds, self.apart = result["kinds"], apart
         return result
 

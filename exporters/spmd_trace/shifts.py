@@ -15,7 +15,7 @@ def rounds(logs: dict[int, list[dict]], axes: list) -> tuple[dict[int, list[dict
     it has received that a message needs (`needs`); `axes`: names, sizes and strides. A rank that does not take
     part in all permutations is left out.
     """
-    if not _matched(logs):
+    if not matched(logs):
         return {}, "not all that ranks send in this step is received in it"
     keys = {rank: _keys(rank, log, axes) for rank, log in logs.items()}
     if any(None in of_rank for of_rank in keys.values()):
@@ -34,7 +34,7 @@ def rounds(logs: dict[int, list[dict]], axes: list) -> tuple[dict[int, list[dict
     return plans, "" if plans else "no rank both sends and receives"
 
 
-def _matched(logs: dict[int, list[dict]]) -> bool:
+def matched(logs: dict[int, list[dict]]) -> bool:
     """Whether everything that is sent is received, in order."""
     sent, received = collections.defaultdict(list), collections.defaultdict(list)
     for rank, log in logs.items():

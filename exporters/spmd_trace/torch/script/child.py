@@ -214,7 +214,7 @@ def _run(settings: dict, rank: int) -> None:
         world.played(job, log) as seen,
         effects.guarded(guard),
     ):
-        observed = settings["observed"]
+        observed = settings["own"].get(str(rank), settings["observed"])
         steps = step.Steps(job, seen, settings["step"], done, observed, digests=compared)
         if not together:
             name = _name(settings)
