@@ -2,7 +2,7 @@
 
 Ranks that send what they make of what they receive run programs of their own. Joined, each operation runs when its
 rank comes to it, what is received is what was sent, and a collective over stages is arithmetic on what each of them
-has. The axes along which stages lie are gone; along the others every type is carried from stage to stage.
+has. The axes along which stages lie have one rank; along the others every type is carried from stage to stage.
 """
 
 import collections
@@ -165,8 +165,7 @@ class _Stage:
             op["regions"] = {key: f"{name}.{self.number}" for key, name in op["regions"].items()}
         if "attrs" in op:
             op["attrs"] = {key: self._word(key, one) for key, one in op["attrs"].items()}
-        context = self.contexts[op.pop("ctx", 0)]
-        return op | {"ctx": self._tables.context(context, self._line)}
+        return op | {"ctx": self._tables.context(self.contexts[op.pop("ctx", 0)])}
 
     def _word(self, key: str, word):
         if key in ("counts_equal", "counts_differ"):
@@ -202,16 +201,10 @@ class _Tables:
         self.scopes += document.get("scopes", [])
         return first_loc, first_scope
 
-    def context(self, context: dict, line: Line) -> int:
-        kept = [name for name, *_ in line.kept] or [ALONE[0]]
-        if "local" in context:
-            context = context | {"local": [axis for axis in context["local"] if axis in kept] or kept}
+    def context(self, context: dict) -> int:
         if context not in self.contexts:
             self.contexts.append(context)
         return self.contexts.index(context)
-
-
-ALONE = ("stage", 1, 1)  # the axis of a pipeline whose stages have one rank each
 
 
 class _Join:
@@ -232,14 +225,15 @@ class _Join:
 
     def document(self) -> dict:
         self._run()
-        first, kept = self._first, self.line.kept or [ALONE]
-        known = {axis["name"]: axis for axis in first["meshes"][0]["axes"]}
-        axes = [known.get(name, {"name": name}) | {"size": size, "stride": stride} for name, size, stride in kept]
+        first, kept = self._first, {name: {"size": size, "stride": s} for name, size, s in self.line.kept}
+        world = math.prod(axis["size"] for axis in kept.values())
+        alone = {"size": 1, "stride": world}
+        axes = [axis | kept.get(axis["name"], alone) for axis in first["meshes"][0]["axes"] if "of" not in axis]
         params = [one for stage in self.stages for one in self._named(stage)]
         outputs = [one for stage in self.stages for one in stage.outputs]
         functions = {name: body for stage in self.stages for name, body in stage.functions.items()}
         result = {key: first[key] for key in ("format", "version", "producer", "mode")}
-        result |= {"phase": first["phase"], "world": math.prod(size for _, size, _ in kept)}
+        result |= {"phase": first["phase"], "world": world}
         result |= {"rank": self.line.within(self.line.members[0]), "op_count": len(self.ops)}
         result |= {"symbols": self._symbols} if self._symbols else {}
         result |= {"meshes": [{"id": first["meshes"][0]["id"], "axes": axes}], "groups": self.groups}
