@@ -4,6 +4,7 @@
 #include "checker/definitions.h"
 
 #include "rules/ops/registry.h"
+#include "rules/shards/remesh.h"
 #include "rules/violations/returned.h"
 
 #include "llvm/ADT/BitVector.h"
@@ -156,8 +157,15 @@ void Returned::run() {
     if (is_message(InstId{i}) && tensors_of(program_, InstId{i}).size() == 1 &&
         program_.insts[InstId{i}].result_count == 1)
       judge(InstId{i});
-  for (const ir::Param &param : program_.params)
+  for (uint32_t i = 0; i < program_.params.size(); ++i) {
+    const ir::Param &param = program_.params[i];
     judge_cleared(param);
+    // Along an axis of one rank lie the stages, of which each has a copy.
+    const ir::MeshId mesh = program_.types[result_.types[param.value.index]].mesh();
+    if (param.drifted.valid() && rules::axes_of(program_, param.drifted, mesh).empty())
+      result_.findings.push_back(
+          {rules::TiedCopiesDrift{param.value, {}}, Place{Place::Form::Param, i}});
+  }
 }
 
 } // namespace

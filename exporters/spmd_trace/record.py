@@ -233,18 +233,25 @@ def _in_company(runs: "_Runs", told: dict) -> dict:
 
 def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
     """The step of ranks that run programs of their own: those of the stages of a pipeline, as one; else one rank's."""
-    told, axes = found[runs.rank], found[runs.rank]["axes"]
-    members = stages.connected(runs.rank, {rank: run["messages"] for rank, run in found.items()})
+    told = found[runs.rank]
+    logs = {rank: run["messages"] for rank, run in found.items()}
+    members = stages.connected(runs.rank, logs)
     try:
+        if not shifts.matched(logs):
+            raise stages.Apart("not all that ranks send in this step is received in it")
+        # Of the groups of another stage a rank need not know.
+        axes = max((found[rank]["axes"] for rank in members), key=len)
         line = stages.Line(axes, members)
         kept = [axis for axis in axes if axis[0] not in line.along]
-        own = {str(rank): runs.observed(found, found[rank] | {"axes": kept}, rank) for rank in members}
+        seen = {rank: runs.observed(found, found[rank] | {"axes": kept}, rank) for rank in members}
+        own = {str(rank): observed | {"axes": axes} for rank, observed in seen.items()}
         again, reason = runs.together("observed", own=own)
         if not again:
             return {"error": reason}
         _mark_own(again, found, members, kept)
         output = runs.folder / "joined.spmd.json"
-        ops = stages.join({rank: again[rank]["trace"] for rank in members}, line, output)
+        traces = {rank: again[rank]["trace"] for rank in members}
+        ops = stages.join(traces, line, {rank: again[rank]["values"] for rank in members}, output)
     except stages.Apart as error:
         say(f"{place}{error}: what is recorded is the program of rank {runs.rank}")
         observed = runs.observed(found, told, apart=True)
@@ -309,20 +316,17 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
     if not found:
         return {"error": f"{place}what other ranks send here is not known: {reason}"}
     logs = {rank: run["messages"] for rank, run in found.items()}
-    plans, reason = shifts.rounds(logs, told["axes"])
-    if not plans and shifts.matched(logs):
-        return _staged(runs, found, place)
+    plans = shifts.rounds(logs, told["axes"])
     if not plans:
-        words = f"{reason}: they run programs of their own, and what is recorded is that of rank"
-        say(f"{place}{words} {runs.rank}")
-    elif options.rank is None:
+        return _staged(runs, found, place)
+    if options.rank is None:
         runs.rank = max(plans, key=lambda rank: (found[rank]["ops"], -rank))
     elif options.rank not in plans:
         others = ", ".join(map(str, plans))
         words = f"rank {options.rank} does not take part in all messages: record one of {others}"
         return {"error": place + words}
-    observed = runs.observed(found, found[runs.rank], apart=not plans)
-    return runs.alone("observed", observed=observed | {"plan": plans.get(runs.rank)})
+    observed = runs.observed(found, found[runs.rank])
+    return runs.alone("observed", observed=observed | {"plan": plans[runs.rank]})
 
 
 def _confirm(runs: "_Runs", told: dict, options) -> None:

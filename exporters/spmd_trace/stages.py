@@ -91,12 +91,36 @@ def connected(rank: int, logs: dict[int, list[dict]]) -> list[int]:
     return sorted(found)
 
 
-def join(traces: dict[int, pathlib.Path], line: Line, output: pathlib.Path) -> int:
-    """Writes the program of the stages of a line, by the traces of its ranks; how many operations it has."""
+def join(traces: dict[int, pathlib.Path], line: Line, values: dict[int, list[dict]], output: pathlib.Path) -> int:
+    """Writes the program of the stages of a line, by the traces of its ranks; how many operations it has. `values`: of
+    each rank, digests of what its step starts from.
+    """
     documents = [json.loads(traces[rank].read_text(encoding="utf-8")) for rank in line.members]
+    _mark_drifted(documents, [values[rank] for rank in line.members], line)
     joined = _Join(line, documents).document()
     output.write_text(text(joined), encoding="utf-8")
     return joined["op_count"]
+
+
+_LOOKS_UP = "aten.embedding.default"
+
+
+def _mark_drifted(documents: list[dict], values: list[list[dict]], line: Line) -> None:
+    """Notes the tables of words of which another stage has a copy, and no longer the same. Two parameters that began
+    with equal values are one where one stage looks up in it and the other computes with it: what draws random numbers
+    from one seed would give the same to what is used alike.
+    """
+    tables, others = [], []
+    for stage, (document, rows) in enumerate(zip(documents, values)):
+        digests = {row["name"]: (row["initial"], row["digest"]) for row in rows if row["role"] == "param"}
+        looked_up = {op["in"][0] for op in document["ops"] if op["op"] == _LOOKS_UP}
+        for param in document["params"]:
+            began, now = digests.get(param["name"], (None, None)) if param["role"] == "param" else (None, None)
+            if began is not None and not str(began).startswith("?"):
+                (tables if param["id"] in looked_up else others).append((stage, began, now, param))
+    for (stage, began, now, table), (other, *there, _) in itertools.product(tables, others):
+        if stage != other and began == there[0] and now != there[1]:
+            table["drifted"] = sorted(line.along)
 
 
 class _Stage:
@@ -140,11 +164,8 @@ class _Stage:
         along, kept = self._line.along, dict(claims)
         if "type" in kept:
             kept["type"] = {axis: kind for axis, kind in kept["type"].items() if axis not in along}
-        for key in ("observed", "drifted"):
-            if key in kept:
-                kept[key] = [axis for axis in kept[key] if axis not in along]
-                if not kept[key]:
-                    del kept[key]
+        if "observed" in kept:
+            kept["observed"] = [axis for axis in kept["observed"] if axis not in along]
         for key in ("grad", "step"):
             if isinstance(kept.get(key), dict):
                 kept[key] = self._line_alone(kept[key])

@@ -128,6 +128,36 @@ output state %new of %w
 )",
 };
 
+constinit const DiagnosticInfo TiedCopiesDrift::info = {
+    .name = "tied-copies-drift",
+    .by_meaning = true,
+    .message = "{value} has a copy on another stage, which was equal before the first step, and is "
+               "not any more",
+    .explain = R"(
+Two stages of a pipeline have one parameter: the first stage looks words up in a table, the last one computes logits
+with the same table. Both began with the same numbers and have other ones now, because each updates its copy with the
+part of the gradient that it has computed itself. The model that is trained has two tables, and what a checkpoint
+keeps is one of them.
+
+Sum the gradient over the stages that have a copy, before the optimizer reads it, and keep the state of the optimizer
+equal on them.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 2 "data", pp = 1 }
+%x = input f32[8, 4] V@dp
+%w = param f32[4] R@dp "table" { grad = P@dp, step = R@dp, drifted = pp }
+%y = mul %x, %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 2 "data", pp = 1 }
+%x = input f32[8, 4] V@dp
+%w = param f32[4] R@dp "table" { grad = P@dp, step = R@dp }
+%y = mul %x, %w
+)",
+};
+
 constinit const DiagnosticInfo UnclearedGradient::info = {
     .name = "uncleared-gradient",
     .by_meaning = true,

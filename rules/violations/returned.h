@@ -1,5 +1,4 @@
-// The violations of gradients that come from elsewhere: from another stage of a pipeline, or from
-// the step before.
+// The violations between stages of a pipeline, and of gradients that the step before has left.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"
@@ -20,6 +19,14 @@ struct UnusedGradient {
   ir::AxisSet axes;  // none: likewise
   void fields(auto &&visit) const { visit("value", value); }
   bool operator==(const UnusedGradient &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct TiedCopiesDrift {
+  ir::ValueId value; // a parameter
+  ir::AxisSet axes;  // none: likewise
+  void fields(auto &&visit) const { visit("value", value); }
+  bool operator==(const TiedCopiesDrift &) const = default;
   static const DiagnosticInfo info;
 };
 

@@ -282,7 +282,7 @@ class Steps:
     def _start(self, restarts: int = 0) -> None:
         if not self.given:  # steps that were taken before one could begin are not recorded
             self.number = max(self.number, self.taken + 1)
-        mesh = axes.mesh(self.seen, self.job)
+        mesh = axes.mesh(self.seen, self.job, self.observed.get("axes"))
         recorder = self.recorder = Recorder(mesh, self.job.rank)
         recorder.whole_stack = not self.given
         recorder.refusals = []
