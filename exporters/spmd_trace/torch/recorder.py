@@ -542,20 +542,27 @@ class Recorder:
         """Runs a backward pass that begins at nodes of autograd, whose values the program has let
         go.
         """
+        self._begin_at(edges)
+        with self.section(None, "bwd"):
+            run()
+
+    def _begin_at(self, edges: list) -> None:
         for edge in edges:
             ops = self.pairing.forward.get(edge.node._sequence_nr())
             self.pairing.root = ops[-1] if ops else None
             self.pairing.watch(edge.node, self.values.find)
-        with self.section(None, "bwd"):
-            run()
 
-    def gradients(self, loss: torch.Tensor, inputs: tuple, run) -> tuple:
-        """Runs a backward pass of `loss` that returns the gradients of `inputs`."""
-        self._begin_backward(loss)
+    def gradients(self, roots: list, inputs: list, run) -> tuple:
+        """Runs a backward pass that begins at values, or at nodes of autograd, and returns the gradients of `inputs`."""
+        for root in roots:
+            if isinstance(root, torch.Tensor):
+                self._begin_backward(root)
+        self._begin_at([root for root in roots if not isinstance(root, torch.Tensor)])
         with self.section(None, "bwd"):
             found = run()
         for tensor, gradient in zip(inputs, found):
-            self._note_gradient(tensor, gradient)
+            if tensor is not None:
+                self._note_gradient(tensor, gradient)
         return found
 
     def _begin_backward(self, loss: torch.Tensor) -> None:

@@ -359,17 +359,22 @@ class Steps:
 
         @functools.wraps(compute)
         def grad(outputs, inputs, *args, **kwargs):
-            given = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+            edge = torch.autograd.graph.GradientEdge
+            given = [inputs] if isinstance(inputs, (torch.Tensor, edge)) else list(inputs)
             known = self._in_backward or self.recorder.is_hidden or kwargs.get("create_graph")
-            roots = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
-            if known or len(roots) > 1 or not all(one.is_leaf for one in given):
+            roots = [outputs] if isinstance(outputs, (torch.Tensor, edge)) else list(outputs)
+            leaves = [_leaf(one) for one in given]
+            by_edges = any(isinstance(one, edge) for one in (*roots, *given))
+            begun = (args or (kwargs.get("grad_outputs"),))[0] is not None
+            if known or (not by_edges and (len(roots) > 1 or None in leaves)):
                 return compute(outputs, inputs, *args, **kwargs)
             self._in_backward = True
             try:
-                loss = self._summed_loss(roots[0])
-                return self.recorder.gradients(
-                    loss, given, lambda: compute(loss, inputs, *args, **kwargs)
-                )
+                if not begun and len(roots) == 1:
+                    outputs = self._summed_loss(roots[0])
+                    roots = [outputs]
+                run = functools.partial(compute, outputs, inputs, *args, **kwargs)
+                return self.recorder.gradients(roots, leaves, run)
             finally:
                 self._in_backward = False
 
@@ -471,6 +476,13 @@ class Steps:
         self.over = True
         self._recording.close()
         self.recorder = None
+
+
+def _leaf(given) -> torch.Tensor | None:
+    """The tensor that a gradient is asked for, by itself or by its place in autograd, if it is a leaf."""
+    if isinstance(given, torch.autograd.graph.GradientEdge):
+        return getattr(given.node, "variable", None)
+    return given if given.is_leaf else None
 
 
 def _sum_of(tensors, gradients) -> torch.Tensor:

@@ -19,7 +19,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from .. import places, versions
 from .. import recorder as recording
-from ..communication import messages
+from ..communication import collectives, messages
 from ..frameworks import cpu, ddp
 from ..frameworks.cpu import replaced
 from ..ranks import groupsizes
@@ -189,7 +189,7 @@ def _averaging(collective):
         target = args[0] if args else kwargs.get("tensor", kwargs.get("output"))
         args = tuple(total if is_average(one) else one for one in args)
         kwargs |= {"op": total} if "op" in kwargs else {}
-        with calls.averaging():
+        with collectives.averaging():
             work = collective(*args, **kwargs)
         if work is not None:
             work.wait()
