@@ -232,7 +232,9 @@ def _in_company(runs: "_Runs", told: dict) -> dict:
 
 
 def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
-    """The step of ranks that run programs of their own: those of the stages of a pipeline, as one; else one rank's."""
+    """The step of ranks that run programs of their own: of the stages of a pipeline, as one program;
+    else that of one rank.
+    """
     told = found[runs.rank]
     logs = {rank: run["messages"] for rank, run in found.items()}
     members = stages.connected(runs.rank, logs)
@@ -257,14 +259,15 @@ def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
         observed = runs.observed(found, told, apart=True)
         again, reason = runs.together("alone observed", observed=observed)
         return again[runs.rank] if again else {"error": reason}
-    say(f"{place}{len(members)} stages of a pipeline, those of ranks {', '.join(map(str, members))}, are one program")
+    ranks = ", ".join(map(str, members))
+    say(f"{place}{len(members)} stages of a pipeline, those of ranks {ranks}, are one program")
     runs.observed(found, told, apart=True)  # for a check of gradients
     refused = [one for rank in members for one in again[rank]["refused"]]
     contradicted = [one for rank in members for one in again[rank]["contradicted"]]
     return told | {"trace": output, "ops": ops, "refused": refused, "contradicted": contradicted}
 
 
-def _mark_own(again: dict[int, dict], found: dict[int, dict], members: list[int], axes: list) -> None:
+def _mark_own(again: dict, found: dict, members: list[int], axes: list) -> None:
     traces = {rank: run["trace"] for rank, run in found.items()}
     for rank in members:
         ownops.mark(again[rank]["trace"], rank, traces, axes)
@@ -392,11 +395,12 @@ class _Runs:
     ) -> dict[int, dict]:
         """What each rank says: its trace and what belongs to it, or an error.
 
-        `together`: their collectives move data; `own`: of some ranks, what is `observed` of them alone.
+        `together`: their collectives move data; `own`: what is `observed` of some ranks alone.
         """
         folder = self.folder / name
         folder.mkdir()
-        settings = self.settings | {"folder": str(folder), "ranks": ranks, "observed": {}, "own": {}}
+        settings = self.settings | {"folder": str(folder), "ranks": ranks}
+        settings |= {"observed": {}, "own": {}}
         settings |= {"together": together, "data": "real" if together else self.data} | more
         (folder / "settings.json").write_text(json.dumps(settings))
         # What the script prints is not what the command prints; said once it is enough.
@@ -465,8 +469,10 @@ class _Runs:
         self.parted = divergence.parted(logs) or divergence.left_waiting(logs)
         return found | {self.rank: told}, ""
 
-    def observed(self, found: dict[int, dict], told: dict, rank: int | None = None, apart: bool = False) -> dict:
-        """What is equal on the ranks that lie along the axes of one; `apart`: they run programs of their own."""
+    def observed(self, found: dict[int, dict], told: dict, rank=None, apart=False) -> dict:
+        """What is equal on the ranks that lie along the axes of one, or of the recorded one;
+        `apart`: they run programs of their own.
+        """
         values = {rank: run["values"] for rank, run in found.items()}
         exchanged = [] if apart else told["exchanged"]
         rank = self.rank if rank is None else rank

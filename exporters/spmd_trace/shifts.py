@@ -9,7 +9,7 @@ import collections
 
 
 def rounds(logs: dict[int, list[dict]], axes: list) -> dict[int, list[dict]]:
-    """By rank, the permutation of each of its messages; nothing where ranks run programs of their own.
+    """By rank, the permutation of each of its messages; none where ranks run programs of their own.
 
     `logs`: in order, what a rank sends and receives (`way`, `peer`, `tag`), with the places in its log of what
     it has received that a message needs (`needs`); `axes`: names, sizes and strides. A rank that does not take

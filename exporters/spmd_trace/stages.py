@@ -1,8 +1,9 @@
-"""The programs of the stages of a pipeline as one program: that of the ranks of one stage, which runs all of them.
+"""The programs of the stages of a pipeline as one program, which the ranks of one stage would run.
 
-Ranks that send what they make of what they receive run programs of their own. Joined, each operation runs when its
-rank comes to it, what is received is what was sent, and a collective over stages is arithmetic on what each of them
-has. The axes along which stages lie have one rank; along the others every type is carried from stage to stage.
+Ranks that send what they make of what they receive run programs of their own. Joined, each
+operation runs when its rank comes to it, what is received is what was sent, and a collective over
+stages is arithmetic on what each of them has. The axes along which stages lie have one rank; along
+the others every type is carried from stage to stage.
 """
 
 import collections
@@ -19,18 +20,24 @@ class Apart(Exception):
 
 
 class Line:
-    """The ranks that run the stages, one each, and where all ranks lie if the axes of stages are left out."""
+    """The ranks that run the stages, one each, and where all ranks lie without the axes of stages."""
 
     def __init__(self, axes: list, members: list[int]):
         """`axes`: names, sizes and strides; `members`: ranks that messages connect."""
         self.members = members
         self._axes = [(name, size, stride) for name, size, stride in axes if size > 1]
-        self.along = {name for name, *axis in self._axes if len({_place(r, *axis) for r in members}) > 1}
+        self.along = {
+            name for name, *axis in self._axes if len({_place(r, *axis) for r in members}) > 1
+        }
         here = {name: _place(members[0], *axis) for name, *axis in self._axes}
         line = [
             rank
             for rank in range(math.prod(size for _, size, _ in self._axes))
-            if all(_place(rank, *axis) == here[name] for name, *axis in self._axes if name not in self.along)
+            if all(
+                _place(rank, *axis) == here[name]
+                for name, *axis in self._axes
+                if name not in self.along
+            )
         ]
         if line != members:
             ranks = ", ".join(map(str, members))
@@ -61,7 +68,9 @@ class Line:
         return sum(_place(rank, *old[name]) * stride for name, _, stride in self.kept)
 
     def ranks_along(self, names: list[str], rank: int) -> list[int]:
-        axes = [(size, stride) for name in names for other, size, stride in self._axes if other == name]
+        axes = [
+            (size, stride) for name in names for other, size, stride in self._axes if other == name
+        ]
         base = rank - sum(_place(rank, *axis) * axis[1] for axis in axes)
         steps = itertools.product(*(range(size) for size, _ in axes))
         return [base + sum(n * stride for n, (_, stride) in zip(step, axes)) for step in steps]
@@ -72,7 +81,12 @@ class Line:
             for chosen in itertools.combinations(self.kept, count):
                 steps = itertools.product(*(range(size) for _, size, _ in chosen))
                 base = numbers[0] - sum(_place(numbers[0], size, s) * s for _, size, s in chosen)
-                if sorted(base + sum(n * s for n, (_, _, s) in zip(step, chosen)) for step in steps) == numbers:
+                if (
+                    sorted(
+                        base + sum(n * s for n, (_, _, s) in zip(step, chosen)) for step in steps
+                    )
+                    == numbers
+                ):
                     return [name for name, *_ in chosen]
         return None
 
@@ -91,9 +105,11 @@ def connected(rank: int, logs: dict[int, list[dict]]) -> list[int]:
     return sorted(found)
 
 
-def join(traces: dict[int, pathlib.Path], line: Line, values: dict[int, list[dict]], output: pathlib.Path) -> int:
-    """Writes the program of the stages of a line, by the traces of its ranks; how many operations it has. `values`: of
-    each rank, digests of what its step starts from.
+def join(
+    traces: dict[int, pathlib.Path], line: Line, values: dict[int, list[dict]], output: pathlib.Path
+) -> int:
+    """Writes the program of the stages of a line, by the traces of its ranks; how many operations
+    it has. `values`: of each rank, digests of what its step starts from.
     """
     documents = [json.loads(traces[rank].read_text(encoding="utf-8")) for rank in line.members]
     _mark_drifted(documents, [values[rank] for rank in line.members], line)
@@ -106,16 +122,23 @@ _LOOKS_UP = "aten.embedding.default"
 
 
 def _mark_drifted(documents: list[dict], values: list[list[dict]], line: Line) -> None:
-    """Notes the tables of words of which another stage has a copy, and no longer the same. Two parameters that began
-    with equal values are one where one stage looks up in it and the other computes with it: what draws random numbers
-    from one seed would give the same to what is used alike.
+    """Notes the tables of words of which another stage has a copy, and no longer the same.
+
+    Two parameters that began with equal values are one where one stage looks up in it and the other
+    computes with it: stages that draw from one seed have equal parameters that are used alike.
     """
     tables, others = [], []
     for stage, (document, rows) in enumerate(zip(documents, values)):
-        digests = {row["name"]: (row["initial"], row["digest"]) for row in rows if row["role"] == "param"}
+        digests = {
+            row["name"]: (row["initial"], row["digest"]) for row in rows if row["role"] == "param"
+        }
         looked_up = {op["in"][0] for op in document["ops"] if op["op"] == _LOOKS_UP}
         for param in document["params"]:
-            began, now = digests.get(param["name"], (None, None)) if param["role"] == "param" else (None, None)
+            began, now = (
+                digests.get(param["name"], (None, None))
+                if param["role"] == "param"
+                else (None, None)
+            )
             if began is not None and not str(began).startswith("?"):
                 (tables if param["id"] in looked_up else others).append((stage, began, now, param))
     for (stage, began, now, table), (other, *there, _) in itertools.product(tables, others):
@@ -137,8 +160,12 @@ class _Stage:
         self.params = [self._value(one) for one in document["params"]]
         self.outputs = [self._value(one) for one in document["outputs"]]
         self.ops = collections.deque(self._op(one) for one in document["ops"])
-        self.expected: dict[str, tuple[dict, tuple, int]] = {}  # by value: `recv`, whose message, which one
-        self.calls: collections.Counter = collections.Counter()  # of groups that several stages are in
+        self.expected: dict[str, tuple[dict, tuple, int]] = (
+            {}
+        )  # by value: `recv`, whose message, which one
+        self.calls: collections.Counter = (
+            collections.Counter()
+        )  # of groups that several stages are in
 
     def own(self, item):
         """The name of a value, or a list of what an operation takes."""
@@ -156,7 +183,11 @@ class _Stage:
 
     def _value(self, entry: dict) -> dict:
         entry = self._line_alone(self._placed(entry))
-        named = {key: self.own(entry[key]) for key in ("id", "grad_of", "alias_of", "value", "of") if key in entry}
+        named = {
+            key: self.own(entry[key])
+            for key in ("id", "grad_of", "alias_of", "value", "of")
+            if key in entry
+        }
         return entry | named
 
     def _line_alone(self, claims: dict) -> dict:
@@ -234,11 +265,16 @@ class _Join:
     def __init__(self, line: Line, documents: list[dict]):
         self.line, self._first = line, documents[0]
         self.tables = _Tables()
-        self.stages = [_Stage(n, document, line, self.tables) for n, document in enumerate(documents)]
+        self.stages = [
+            _Stage(n, document, line, self.tables) for n, document in enumerate(documents)
+        ]
         self.ops: list[dict] = []
         self.groups: dict[str, dict] = {}
-        self._sent: dict[tuple, list[str]] = collections.defaultdict(list)  # by sender, receiver, tag
+        self._sent: dict[tuple, list[str]] = collections.defaultdict(
+            list
+        )  # by sender, receiver, tag
         self._shapes: dict[str, tuple] = {}  # by value: type of elements, extents
+        self._makers: dict[str, dict] = {}  # by value: the operation that makes it
         self._made = 0  # values that no stage has
         self._symbols: dict = {}
         for document in documents:
@@ -246,10 +282,16 @@ class _Join:
 
     def document(self) -> dict:
         self._run()
-        first, kept = self._first, {name: {"size": size, "stride": s} for name, size, s in self.line.kept}
+        first, kept = self._first, {
+            name: {"size": size, "stride": s} for name, size, s in self.line.kept
+        }
         world = math.prod(axis["size"] for axis in kept.values())
         alone = {"size": 1, "stride": world}
-        axes = [axis | kept.get(axis["name"], alone) for axis in first["meshes"][0]["axes"] if "of" not in axis]
+        axes = [
+            axis | kept.get(axis["name"], alone)
+            for axis in first["meshes"][0]["axes"]
+            if "of" not in axis
+        ]
         params = [one for stage in self.stages for one in self._named(stage)]
         outputs = [one for stage in self.stages for one in stage.outputs]
         functions = {name: body for stage in self.stages for name, body in stage.functions.items()}
@@ -257,19 +299,30 @@ class _Join:
         result |= {"phase": first["phase"], "world": world}
         result |= {"rank": self.line.within(self.line.members[0]), "op_count": len(self.ops)}
         result |= {"symbols": self._symbols} if self._symbols else {}
-        result |= {"meshes": [{"id": first["meshes"][0]["id"], "axes": axes}], "groups": self.groups}
-        result |= {"files": self.tables.files, "locs": self.tables.locs, "scopes": self.tables.scopes}
+        result |= {
+            "meshes": [{"id": first["meshes"][0]["id"], "axes": axes}],
+            "groups": self.groups,
+        }
+        result |= {
+            "files": self.tables.files,
+            "locs": self.tables.locs,
+            "scopes": self.tables.scopes,
+        }
         result |= {"functions": functions} if functions else {}
         result |= {"contexts": self.tables.contexts, "params": params, "outputs": outputs}
         return _numbered(result | {"ops": self.ops})
 
     def _named(self, stage: _Stage) -> list[dict]:
-        """The values that a stage starts from; where several stages have one of a name, it says of which stage it is."""
-        names = collections.Counter(name for one in self.stages for name in {p["name"] for p in one.params})
+        """The values that a stage starts from; names that several stages have say which one it is."""
+        names = collections.Counter(
+            name for one in self.stages for name in {p["name"] for p in one.params}
+        )
         found = []
         for param in stage.params:
             own = names[param["name"]] > 1
-            found.append(param | ({"name": f"stages.{stage.number}.{param['name']}"} if own else {}))
+            found.append(
+                param | ({"name": f"stages.{stage.number}.{param['name']}"} if own else {})
+            )
         return found
 
     # The order.
@@ -324,15 +377,42 @@ class _Join:
             if self._shapes[source][0] != out["dtype"]:
                 raise Apart(f"{self._shapes[source][0]} is received as {out['dtype']}")
             if list(self._shapes[source][1]) != out["shape"]:
-                source = self._make(op, "aten.reshape.default", [source], out["shape"], {"shape": out["shape"]})
+                source = self._make(
+                    op, "aten.reshape.default", [source], out["shape"], {"shape": out["shape"]}
+                )
             del stage.expected[value]
             claims = {key: one for key, one in out.items() if key != "type"}
-            self._add({"op": "wait", "in": [source], "out": [claims]} | _where(op))
+            where = _where(op)
+            if "grad_of" in out:
+                where["phase"] = "bwd"
+            elif out.get("requires_grad"):
+                where["ctx"] = self._attach(source, where["ctx"])
+            self._add({"op": "wait", "in": [source], "out": [claims]} | where)
         return True
+
+    def _attach(self, value: str, context: int) -> int:
+        """Autograd ends where a stage sends a value, and begins anew where it arrives: together they
+        are one program, whose gradients the stages send back. Returns a context with gradients.
+        """
+        grad = {key: one for key, one in self.tables.contexts[context].items() if key != "grad"}
+        context = self.tables.context(grad)
+        while (op := self._makers.get(value)) is not None and not op["out"][0].get(
+            "requires_grad", True
+        ):
+            names = _operands(op)
+            if len(names) != 1 or len(op["out"]) != 1 or "phase" in op:
+                break
+            del op["out"][0]["requires_grad"]
+            op["ctx"] = context
+            if op["op"] == "aten.detach.default":
+                op["op"] = "aten.alias.default"
+            (value,) = names
+        return context
 
     def _add(self, op: dict) -> None:
         for out in op.get("out", []):
             self._note(out)
+            self._makers[out["id"]] = op
         self.ops.append(op)
 
     def _note(self, value: dict) -> None:
@@ -341,19 +421,33 @@ class _Join:
     def _make(self, at: dict, name: str, ins: list, shape: list, attrs: dict | None = None) -> str:
         """A value that no stage has by itself."""
         self._made += 1
-        made = {"id": f"%made.{self._made}", "dtype": self._shapes[_first(ins)][0], "shape": list(shape)}
-        self._add({"op": name, "in": ins} | ({"attrs": attrs} if attrs else {}) | {"out": [made]} | _where(at))
+        made = {
+            "id": f"%made.{self._made}",
+            "dtype": self._shapes[_first(ins)][0],
+            "shape": list(shape),
+        }
+        self._add(
+            {"op": name, "in": ins}
+            | ({"attrs": attrs} if attrs else {})
+            | {"out": [made]}
+            | _where(at)
+        )
         return made["id"]
 
     # Collectives.
 
     def _group_of(self, op: dict, stage: _Stage) -> tuple[list[int], list[str]] | None:
-        """The members of the line that are in the group of a collective, in its order, and the other axes along which it
-        runs; None of what is none.
+        """The members of the line that are in the group of a collective, in its order, and the other
+        axes along which it runs; None of what is none.
         """
         attrs = op.get("attrs", {})
         if "group" not in attrs:
-            words = [axis for key in ("axis", "axes", "by") for axis in _axes(attrs.get(key)) if axis in self.line.along]
+            words = [
+                axis
+                for key in ("axis", "axes", "by")
+                for axis in _axes(attrs.get(key))
+                if axis in self.line.along
+            ]
             if words:
                 raise Apart(f"{op['op']} runs along {', '.join(words)}")
             return None
@@ -393,7 +487,9 @@ class _Join:
             if other.rank not in members or not other.ops:
                 continue
             there = other.ops[0]
-            if self._same_call(there, other, members, op) and self._arrived(other, _operands(there)):
+            if self._same_call(there, other, members, op) and self._arrived(
+                other, _operands(there)
+            ):
                 calls[other.rank] = (other, there)
         if len(calls) < len(members):
             return False
@@ -419,7 +515,10 @@ class _Join:
         if into is None:
             self._add({"op": "wait", "in": [value], "out": [out]} | _where(op))
         else:
-            self._add({"op": "aten.copy_.default", "in": [into, value], "out": [out], "mut": [0]} | _where(op))
+            self._add(
+                {"op": "aten.copy_.default", "in": [into, value], "out": [out], "mut": [0]}
+                | _where(op)
+            )
 
     def reduced(self, pairs: list, axes: list[str], name: str) -> list[str]:
         op = pairs[0][1]
@@ -464,7 +563,11 @@ class _Join:
 
 _REDUCED = {"sum": "aten.add.Tensor", "avg": "aten.add.Tensor", "prod": "aten.mul.Tensor"}
 _REDUCED |= {"max": "aten.maximum.default", "min": "aten.minimum.default"}
-_ARITHMETIC = {"all_reduce": _Join.reduced, "broadcast": _Join.sent_by_root, "all_gather": _Join.gathered}
+_ARITHMETIC = {
+    "all_reduce": _Join.reduced,
+    "broadcast": _Join.sent_by_root,
+    "all_gather": _Join.gathered,
+}
 
 
 def _first(ins: list) -> str:
@@ -490,7 +593,10 @@ def _where(op: dict) -> dict:
 def _numbered(document: dict) -> dict:
     """The same with values numbered in their order."""
     ids: dict[str, str] = {}
-    for value in [*document["params"], *(out for op in document["ops"] for out in op.get("out", []))]:
+    for value in [
+        *document["params"],
+        *(out for op in document["ops"] for out in op.get("out", [])),
+    ]:
         ids[value["id"]] = f"%{len(ids)}"
 
     def new(item):

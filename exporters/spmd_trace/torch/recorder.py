@@ -389,8 +389,8 @@ class Recorder:
             seen(tensor, value)
         if self.grad_mode and not self.functions.inside:
             self.pairing.note_operand(tensor, value)
-            if value.claims.get("role") is None:
-                value.requires_grad = tensor.requires_grad
+            if value.claims.get("role") is None:  # one name of it, such as `data`, may have none
+                value.requires_grad = tensor.requires_grad or bool(value.requires_grad)
         return value
 
     def function_called(self, arguments: tuple) -> None:
@@ -553,7 +553,9 @@ class Recorder:
             self.pairing.watch(edge.node, self.values.find)
 
     def gradients(self, roots: list, inputs: list, run) -> tuple:
-        """Runs a backward pass that begins at values, or at nodes of autograd, and returns the gradients of `inputs`."""
+        """Runs a backward pass that begins at values, or at nodes of autograd, and returns the
+        gradients of `inputs`.
+        """
         for root in roots:
             if isinstance(root, torch.Tensor):
                 self._begin_backward(root)

@@ -90,8 +90,8 @@ def _of_meshes(seen: world.Seen) -> list[tuple[str, list[int]]]:
 
 
 def mesh(seen: world.Seen, job: world.Job, known: list | None = None) -> Mesh:
-    """The axes along which the groups of this rank run, named as the script names them; those of another rank, if
-    names, sizes and strides are `known`.
+    """The axes along which the groups of this rank run, named as the script names them; those of
+    another rank, if names, sizes and strides are `known`.
     """
     if known:
         return Mesh("main", [Axis(*axis, _ROLES.get(axis[0])) for axis in known])

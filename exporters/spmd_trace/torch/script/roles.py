@@ -162,7 +162,7 @@ class Roles:
         self._known: dict[int, list[tuple[torch.Tensor, str, str, dict]]] = {}
         self._flat: dict | None = None  # `_flat_tensors`, once one is looked for
         self._frozen: set[str] = set()  # parameters without a gradient
-        self._left: dict[int, torch.Tensor] = {}  # by storage: parameters whose gradient is still there
+        self._left: dict[int, torch.Tensor] = {}  # by storage of a gradient: its parameter
         self._add_modules()
         self._add_optimizers()
         entries = [(key, one) for key, found in self._known.items() for one in found]

@@ -479,7 +479,7 @@ class Steps:
 
 
 def _leaf(given) -> torch.Tensor | None:
-    """The tensor that a gradient is asked for, by itself or by its place in autograd, if it is a leaf."""
+    """The leaf that a gradient is asked for, by itself or by its place in autograd; else None."""
     if isinstance(given, torch.autograd.graph.GradientEdge):
         return getattr(given.node, "variable", None)
     return given if given.is_leaf else None
