@@ -40,9 +40,6 @@ _RIGHT += ["pipeline_by_hand", "pipeline_library"]
 _NEEDS = {"accelerate_ddp": "accelerate", "lightning_ddp": "lightning"}
 _NEEDS |= {"lora_tp": "peft", "hf_tp": "transformers"}
 _RIGHT += _NEEDS
-# What is not run on fewer ranks, and why.
-_NOT_RUN = {"fsdp1": "gradients of views of a flat parameter are not those of one device"}
-_SMALLER = [name for name in _RIGHT if name not in _NOT_RUN]
 # What is found in the broken twins: findings, each with what stands in the line of the script that it names.
 _FOUND = {
     "ddp_broken": {
@@ -185,7 +182,7 @@ def test_the_mistake_is_found_in_the_code_of_a_package(name, recorded):
 
 
 @needs_runner
-@pytest.mark.parametrize("name", _SMALLER)
+@pytest.mark.parametrize("name", _RIGHT)
 def test_simulated_ranks_uphold_what_was_recorded(name, recorded):
     line = [os.environ["SPMDRUN"], "--scale-down", "--isolated", str(recorded(name))]
     done = subprocess.run(line, capture_output=True, text=True, check=False)

@@ -84,6 +84,10 @@ class Steps:
         self._section = contextlib.ExitStack()
         self._in_backward = False
         self.over = False  # whether the step has been handed on
+        self._ended = False  # whether the script is over
+        # Where another step may have begun, after a step of an optimizer: numbers of operations and
+        # of losses so far.
+        self._again: tuple[int, int] | None = None
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.updates = updates.Updates()
         self.exchanged: list[str] = []  # parameters that ranks send to each other
@@ -103,7 +107,7 @@ class Steps:
         discriminator. Once another one has taken two, it is one that the script does not use; one
         that wraps another trains nothing that has not been stepped.
         """
-        if max(self.counts.values(), default=0) != 1:
+        if self._ended or max(self.counts.values(), default=0) != 1:
             return False
         return not roles.trained_by(self._held) <= roles.trained_by(self.counts)
 
@@ -147,6 +151,7 @@ class Steps:
         if self.over or self.given:
             return
         self._note_initial()
+        self._note_again()
         if self.by_hand:
             self.updates.look()
         if self.between:
@@ -164,10 +169,15 @@ class Steps:
         """The script makes data, or takes a part of them: a step begins, if the one before is over."""
         if self.over or self.given or self.by_hand or self.at_step is not None:
             return
+        self._note_again()
         if self.recorder is None and self.between:
             self._start()
         elif self._disturbed and self.batch.may_restart:
             self._start_anew()
+
+    def _note_again(self) -> None:
+        if self.counts and self.recorder is not None and self._again is None:
+            self._again = len(self.recorder.program.ops), len(self.losses)
 
     @property
     def _disturbed(self) -> bool:
@@ -258,6 +268,14 @@ class Steps:
     def _before_step(self, optimizer, args, kwargs) -> None:
         if self.recorder is None:
             return
+        if self._in_first_round and optimizer in self.counts and self._again and not self.given:
+            # It steps again before another one has stepped once, which is not used: the step that
+            # is recorded was over where this one began.
+            operations, losses = self._again
+            del self.recorder.program.ops[operations:], self.losses[losses:]
+            self._ended = True
+            self.finish()
+            return
         if self.number > 1 and optimizer not in self.counts:
             # An optimizer that has its first step now: the recorded step is one that has them all.
             self._recording.close()
@@ -271,6 +289,7 @@ class Steps:
             self._held = set(roles.optimizers())
         self.counts[optimizer] = self.counts.get(optimizer, 0) + 1
         self.updates.forget()
+        self._again = None
 
     # The recording.
 
@@ -425,6 +444,11 @@ class Steps:
         with replaced(module, clip_grad_norm_=clip_grad_norm_):
             with replaced(module.clip_grad, clip_grad_norm_=clip_grad_norm_):
                 yield
+
+    def ends(self) -> None:
+        """The script is over."""
+        self._ended = True
+        self.finish()
 
     def finish(self) -> None:
         """Ends the recording, if the step is complete, and hands the program on."""
