@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from . import cuts, divergence, gradcheck, leftovers, ownops, process, shifts, stages
+from . import cuts, divergence, gradcheck, leftovers, ownnumbers, ownops, process, shifts, stages
 from .ranks import compared
 
 FAILED = 3
@@ -250,7 +250,7 @@ def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
         again, reason = runs.together("observed", own=own)
         if not again:
             return {"error": reason}
-        _mark_own(again, found, members, kept)
+        _mark_own({rank: again[rank] for rank in members}, found, kept)
         output = runs.folder / "joined.spmd.json"
         traces = {rank: again[rank]["trace"] for rank in members}
         ops = stages.join(traces, line, {rank: again[rank]["values"] for rank in members}, output)
@@ -267,10 +267,12 @@ def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
     return told | {"trace": output, "ops": ops, "refused": refused, "contradicted": contradicted}
 
 
-def _mark_own(again: dict, found: dict, members: list[int], axes: list) -> None:
+def _mark_own(told: dict[int, dict], found: dict[int, dict], axes: list) -> None:
+    """Notes in the traces of ranks what others on the axes do not run, and run with other numbers."""
     traces = {rank: run["trace"] for rank, run in found.items()}
-    for rank in members:
-        ownops.mark(again[rank]["trace"], rank, traces, axes)
+    for rank, run in told.items():
+        ownnumbers.state(run["trace"], rank, traces, axes)
+        ownops.mark(run["trace"], rank, traces, axes)
 
 
 def _too_dear(cost: dict, ranks: int) -> str:
@@ -312,8 +314,7 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
         observed = runs.observed(found, told) if found else {"kinds": {}}
         told = runs.alone("observed", observed=observed) if observed["kinds"] else told
         if found and "error" not in told:
-            traces = {rank: run["trace"] for rank, run in found.items()}
-            ownops.mark(told["trace"], runs.rank, traces, told["axes"])
+            _mark_own({runs.rank: told}, found, told["axes"])
         return told
     place = told["messages"][0]["place"]
     if not found:

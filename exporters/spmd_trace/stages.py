@@ -12,7 +12,7 @@ import json
 import math
 import pathlib
 
-from .document import text
+from .document import numbered, text
 
 
 class Apart(Exception):
@@ -310,7 +310,7 @@ class _Join:
         }
         result |= {"functions": functions} if functions else {}
         result |= {"contexts": self.tables.contexts, "params": params, "outputs": outputs}
-        return _numbered(result | {"ops": self.ops})
+        return numbered(result | {"ops": self.ops})
 
     def _named(self, stage: _Stage) -> list[dict]:
         """The values that a stage starts from; names that several stages have say which one it is."""
@@ -588,31 +588,3 @@ def _operands(op: dict) -> list[str]:
 def _where(op: dict) -> dict:
     """The place of an operation, for another one that stands for it."""
     return {key: op[key] for key in ("phase", "ctx", "loc", "scope") if key in op}
-
-
-def _numbered(document: dict) -> dict:
-    """The same with values numbered in their order."""
-    ids: dict[str, str] = {}
-    for value in [
-        *document["params"],
-        *(out for op in document["ops"] for out in op.get("out", [])),
-    ]:
-        ids[value["id"]] = f"%{len(ids)}"
-
-    def new(item):
-        if isinstance(item, list):
-            return [new(one) for one in item]
-        return ids[item] if isinstance(item, str) else item
-
-    def value(entry: dict) -> dict:
-        keys = ("id", "grad_of", "alias_of", "value", "of")
-        return entry | {key: new(entry[key]) for key in keys if key in entry}
-
-    def operation(op: dict) -> dict:
-        op = op | {key: new(op[key]) for key in ("in", "bwd_of") if key in op}
-        op |= {"kw": {key: new(one) for key, one in op["kw"].items()}} if "kw" in op else {}
-        op |= {"out": [value(one) for one in op["out"]]} if "out" in op else {}
-        return {key: one for key, one in op.items() if key != "ctx" or one}
-
-    rows = {key: [value(one) for one in document[key]] for key in ("params", "outputs")}
-    return document | rows | {"ops": [operation(op) for op in document["ops"]]}

@@ -60,7 +60,7 @@ _FOUND = {
     "logged_loss_broken": {"rank-divergence": "dist.all_reduce(parameter.grad)"},
     "zero1_by_hand_broken": {"invariant-mixed": "model(x)"},
     "hsdp_broken": {"copies-differ": "model(tokens"},
-    "tp_sp_loss_broken": {},
+    "tp_sp_loss_broken": {"partial-plus-replicate": "optimizer.step()"},
     "vocab_by_hand_broken": {"invariant-mixed": "F.linear(x, self.embed.weight)"},
     "zero_optimizer_broken": {"invariant-mixed": "model(x)"},
     "moe_broken": {"copies-differ": "dist.all_reduce(parameter.grad)"},
