@@ -22,7 +22,7 @@ for step in range(3):
     optimizer.zero_grad()
     steady = model(x) * (2 * rank + 3)
     wild = steady + [0.5, 0.1, 0.7, 0.9][rank]
-    part = steady[rank : 2 * rank + 2]
+    part = steady[rank : rank + 2]
     mine = words - 2 * rank
     (wild.mean() + part.sum() + steady.mean() * 5 + mine.sum()).backward()
     for p in model.parameters():
@@ -57,7 +57,7 @@ def test_numbers_of_ranks_are_values(tmp_path):
     (own,) = [one for one in trace["params"] if one["name"].startswith("number.")]
     assert own["type"] == {"ranks": "V"} and own["dtype"] == "f32"
     assert any(op["in"][-1] == own["id"] for op in forward if op["op"] == "aten.add.Tensor")
-    # Parts that do not follow each other are of no known type.
+    # Parts that lie over each other are of no known type.
     assert only("aten.slice.Tensor")["out"][0]["type"] == {"ranks": "?"}
     # What all ranks have stays a number.
     assert only("aten.mul.Tensor", [5])
