@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import functions, hostnumbers, operands, places, views
 from .communication import collectives
 from .communication.mesh import Context, Mesh
-from .document import Op, Program
+from .document import RESIZED, Op, Program
 from .pairing import Pairing
 from .values import DTYPES, Value, ValueTable
 
@@ -326,6 +326,8 @@ class Recorder:
             before, result = self.current(args[0]), func(*args, **kwargs)
             self.emit("aten.view.default", [before], [result], {"size": list(result.shape)})
             return result
+        if func is torch.ops.aten.resize_.default:
+            return self._resized(func(*args, **kwargs))
         bound = operands.bind(func, args, kwargs)
         if packed := [t for t in bound.tensors() if self.pieces(t)]:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
@@ -346,6 +348,13 @@ class Recorder:
         words = {"dtype": DTYPES[tensor.dtype]}
         self.emit("aten.scalar_tensor.default", [number], [tensor], words)
         self.on_literal(tensor, self.current(tensor))
+        return tensor
+
+    def _resized(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Memory that is given other extents, mostly to be overwritten: what it holds is unknown."""
+        op = Op("call", [], [self.values.define(tensor, None, written=True)])
+        op.body = f"{RESIZED}{len(self.program.ops)}"
+        self.add(op)
         return tensor
 
     def fold(self, func: torch._ops.OpOverload, run, args: tuple, kwargs: dict):

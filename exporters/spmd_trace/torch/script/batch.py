@@ -8,7 +8,7 @@ import contextlib
 
 import torch
 
-from ..document import Op, Program
+from ..document import RESIZED, Op, Program
 from ..operands import flatten
 from ..recorder import Recorder
 from ..values import Value
@@ -70,7 +70,7 @@ class Batch:
         return self.restarts < _MOST_RESTARTS
 
     def _changes(self, op: Op) -> bool:
-        if op.body is not None:
+        if _unknown(op):
             return True
         if op.name in ("send", "recv"):  # a batch, unless it is what is trained
             return any(value.key[0] in self._trained() for value in (*op.operands(), *op.outs))
@@ -95,7 +95,11 @@ class Batch:
 
 def _acts(op: Op) -> bool:
     """Whether an operation does something to others, or what nobody knows."""
-    return op.body is not None or op.name in ("send", "recv")
+    return _unknown(op) or op.name in ("send", "recv")
+
+
+def _unknown(op: Op) -> bool:
+    return op.body is not None and not op.body.startswith(RESIZED)
 
 
 def leave_out(program: Program, batch: Batch | None) -> None:

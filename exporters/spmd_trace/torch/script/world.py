@@ -20,7 +20,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from .. import places, versions
 from .. import recorder as recording
 from ..communication import collectives, messages
-from ..frameworks import cpu, ddp
+from ..frameworks import context_parallel, cpu, ddp
 from ..frameworks.cpu import replaced
 from ..ranks import groupsizes
 from . import calls
@@ -267,6 +267,7 @@ def played(job: Job, log: calls.Log | None = None):
         _groups(stack, job, seen)
         _meshes(stack, seen)
         _wrappers(stack, seen)
+        stack.enter_context(context_parallel.on_cpu())
         stack.enter_context(groupsizes.followed_in_script(places.is_own_frame))
         if log is not None:
             stack.enter_context(calls.watched(log, job.world, _everywhere))
