@@ -4,6 +4,7 @@
 #include "checker/gradual/accumulation.h"
 #include "checker/gradual/blocks/numbering.h"
 
+#include "checker/gradual/returned.h"
 #include "checker/gradual/unseen_collectives.h"
 #include "checker/operand_list.h"
 #include "checker/suppress.h"
@@ -383,6 +384,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   find_equal_batches(program, result);
   judge_accumulation(program, result);
   judge_unseen(program, result);
+  judge_returned(program, result);
   result.gradual->copies().restore(program, result);
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();
   result.findings.insert(result.findings.begin(), copies.begin(), copies.end());

@@ -29,6 +29,34 @@ def number(value):
     return value
 
 
+def numbered(document: dict) -> dict:
+    """The same with values numbered in their order."""
+    ids: dict[str, str] = {}
+    for value in [
+        *document["params"],
+        *(out for op in document["ops"] for out in op.get("out", [])),
+    ]:
+        ids[value["id"]] = f"%{len(ids)}"
+
+    def new(item):
+        if isinstance(item, list):
+            return [new(one) for one in item]
+        return ids[item] if isinstance(item, str) else item
+
+    def value(entry: dict) -> dict:
+        keys = ("id", "grad_of", "alias_of", "value", "of")
+        return entry | {key: new(entry[key]) for key in keys if key in entry}
+
+    def operation(op: dict) -> dict:
+        op = op | {key: new(op[key]) for key in ("in", "bwd_of") if key in op}
+        op |= {"kw": {key: new(one) for key, one in op["kw"].items()}} if "kw" in op else {}
+        op |= {"out": [value(one) for one in op["out"]]} if "out" in op else {}
+        return {key: one for key, one in op.items() if key != "ctx" or one}
+
+    rows = {key: [value(one) for one in document[key]] for key in ("params", "outputs")}
+    return document | rows | {"ops": [operation(op) for op in document["ops"]]}
+
+
 def text(document: dict) -> str:
     """The same bytes for the same document."""
     lines = []

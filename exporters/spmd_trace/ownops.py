@@ -17,21 +17,21 @@ def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: 
 
     `traces`: of the same step, by rank; `axes`: names, sizes and strides.
     """
-    mine = _read(traces[rank])
-    rows = {one: _rows(mine if one == rank else _read(path)) for one, path in traces.items()}
-    numbered = _numbered(rows[rank])
+    mine = read(traces[rank])
+    rows_of = {one: rows(mine if one == rank else read(path)) for one, path in traces.items()}
+    counted = numbered(rows_of[rank])
     own: dict[tuple, set[str]] = {}  # by operation: the axes
     for name, size, stride in axes:
         first = rank - rank // stride % size * stride
         for other in (first + place * stride for place in range(size)):
-            if other in rows and rows[other] != rows[rank]:
-                for place in _lacking(rows[rank], rows[other], mine["ops"]):
-                    own.setdefault(numbered[place], set()).add(name)
+            if other in rows_of and rows_of[other] != rows_of[rank]:
+                for place in _lacking(rows_of[rank], rows_of[other], mine["ops"]):
+                    own.setdefault(counted[place], set()).add(name)
     if not own:
         return 0
-    document = _read(trace)
+    document = read(trace)
     marked = 0
-    for which, op in zip(_numbered(_rows(document)), document["ops"]):
+    for which, op in zip(numbered(rows(document)), document["ops"]):
         for axis in sorted(own.get(which, ())):
             marked += 1
             for out in op.get("out", []):
@@ -40,32 +40,32 @@ def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: 
     return marked
 
 
-def _read(trace: pathlib.Path) -> dict:
+def read(trace: pathlib.Path) -> dict:
     return json.loads(trace.read_text(encoding="utf-8"))
 
 
-def _rows(document: dict) -> list[tuple]:
+def rows(document: dict) -> list[tuple]:
     """What each operation looks like: where it stands, its name, the shapes that it reads and makes."""
     shapes = {one["id"]: one.get("shape") for one in document["params"]}
-    locs, rows = document["locs"], []
+    locs, found = document["locs"], []
     for op in document["ops"]:
         where = locs[op["loc"]] if "loc" in op else {}
-        read = [shapes.get(one) for one in op.get("in", []) if isinstance(one, str)]
+        taken = [shapes.get(one) for one in op.get("in", []) if isinstance(one, str)]
         made = [one.get("shape") for one in op.get("out", [])]
         shapes |= {one["id"]: one.get("shape") for one in op.get("out", [])}
         place = (where.get("file"), where.get("line"), where.get("col"))
-        rows.append((place, op["op"], str(read), str(made)))
-    return rows
+        found.append((place, op["op"], str(taken), str(made)))
+    return found
 
 
-def _numbered(rows: list[tuple]) -> list[tuple]:
+def numbered(found: list[tuple]) -> list[tuple]:
     """Each with how many like it stand before it."""
     seen: collections.Counter = collections.Counter()
-    numbered = []
-    for row in rows:
-        numbered.append((row, seen[row]))
+    counted = []
+    for row in found:
+        counted.append((row, seen[row]))
         seen[row] += 1
-    return numbered
+    return counted
 
 
 def _lacking(mine: list[tuple], theirs: list[tuple], ops: list[dict]) -> list[int]:

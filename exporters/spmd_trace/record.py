@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from . import cuts, divergence, gradcheck, leftovers, ownops, process, shifts
+from . import cuts, divergence, gradcheck, leftovers, ownnumbers, ownops, process, shifts, stages
 from .ranks import compared
 
 FAILED = 3
@@ -224,12 +224,55 @@ def _in_company(runs: "_Runs", outcome: dict) -> dict:
         return outcome | {
             "error": f"{outcome['error']} (it has asked another rank for an object; {reason})"
         }
-    apart = bool(found[runs.rank]["messages"])
-    if apart:
-        say(f"ranks run programs of their own, and what is recorded is that of rank {runs.rank}")
-    observed = runs.observed(found, found[runs.rank], apart=apart)
+    if found[runs.rank]["messages"]:
+        return _staged(runs, found, "")
+    observed = runs.observed(found, found[runs.rank])
     again, reason = runs.together("observed", observed=observed)
     return again[runs.rank] if again else {"error": reason}
+
+
+def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
+    """The step of ranks that run programs of their own: of the stages of a pipeline, as one program;
+    else that of one rank.
+    """
+    outcome = found[runs.rank]
+    logs = {rank: run["messages"] for rank, run in found.items()}
+    members = stages.connected(runs.rank, logs)
+    try:
+        if not shifts.matched(logs):
+            raise stages.Apart("not all that ranks send in this step is received in it")
+        # Of the groups of another stage a rank need not know.
+        axes = max((found[rank]["axes"] for rank in members), key=len)
+        line = stages.Line(axes, members)
+        kept = [axis for axis in axes if axis[0] not in line.along]
+        seen = {rank: runs.observed(found, found[rank] | {"axes": kept}, rank) for rank in members}
+        own = {str(rank): observed | {"axes": axes} for rank, observed in seen.items()}
+        again, reason = runs.together("observed", own=own)
+        if not again:
+            return {"error": reason}
+        _mark_own({rank: again[rank] for rank in members}, found, kept)
+        output = runs.folder / "joined.spmd.json"
+        traces = {rank: again[rank]["trace"] for rank in members}
+        ops = stages.join(traces, line, {rank: again[rank]["values"] for rank in members}, output)
+    except stages.Apart as error:
+        say(f"{place}{error}: what is recorded is the program of rank {runs.rank}")
+        observed = runs.observed(found, outcome, apart=True)
+        again, reason = runs.together("alone observed", observed=observed)
+        return again[runs.rank] if again else {"error": reason}
+    ranks = ", ".join(map(str, members))
+    say(f"{place}{len(members)} stages of a pipeline, those of ranks {ranks}, are one program")
+    runs.observed(found, outcome, apart=True)  # for a check of gradients
+    refused = [one for rank in members for one in again[rank]["refused"]]
+    contradicted = [one for rank in members for one in again[rank]["contradicted"]]
+    return outcome | {"trace": output, "ops": ops, "refused": refused, "contradicted": contradicted}
+
+
+def _mark_own(outcome: dict[int, dict], found: dict[int, dict], axes: list) -> None:
+    """Notes in the traces of ranks what others on the axes do not run, and run with other numbers."""
+    traces = {rank: run["trace"] for rank, run in found.items()}
+    for rank, run in outcome.items():
+        ownnumbers.state(run["trace"], rank, traces, axes)
+        ownops.mark(run["trace"], rank, traces, axes)
 
 
 def _too_dear(cost: dict, ranks: int) -> str:
@@ -271,25 +314,23 @@ def _by_all_ranks(runs: "_Runs", outcome: dict, options) -> dict:
         observed = runs.observed(found, outcome) if found else {"kinds": {}}
         outcome = runs.alone("observed", observed=observed) if observed["kinds"] else outcome
         if found and "error" not in outcome:
-            traces = {rank: run["trace"] for rank, run in found.items()}
-            ownops.mark(outcome["trace"], runs.rank, traces, outcome["axes"])
+            _mark_own({runs.rank: outcome}, found, outcome["axes"])
         return outcome
     place = outcome["messages"][0]["place"]
     if not found:
         return {"error": f"{place}what other ranks send here is not known: {reason}"}
     logs = {rank: run["messages"] for rank, run in found.items()}
-    plans, reason = shifts.rounds(logs, outcome["axes"])
+    plans = shifts.rounds(logs, outcome["axes"])
     if not plans:
-        words = f"{reason}: they run programs of their own, and what is recorded is that of rank"
-        say(f"{place}{words} {runs.rank}")
-    elif options.rank is None:
+        return _staged(runs, found, place)
+    if options.rank is None:
         runs.rank = max(plans, key=lambda rank: (found[rank]["ops"], -rank))
     elif options.rank not in plans:
         others = ", ".join(map(str, plans))
         words = f"rank {options.rank} does not take part in all messages: record one of {others}"
         return {"error": place + words}
-    observed = runs.observed(found, found[runs.rank], apart=not plans)
-    return runs.alone("observed", observed=observed | {"plan": plans.get(runs.rank)})
+    observed = runs.observed(found, found[runs.rank])
+    return runs.alone("observed", observed=observed | {"plan": plans[runs.rank]})
 
 
 def _confirm(runs: "_Runs", outcome: dict, options) -> None:
@@ -355,11 +396,12 @@ class _Runs:
     ) -> dict[int, dict]:
         """What each rank says: its trace and what belongs to it, or an error.
 
-        `together`: their collectives move data.
+        `together`: their collectives move data; `own`: what is `observed` of some ranks alone.
         """
         folder = self.folder / name
         folder.mkdir()
-        settings = self.settings | {"folder": str(folder), "ranks": ranks, "observed": {}}
+        settings = self.settings | {"folder": str(folder), "ranks": ranks}
+        settings |= {"observed": {}, "own": {}}
         settings |= {"together": together, "data": "real" if together else self.data} | more
         (folder / "settings.json").write_text(json.dumps(settings))
         # What the script prints is not what the command prints; said once it is enough.
@@ -428,11 +470,14 @@ class _Runs:
         self.parted = divergence.parted(logs) or divergence.left_waiting(logs)
         return found | {self.rank: outcome}, ""
 
-    def observed(self, found: dict[int, dict], outcome: dict, apart: bool = False) -> dict:
-        """What is equal on ranks; `apart`: they run programs of their own."""
+    def observed(self, found: dict[int, dict], outcome: dict, rank=None, apart=False) -> dict:
+        """What is equal on the ranks that lie along the axes of one, or of the recorded one;
+        `apart`: they run programs of their own.
+        """
         values = {rank: run["values"] for rank, run in found.items()}
         exchanged = [] if apart else outcome["exchanged"]
-        result = compared(self.rank, values, outcome["axes"], outcome["summed"], apart, exchanged)
+        rank = self.rank if rank is None else rank
+        result = compared(rank, values, outcome["axes"], outcome["summed"], apart, exchanged)
         self.kinds, self.apart = result["kinds"], apart
         return result
 

@@ -8,33 +8,32 @@ of their own.
 import collections
 
 
-def rounds(logs: dict[int, list[dict]], axes: list) -> tuple[dict[int, list[dict]], str]:
-    """By rank, the permutation of each of its messages; nothing, and why, where ranks run programs of their own.
+def rounds(logs: dict[int, list[dict]], axes: list) -> dict[int, list[dict]]:
+    """By rank, the permutation of each of its messages; none where ranks run programs of their own.
 
     `logs`: in order, what a rank sends and receives (`way`, `peer`, `tag`), with the positions in its log of what
     it has received that a message needs (`needs`); `axes`: names, sizes and strides. A rank that does not take
     part in all permutations is left out.
     """
-    if not _matched(logs):
-        return {}, "not all that ranks send in this step is received in it"
+    if not matched(logs):
+        return {}
     keys = {rank: _keys(rank, log, axes) for rank, log in logs.items()}
     if any(None in of_rank for of_rank in keys.values()):
-        return {}, "ranks send along several axes at once"
+        return {}  # some send along several axes at once
     pairs = _pairs(logs, keys, axes)
     if pairs is None:
-        return {}, "ranks send to different destinations"
+        return {}
     if not all(_in_order(logs[rank], keys[rank]) for rank in logs):
-        return {}, "ranks send what they make of what they receive"
+        return {}
     numbers = {key: number for number, key in enumerate(pairs)}
-    plans = {
+    return {
         rank: [{"round": numbers[key], "axis": key[0], "perm": pairs[key]} for key in keys[rank]]
         for rank in logs
         if _takes_part(logs[rank], keys[rank], set(pairs))
     }
-    return plans, "" if plans else "no rank both sends and receives"
 
 
-def _matched(logs: dict[int, list[dict]]) -> bool:
+def matched(logs: dict[int, list[dict]]) -> bool:
     """Whether everything that is sent is received, in order."""
     sent, received = collections.defaultdict(list), collections.defaultdict(list)
     for rank, log in logs.items():

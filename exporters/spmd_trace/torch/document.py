@@ -12,6 +12,9 @@ from .locations import Locations
 from .values import Value
 
 
+RESIZED = "@resized"  # how the body is named of what gives memory other extents
+
+
 @dataclasses.dataclass(eq=False)
 class Op:
     """One operation; operands are values, numbers, None, or lists of these."""

@@ -4,6 +4,8 @@ Autograd numbers a node before the forward operation runs and shows the running 
 The gradient of a forward value is what reaches its node, seen by a hook before the node runs.
 """
 
+import weakref
+
 import torch
 
 from .document import Op
@@ -25,6 +27,9 @@ class Pairing:
         # By identity: parameters whose gradient has not been seen in this backward.
         self.unmarked: dict[int, torch.Tensor] = {}
         self.root: Op | None = None
+        # By identity: leaves, and what they were when the forward used them last. A wrapper may
+        # have given them other memory since.
+        self.leaves: dict[int, tuple[weakref.ref, Value]] = {}
 
     @staticmethod
     def newest_number() -> int:
@@ -54,6 +59,8 @@ class Pairing:
         if tensor.requires_grad and tensor.grad_fn is not None:
             key = (tensor.grad_fn._sequence_nr(), tensor.output_nr)
             self.values.setdefault(key, value)
+        elif tensor.requires_grad:
+            self.leaves[id(tensor)] = weakref.ref(tensor), value
 
     def running_forward(self) -> Op | None:
         """The forward operation whose backward is running now."""
@@ -89,7 +96,9 @@ class Pairing:
                 if gradient is None:
                     continue
                 if _is_accumulation(node):
-                    forward = find(node.variable)
+                    leaf, forward = self.leaves.get(id(node.variable), (lambda: None, None))
+                    if leaf() is not node.variable or forward.shape != list(gradient.shape):
+                        forward = find(node.variable)
                 else:
                     forward = self.values.get((node._sequence_nr(), position))
                 value = find(gradient)

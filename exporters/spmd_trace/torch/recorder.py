@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import functions, hostnumbers, operands, locations, views
 from .communication import collectives
 from .communication.mesh import Context, Mesh
-from .document import Op, Program
+from .document import RESIZED, Op, Program
 from .pairing import Pairing
 from .values import DTYPES, Value, ValueTable
 
@@ -326,6 +326,8 @@ class Recorder:
             before, result = self.current(args[0]), func(*args, **kwargs)
             self.emit("aten.view.default", [before], [result], {"size": list(result.shape)})
             return result
+        if func is torch.ops.aten.resize_.default:
+            return self._resized(func(*args, **kwargs))
         bound = operands.bind(func, args, kwargs)
         if packed := [t for t in bound.tensors() if self.pieces(t)]:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
@@ -346,6 +348,13 @@ class Recorder:
         words = {"dtype": DTYPES[tensor.dtype]}
         self.emit("aten.scalar_tensor.default", [number], [tensor], words)
         self.on_literal(tensor, self.current(tensor))
+        return tensor
+
+    def _resized(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Memory that is given other extents, mostly to be overwritten: what it holds is unknown."""
+        op = Op("call", [], [self.values.define(tensor, None, written=True)])
+        op.body = f"{RESIZED}{len(self.program.ops)}"
+        self.add(op)
         return tensor
 
     def fold(self, func: torch._ops.OpOverload, run, args: tuple, kwargs: dict):
@@ -389,8 +398,8 @@ class Recorder:
             seen(tensor, value)
         if self.grad_mode and not self.functions.inside:
             self.pairing.note_operand(tensor, value)
-            if value.claims.get("role") is None:
-                value.requires_grad = tensor.requires_grad
+            if value.claims.get("role") is None:  # one name of it, such as `data`, may have none
+                value.requires_grad = tensor.requires_grad or bool(value.requires_grad)
         return value
 
     def function_called(self, arguments: tuple) -> None:
@@ -542,20 +551,29 @@ class Recorder:
         """Runs a backward pass that begins at nodes of autograd, whose values the program has let
         go.
         """
+        self._begin_at(edges)
+        with self.section(None, "bwd"):
+            run()
+
+    def _begin_at(self, edges: list) -> None:
         for edge in edges:
             ops = self.pairing.forward.get(edge.node._sequence_nr())
             self.pairing.root = ops[-1] if ops else None
             self.pairing.watch(edge.node, self.values.find)
-        with self.section(None, "bwd"):
-            run()
 
-    def gradients(self, loss: torch.Tensor, inputs: tuple, run) -> tuple:
-        """Runs a backward pass of `loss` that returns the gradients of `inputs`."""
-        self._begin_backward(loss)
+    def gradients(self, roots: list, inputs: list, run) -> tuple:
+        """Runs a backward pass that begins at values, or at nodes of autograd, and returns the
+        gradients of `inputs`.
+        """
+        for root in roots:
+            if isinstance(root, torch.Tensor):
+                self._begin_backward(root)
+        self._begin_at([root for root in roots if not isinstance(root, torch.Tensor)])
         with self.section(None, "bwd"):
             found = run()
         for tensor, gradient in zip(inputs, found):
-            self._note_gradient(tensor, gradient)
+            if tensor is not None:
+                self._note_gradient(tensor, gradient)
         return found
 
     def _begin_backward(self, loss: torch.Tensor) -> None:

@@ -67,13 +67,26 @@ def record(folder, code: str, *words):
     return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("number", [2, 4])
+@pytest.mark.parametrize("number", [1, 2, 4])
 def test_a_step_that_begins_late_is_recorded_whole(number, tmp_path):
     """That one of two is not used is known when the other one has taken two steps."""
     done = record(tmp_path, _UNUSED, "--step", number)
     assert done.returncode == 0, done.stderr
     ops = [op["op"] for op in json.loads((tmp_path / "step.spmd.json").read_text())["ops"]]
     assert ops.count("aten.linear.default") == 1 and "aten.add_.Tensor" in ops
+
+
+def test_the_only_step_of_a_script_is_recorded(tmp_path):
+    once = _UNUSED.replace("range(5)", "range(1)")
+    done = record(tmp_path, once, "--step", 1)
+    assert done.returncode == 0, done.stderr
+    trace = json.loads((tmp_path / "step.spmd.json").read_text())
+    assert trace["phase"] == "step"
+
+
+def test_a_job_of_one_rank_is_recorded(tmp_path):
+    done = record(tmp_path, _UNUSED, "--world", 1)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_part_that_runs_nothing_is_refused(tmp_path):

@@ -4,6 +4,8 @@ They carry no kinds, so the trace leaves `src` and `dst` open unless the enclosi
 determines them. Waiting for an asynchronous call is not an operation: the result is ready at once.
 """
 
+import contextlib
+
 import torch
 import torch.distributed as dist
 
@@ -14,6 +16,25 @@ from . import collective_lists, messages
 
 _REDUCTIONS = {"SUM": "sum", "AVG": "avg", "MAX": "max", "MIN": "min", "PRODUCT": "prod"}
 _REDUCTIONS |= {"BAND": "and", "BOR": "or", "BXOR": "xor"}
+
+
+_averages = False  # whether the sum that is called is to become an average
+
+
+@contextlib.contextmanager
+def averaging():
+    """What is called inside is an average, which the processes of a host take by a sum."""
+    global _averages
+    _averages = True
+    try:
+        yield
+    finally:
+        _averages = False
+
+
+def reduction(given) -> str:
+    """The name in torch of what a collective reduces by."""
+    return "AVG" if _averages else versions.reduction(given)
 
 
 def group_key(recorder, group: dist.ProcessGroup) -> str:
@@ -50,7 +71,7 @@ def record(recorder, func, args, kwargs):
     if group.size() > 1:
         attrs["group"] = group_key(recorder, group)
     if "reduce_op" in given:
-        attrs["op"] = _REDUCTIONS[versions.reduction(given["reduce_op"])]
+        attrs["op"] = _REDUCTIONS[reduction(given["reduce_op"])]
     # What it overwrites is what it was, and what it gives is there.
     recorder.see(flatten(list(given.values())))
     with recorder.hidden():

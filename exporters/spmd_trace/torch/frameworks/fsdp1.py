@@ -63,16 +63,20 @@ class _Calls:
         self.axes = axes  # by handle: the axes of its pieces, and those of its copies
 
     def gather(self, handle, run):
-        shard = handle.flat_param.data
+        shard = handle.flat_param
+        with self.recorder.hidden():  # the gather has a gradient, whether or not autograd sees it
+            shard = shard.data.view_as(shard)
         self.recorder.see([shard])
         with self.recorder.hidden():
             whole = run()
         cut, _ = self.axes[handle]
         words = {"axis": spec_of([cut])[0], "src": "S(0)", "dst": "R"}
         if cut:
-            self.recorder.emit("all_gather", [shard], [whole], words)
+            op = self.recorder.emit("all_gather", [shard], [whole], words)
         else:
-            self.recorder.emit("aten.clone.default", [shard], [whole], {})
+            op = self.recorder.emit("aten.clone.default", [shard], [whole], {})
+        if self.recorder.grad_mode:
+            op.outs[0].requires_grad = handle.flat_param.requires_grad
         return whole
 
     def reduce(self, state, handle, run) -> None:

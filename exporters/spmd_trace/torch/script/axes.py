@@ -89,8 +89,12 @@ def _of_meshes(seen: world.Seen) -> list[tuple[str, list[int]]]:
     return found
 
 
-def mesh(seen: world.Seen, job: world.Job) -> Mesh:
-    """The axes along which the groups of this rank run, named as the script names them."""
+def mesh(seen: world.Seen, job: world.Job, known: list | None = None) -> Mesh:
+    """The axes along which the groups of this rank run, named as the script names them; those of
+    another rank, if names, sizes and strides are `known`.
+    """
+    if known:
+        return Mesh("main", [Axis(*axis, _ROLES.get(axis[0])) for axis in known])
     named = [*_of_meshes(seen), *_variables(), *world.groups_of_this_rank()]
     layouts = [pieces for _, ranks in named if (pieces := layout(ranks)) is not None]
     known: dict[tuple[int, int], str] = {}

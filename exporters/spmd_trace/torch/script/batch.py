@@ -8,7 +8,7 @@ import contextlib
 
 import torch
 
-from ..document import Op, Program
+from ..document import RESIZED, Op, Program
 from ..operands import flatten
 from ..recorder import Recorder
 from ..values import Value
@@ -70,12 +70,19 @@ class Batch:
         return self.restarts < _MOST_RESTARTS
 
     def _changes(self, op: Op) -> bool:
-        if _acts(op):
+        if _unknown(op):
             return True
+        if op.name in ("send", "recv"):  # a batch, unless it is what is trained
+            return any(value.key[0] in self._trained() for value in (*op.operands(), *op.outs))
         operands = op.operands()
         written = [operands[place].root for place in op.mut if place < len(operands)]
         written += [value.root for value in flatten(op.kw.values()) if isinstance(value, Value)]
         return any("role" in one.claims and one.key[0] not in self._made for one in written)
+
+    def _trained(self) -> set[int]:
+        """The storages of parameters and of their state."""
+        params = self.recorder.program.params
+        return {one.key[0] for one in params if one.claims["role"] in ("param", "opt_state")}
 
     def close(self) -> list[Value]:
         """The model is used now; returns what the operations so far have made."""
@@ -88,7 +95,11 @@ class Batch:
 
 def _acts(op: Op) -> bool:
     """Whether an operation does something to others, or what nobody knows."""
-    return op.body is not None or op.name in ("send", "recv")
+    return _unknown(op) or op.name in ("send", "recv")
+
+
+def _unknown(op: Op) -> bool:
+    return op.body is not None and not op.body.startswith(RESIZED)
 
 
 def leave_out(program: Program, batch: Batch | None) -> None:

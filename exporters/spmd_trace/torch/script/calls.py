@@ -16,7 +16,8 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...locations import relative_path
-from .. import locations, versions
+from .. import locations
+from ..communication import collectives
 from ..frameworks.cpu import replaced
 from ..values import DTYPES
 
@@ -57,20 +58,6 @@ _MESSAGES = {
     "recv_": ("recv", "from", "src"),
     "recv_any_source_": ("recv", "from", None),
 }
-
-
-_averages = False  # whether the sum that is called is to become an average
-
-
-@contextlib.contextmanager
-def averaging():
-    """What is called inside is an average, which the processes of a host take by a sum."""
-    global _averages
-    _averages = True
-    try:
-        yield
-    finally:
-        _averages = False
 
 
 class Log:
@@ -160,8 +147,7 @@ class Watched(TorchDispatchMode):
             call, argument = _CALLS[name]
             words = [_shapes(given[argument])] if argument else []
             if "reduce_op" in given:
-                word = versions.reduction(given["reduce_op"]).lower()
-                words.append("avg" if _averages else word)
+                words.append(collectives.reduction(given["reduce_op"]).lower())
             if name in ("broadcast_", "reduce_", "gather_", "scatter_"):
                 words.append(f"root {dist.get_global_rank(group, given['root_rank'])}")
             self.log.add(call, _named(group), ", ".join(words))

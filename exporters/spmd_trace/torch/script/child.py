@@ -208,14 +208,14 @@ def _run(settings: dict, rank: int) -> None:
     if (seconds := settings.get("check")) is not None:
         files = gradcheck.Files(folder, guard.through)
         check = gradcheck.GradientCheck(files, rank, job.world, settings["observed"], seconds)
-    compared = several or settings["data"] == "fake"
+    compared = several or together or settings["data"] == "fake"
     log = calls.Log(outcome.folder / "calls.jsonl") if compared and check is None else None
     with (
         _values(settings["data"], rank, outcome) as cost,
         world.simulated(job, log) as seen,
         effects.guarded(guard),
     ):
-        observed = settings["observed"]
+        observed = settings["own"].get(str(rank), settings["observed"])
         steps = step.Steps(job, seen, settings["step"], done, observed, digests=compared)
         if not together:
             name = _name(settings)
@@ -298,11 +298,11 @@ def _script(settings: dict, steps) -> tuple[dict, bool]:
             runpy.run_module(script, run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(script, run_name="__main__")
-        steps.finish()
+        steps.ends()
         return {"error": f"{name}: the script ends after {_steps(steps)}"}, False
     except BaseException as error:  # the script's own, whatever it is
         if isinstance(error, SystemExit) and not error.code:
-            steps.finish()
+            steps.ends()
         if os.environ.get("SPMD_TRACE_DEBUG"):
             traceback.print_exc()
         return _failure(error, steps, name), not isinstance(error, SystemExit)

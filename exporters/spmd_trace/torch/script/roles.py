@@ -19,7 +19,7 @@ from ..frameworks.fsdp import local_shard
 from ..locations import user_locals, user_variables
 from ..recorder import Recorder
 from ..values import Value, ValueTable
-from . import variables
+from . import shapes, variables
 from .batch import differing
 from .evidence import digest, sketch
 from .world import Seen
@@ -162,6 +162,7 @@ class Roles:
         self._known: dict[int, list[tuple[torch.Tensor, str, str, dict]]] = {}
         self._flat: dict | None = None  # `_flat_tensors`, once one is looked for
         self._frozen: set[str] = set()  # parameters without a gradient
+        self._left: dict[int, torch.Tensor] = {}  # by storage of a gradient: its parameter
         self._add_modules()
         self._add_optimizers()
         entries = [(key, one) for key, found in self._known.items() for one in found]
@@ -229,12 +230,20 @@ class Roles:
                 frozen = not parameter.requires_grad
                 self._add(local_shard(parameter), "param", prefix + name, claims, frozen)
                 if parameter.grad is not None:
-                    self._add(self._whole(local_shard(parameter.grad)), "buffer", f"{prefix}{name}.grad", {})
+                    self._add_gradient(parameter, prefix + name)
             # Each rank has its own until the next forward, which begins with those of the first rank.
             sent = wrapped and root.broadcast_buffers
             kinds = {"type": dict.fromkeys(contract["type"], "V")} if sent else {}
             for name, buffer in model.named_buffers():
                 self._add(buffer, "buffer", prefix + name, self._placed(buffer) or kinds)
+
+    def _add_gradient(self, parameter: torch.nn.Parameter, name: str) -> None:
+        """What the step before has left of the gradient of a parameter, unless that is zero."""
+        part, shard = local_shard(parameter.grad), local_shard(parameter)
+        whole = self._whole(part)
+        self._add(whole, "buffer", f"{name}.grad", {})
+        if whole is part and shapes.handle(part) is None and bool(part.any()):
+            self._left[storage_of(part)] = shard
 
     def _whole(self, part: torch.Tensor) -> torch.Tensor:
         """The flat tensor of the script that a part lies in; else the part."""
@@ -401,6 +410,9 @@ class Roles:
             claims["observed"] = compared
         self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
+        if role == "buffer" and (parameter := self._left.get(storage_of(tensor))) is not None:
+            found = self.recorder.values.find(parameter)
+            value.grad_of = found and found.root
         self.declared.append((tensor, value))
         return value
 

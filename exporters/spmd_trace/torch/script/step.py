@@ -84,6 +84,10 @@ class Steps:
         self._section = contextlib.ExitStack()
         self._in_backward = False
         self.over = False  # whether the step has been handed on
+        self._ended = False  # whether the script is over
+        # Where another step may have begun, after a step of an optimizer: numbers of operations and
+        # of losses so far.
+        self._again: tuple[int, int] | None = None
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.updates = updates.Updates()
         self.exchanged: list[str] = []  # parameters that ranks send to each other
@@ -103,7 +107,7 @@ class Steps:
         discriminator. Once another one has taken two, it is one that the script does not use; one
         that wraps another trains nothing that has not been stepped.
         """
-        if max(self.counts.values(), default=0) != 1:
+        if self._ended or max(self.counts.values(), default=0) != 1:
             return False
         return not roles.trained_by(self._held) <= roles.trained_by(self.counts)
 
@@ -147,6 +151,7 @@ class Steps:
         if self.over or self.given:
             return
         self._note_initial()
+        self._note_again()
         if self.by_hand:
             self.updates.look()
         if self.between:
@@ -164,10 +169,15 @@ class Steps:
         """The script makes data, or takes a part of them: a step begins, if the one before is over."""
         if self.over or self.given or self.by_hand or self.at_step is not None:
             return
+        self._note_again()
         if self.recorder is None and self.between:
             self._start()
         elif self._disturbed and self.batch.may_restart:
             self._start_anew()
+
+    def _note_again(self) -> None:
+        if self.counts and self.recorder is not None and self._again is None:
+            self._again = len(self.recorder.program.ops), len(self.losses)
 
     @property
     def _disturbed(self) -> bool:
@@ -258,6 +268,14 @@ class Steps:
     def _before_step(self, optimizer, args, kwargs) -> None:
         if self.recorder is None:
             return
+        if self._in_first_round and optimizer in self.counts and self._again and not self.given:
+            # It steps again before another one has stepped once, which is not used: the step that
+            # is recorded was over where this one began.
+            operations, losses = self._again
+            del self.recorder.program.ops[operations:], self.losses[losses:]
+            self._ended = True
+            self.finish()
+            return
         if self.number > 1 and optimizer not in self.counts:
             # An optimizer that has its first step now: the recorded step is one that has them all.
             self._recording.close()
@@ -271,6 +289,7 @@ class Steps:
             self._held = set(roles.optimizers())
         self.counts[optimizer] = self.counts.get(optimizer, 0) + 1
         self.updates.forget()
+        self._again = None
 
     # The recording.
 
@@ -282,7 +301,7 @@ class Steps:
     def _start(self, restarts: int = 0) -> None:
         if not self.given:  # steps that were taken before one could begin are not recorded
             self.number = max(self.number, self.taken + 1)
-        mesh = axes.mesh(self.seen, self.job)
+        mesh = axes.mesh(self.seen, self.job, self.observed.get("axes"))
         recorder = self.recorder = Recorder(mesh, self.job.rank)
         recorder.whole_stack = not self.given
         recorder.refusals = []
@@ -359,17 +378,22 @@ class Steps:
 
         @functools.wraps(compute)
         def grad(outputs, inputs, *args, **kwargs):
-            given = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+            edge = torch.autograd.graph.GradientEdge
+            given = [inputs] if isinstance(inputs, (torch.Tensor, edge)) else list(inputs)
             known = self._in_backward or self.recorder.is_hidden or kwargs.get("create_graph")
-            roots = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
-            if known or len(roots) > 1 or not all(one.is_leaf for one in given):
+            roots = [outputs] if isinstance(outputs, (torch.Tensor, edge)) else list(outputs)
+            leaves = [_leaf(one) for one in given]
+            by_edges = any(isinstance(one, edge) for one in (*roots, *given))
+            begun = (args or (kwargs.get("grad_outputs"),))[0] is not None
+            if known or (not by_edges and (len(roots) > 1 or None in leaves)):
                 return compute(outputs, inputs, *args, **kwargs)
             self._in_backward = True
             try:
-                loss = self._summed_loss(roots[0])
-                return self.recorder.gradients(
-                    loss, given, lambda: compute(loss, inputs, *args, **kwargs)
-                )
+                if not begun and len(roots) == 1:
+                    outputs = self._summed_loss(roots[0])
+                    roots = [outputs]
+                run = functools.partial(compute, outputs, inputs, *args, **kwargs)
+                return self.recorder.gradients(roots, leaves, run)
             finally:
                 self._in_backward = False
 
@@ -421,6 +445,11 @@ class Steps:
             with replaced(module.clip_grad, clip_grad_norm_=clip_grad_norm_):
                 yield
 
+    def ends(self) -> None:
+        """The script is over."""
+        self._ended = True
+        self.finish()
+
     def finish(self) -> None:
         """Ends the recording, if the step is complete, and hands the program on."""
         if self.over:
@@ -471,6 +500,13 @@ class Steps:
         self.over = True
         self._recording.close()
         self.recorder = None
+
+
+def _leaf(given) -> torch.Tensor | None:
+    """The leaf that a gradient is asked for, by itself or by its place in autograd; else None."""
+    if isinstance(given, torch.autograd.graph.GradientEdge):
+        return getattr(given.node, "variable", None)
+    return given if given.is_leaf else None
 
 
 def _sum_of(tensors, gradients) -> torch.Tensor:

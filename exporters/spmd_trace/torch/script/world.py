@@ -19,8 +19,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from .. import locations, versions
 from .. import recorder as recording
-from ..communication import messages
-from ..frameworks import cpu, ddp
+from ..communication import collectives, messages
+from ..frameworks import context_parallel, cpu, ddp
 from ..frameworks.cpu import replaced
 from ..ranks import groupsizes
 from . import calls
@@ -189,7 +189,7 @@ def _averaging(collective):
         target = args[0] if args else kwargs.get("tensor", kwargs.get("output"))
         args = tuple(total if is_average(one) else one for one in args)
         kwargs |= {"op": total} if "op" in kwargs else {}
-        with calls.averaging():
+        with collectives.averaging():
             work = collective(*args, **kwargs)
         if work is not None:
             work.wait()
@@ -267,6 +267,7 @@ def simulated(job: Job, log: calls.Log | None = None):
         _groups(stack, job, seen)
         _meshes(stack, seen)
         _wrappers(stack, seen)
+        stack.enter_context(context_parallel.on_cpu())
         stack.enter_context(groupsizes.followed_in_script(locations.is_own_frame))
         if log is not None:
             stack.enter_context(calls.watched(log, job.world, _everywhere))

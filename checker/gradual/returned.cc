@@ -1,0 +1,175 @@
+// What is sent is followed through names, casts and copies, each of which has one operand.
+#include "checker/gradual/returned.h"
+
+#include "checker/definitions.h"
+
+#include "rules/ops/registry.h"
+#include "rules/shards/remesh.h"
+#include "rules/violations/returned.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::InstId;
+using ir::ValueId;
+
+namespace {
+
+class Returned {
+public:
+  Returned(ir::Program &program, CheckResult &result)
+      : program_(program), result_(result), rules_(program), used_(program.values.size()) {}
+
+  void run();
+
+private:
+  bool is_message(InstId id);
+  ValueId before(ValueId value);
+  ValueId root(ValueId value);
+  ValueId gradient_target(ValueId value);
+  ValueId sent_as(ValueId value);
+  InstId backward_of(ValueId root);
+  void judge(InstId id);
+  void judge_cleared(const ir::Param &param);
+
+  ir::Program &program_;
+  CheckResult &result_;
+  rules::Rules rules_;
+  llvm::BitVector used_;          // values that an instruction takes
+  llvm::DenseSet<uint32_t> sent_; // roots of what stages send
+};
+
+bool Returned::is_message(InstId id) {
+  return id.valid() && rules_.resolve(program_.insts[id].op).boundary == rules::Boundary::Wait;
+}
+
+// What a value is another name, a cast or a copy of, within one stage; none at the end.
+ValueId Returned::before(ValueId value) {
+  const InstId made = defining_inst(program_, value);
+  if (!made.valid() || is_message(made))
+    return {};
+  if (const ValueId base = program_.values[value].alias_of; base.valid())
+    return base.index < value.index ? base : ValueId();
+  const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, made);
+  return operands.size() == 1 ? operands[0] : ValueId();
+}
+
+ValueId Returned::root(ValueId value) {
+  for (ValueId next = value; next.valid(); next = before(value))
+    value = next;
+  return value;
+}
+
+// Of which value it is the gradient; none if that is not said.
+ValueId Returned::gradient_target(ValueId value) {
+  for (; value.valid(); value = before(value))
+    if (const ValueId of = program_.values[value].grad_of; of.valid())
+      return of;
+  return {};
+}
+
+// What another stage has sent, and is this value there; none if it was not received.
+ValueId Returned::sent_as(ValueId value) {
+  const InstId made = defining_inst(program_, root(value));
+  return is_message(made) ? tensors_of(program_, made)[0] : ValueId();
+}
+
+// Where the backward of a value begins with something that another stage has not sent.
+InstId Returned::backward_of(ValueId of) {
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    for (uint32_t r = 0; r < inst.result_count && inst.phase == ir::Phase::Backward; ++r)
+      if (const ValueId target = program_.values[inst.result(r)].grad_of;
+          target.valid() && !is_message(InstId{i}) && root(target) == of)
+        return InstId{i};
+  }
+  return {};
+}
+
+// A message that is the gradient of what was sent there.
+void Returned::judge(InstId id) {
+  const ValueId back = program_.insts[id].first_result, taken = program_.values[back].grad_of;
+  const ValueId there = gradient_target(tensors_of(program_, id)[0]);
+  const ValueId sent = there.valid() ? sent_as(there) : ValueId();
+  if (!sent.valid())
+    return;
+  if (taken.valid()) {
+    if (root(taken) != root(sent) && sent_.contains(root(taken).index))
+      result_.findings.push_back({rules::CrossedGradient{taken, sent, {}}, Place::inst(id)});
+    return;
+  }
+  if (used_.test(back.index))
+    return;
+  if (const InstId begins = backward_of(root(sent)); begins.valid())
+    result_.findings.push_back({rules::UnusedGradient{sent, {}}, Place::inst(begins)});
+}
+
+// What is added to the gradient of the step before, if the optimizer makes something of it.
+void Returned::judge_cleared(const ir::Param &param) {
+  const ValueId of = program_.values[param.value].grad_of;
+  const ir::Param *parameter = of.valid() ? program_.find_param(of) : nullptr;
+  if (!parameter || parameter->role != ir::Role::Param)
+    return;
+  llvm::BitVector sums(program_.values.size());
+  InstId added;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, InstId{i});
+    if (!added.valid()) {
+      if (!llvm::is_contained(operands, param.value))
+        continue;
+      const bool adds = inst.phase == ir::Phase::Backward && inst.result_count == 1 &&
+                        operands.size() == 2 && operands[0] == param.value &&
+                        program_.values[inst.first_result].alias_of == param.value;
+      if (!adds) // it is cleared, or made something else of
+        return;
+      added = InstId{i};
+      sums.set(inst.first_result.index);
+      continue;
+    }
+    if (llvm::none_of(operands, [&](ValueId value) { return sums.test(value.index); }))
+      continue;
+    for (uint32_t r = 0; r < inst.result_count; ++r) {
+      sums.set(inst.result(r).index);
+      if (inst.phase == ir::Phase::Optimizer && root(inst.result(r)) == of) {
+        result_.findings.push_back({rules::UnclearedGradient{of, {}}, Place::inst(added)});
+        return;
+      }
+    }
+  }
+}
+
+void Returned::run() {
+  bool messages = false;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, InstId{i});
+    for (ValueId value : operands)
+      used_.set(value.index);
+    if (is_message(InstId{i}) && operands.size() == 1) {
+      messages = true;
+      sent_.insert(root(operands[0]).index);
+    }
+  }
+  for (uint32_t i = program_.main.first.index; messages && i < program_.main.last.index; ++i)
+    if (is_message(InstId{i}) && tensors_of(program_, InstId{i}).size() == 1 &&
+        program_.insts[InstId{i}].result_count == 1)
+      judge(InstId{i});
+  for (uint32_t i = 0; i < program_.params.size(); ++i) {
+    const ir::Param &param = program_.params[i];
+    judge_cleared(param);
+    // Along an axis of one rank lie the stages, of which each has a copy.
+    const ir::MeshId mesh = program_.types[result_.types[param.value.index]].mesh();
+    if (param.drifted.valid() && rules::axes_of(program_, param.drifted, mesh).empty())
+      result_.findings.push_back(
+          {rules::TiedCopiesDrift{param.value, {}}, Place{Place::Form::Param, i}});
+  }
+}
+
+} // namespace
+
+void judge_returned(ir::Program &program, CheckResult &result) { Returned(program, result).run(); }
+
+} // namespace spmd::checker

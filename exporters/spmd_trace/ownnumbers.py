@@ -1,0 +1,150 @@
+"""Numbers of a script in which ranks differ, such as `rank * size`, where operations take them.
+
+In the trace of one rank they would be numbers like others. They become values that differ along the
+axes along which they do: the place on an axis, multiplied and moved, where all ranks of a line say
+so; else what comes from outside. Of a rank's own attribute, such as where a slice begins, it is only
+known that what comes of it is unknown. Numbers beside integers stay: they are places, such as where
+the words of a rank begin, and the checker looks for what is masked by them.
+"""
+
+import pathlib
+
+from . import ownops
+from .document import numbered, text
+
+
+def state(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: list) -> int:
+    """Writes them into `trace`, of `rank`; how many there are. `traces`: of the same step, by rank;
+    `axes`: names, sizes and strides.
+    """
+    numbers = {one: _numbers(ownops.read(path)) for one, path in traces.items()}
+    document = ownops.read(trace)
+    made = _Made(document)
+    found = 0
+    for which, op in zip(ownops.numbered(ownops.rows(document)), list(document["ops"])):
+        mine = numbers[rank].get(which)
+        differing = _differing(which, rank, numbers, axes) if mine else {}
+        if not differing or not op["op"].startswith("aten.") or not made.counts(op):
+            continue
+        for place, lines in differing.items():
+            found += 1
+            if place[0] == "in":
+                _put(op["in"], place[1:], made.value(op, mine[place], lines))
+                continue
+            for out in op.get("out", []):
+                out["type"] = dict.fromkeys(lines, "?") | out.get("type", {})
+    if found:
+        document["op_count"] = len(document["ops"])
+        trace.write_text(text(numbered(document)), encoding="utf-8")
+    return found
+
+
+def _numbers(document: dict) -> dict[tuple, dict[tuple, float]]:
+    """By operation: the numbers that it takes, by their places among its operands and attributes."""
+    found = {}
+    for which, op in zip(ownops.numbered(ownops.rows(document)), document["ops"]):
+        found[which] = dict(_listed(op.get("in", []), ("in",)))
+        for key, one in op.get("attrs", {}).items():
+            found[which] |= dict(_listed([one], (key,)))
+    return found
+
+
+def _listed(items: list, place: tuple):
+    for number, item in enumerate(items):
+        if isinstance(item, list):
+            yield from _listed(item, (*place, number))
+        elif isinstance(item, (int, float)) and not isinstance(item, bool):
+            yield (*place, number), item
+
+
+def _put(items: list, place: tuple, value: str) -> None:
+    for number in place[:-1]:
+        items = items[number]
+    items[place[-1]] = value
+
+
+def _differing(which: tuple, rank: int, numbers: dict, axes: list) -> dict[tuple, dict[str, dict]]:
+    """By place of a number: by axis along which ranks differ in it, the numbers of the places on it,
+    as far as all ranks that are known run the operation.
+    """
+    mine, found = numbers[rank][which], {}
+    for name, size, stride in axes:
+        here = rank // stride % size
+        line = {there: rank + (there - here) * stride for there in range(size)}
+        others = {there: numbers[one].get(which) for there, one in line.items() if one in numbers}
+        if None in others.values() or any(one.keys() != mine.keys() for one in others.values()):
+            continue
+        for place in mine:
+            values = {there: one[place] for there, one in others.items()}
+            if len(set(values.values())) > 1:
+                found.setdefault(place, {})[name] = values | {"size": size, "here": here}
+    return found
+
+
+class _Made:
+    """Values that stand for the numbers, ahead of the operations that take them."""
+
+    def __init__(self, document: dict):
+        self._document = document
+        self._axes = [one["name"] for one in document["meshes"][0]["axes"] if "of" not in one]
+        self._known: dict[tuple, str] = {}
+        values = [*document["params"], *(out for op in document["ops"] for out in op.get("out", []))]
+        self._dtypes = {one["id"]: one["dtype"] for one in values}
+
+    def counts(self, op: dict) -> bool:
+        """Whether an operation takes other tensors than integers."""
+        taken = [self._dtypes[one] for one in op.get("in", []) if isinstance(one, str)]
+        return any(dtype[0] in "fbc" and dtype != "bool" for dtype in taken)
+
+    def value(self, op: dict, number, lines: dict[str, dict]) -> str:
+        key = (number, str(lines))
+        if key not in self._known:
+            slopes = {axis: _slope(values) for axis, values in lines.items()}
+            whole = isinstance(number, int)
+            if whole and None not in slopes.values():
+                self._known[key] = self._moved(op, number, lines, slopes)
+            else:
+                self._known[key] = self._outside(number, lines)
+        return self._known[key]
+
+    def _typed(self, name: str, number, axes) -> dict:
+        kinds = {axis: "V" if axis in axes else "R" for axis in self._axes}
+        dtype = "i64" if isinstance(number, int) else "f32"
+        return {"id": name, "dtype": dtype, "shape": [], "type": kinds, "requires_grad": False}
+
+    def _outside(self, number, axes) -> str:
+        name = f"own.{len(self._known)}"
+        words = {"role": "const", "name": f"number.{len(self._known)}"}
+        self._document["params"].append(self._typed(f"%{name}", number, axes) | words)
+        return f"%{name}"
+
+    def _moved(self, op: dict, number: int, lines: dict, slopes: dict[str, int]) -> str:
+        """The places on the axes, each multiplied, and what is left of the number."""
+        base, total = number, None
+        for axis, slope in slopes.items():
+            base -= slope * lines[axis]["here"]
+            index = self._add(op, "axis_index", [], {"axis": axis}, [axis])
+            scaled = self._add(op, "mul", [index, slope], {}, None)
+            total = scaled if total is None else self._add(op, "add", [total, scaled], {}, None)
+        return self._add(op, "add", [total, base], {}, None) if base else total
+
+    def _add(self, before: dict, name: str, ins: list, attrs: dict, axes) -> str:
+        made = self._typed(f"%own.{len(self._known)}.{len(self._document['ops'])}", 0, axes or [])
+        if axes is None:
+            del made["type"]
+        op = {"op": name} | ({"in": ins} if ins else {}) | ({"attrs": attrs} if attrs else {})
+        where = {key: before[key] for key in ("phase", "ctx", "loc", "scope") if key in before}
+        self._document["ops"].insert(self._place(before), op | {"out": [made]} | where)
+        return made["id"]
+
+    def _place(self, op: dict) -> int:
+        return next(place for place, one in enumerate(self._document["ops"]) if one is op)
+
+
+def _slope(values: dict) -> int | None:
+    """By how much a number grows from place to place, if all of a line are known to agree."""
+    steps = {
+        values[place + 1] - values[place] if {place, place + 1} <= values.keys() else None
+        for place in range(values["size"] - 1)
+    }
+    return steps.pop() if len(steps) == 1 else None

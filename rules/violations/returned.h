@@ -1,0 +1,41 @@
+// The violations between stages of a pipeline, and of gradients that the step before has left.
+#pragma once
+
+#include "rules/violations/diagnostic_info.h"
+
+namespace spmd::rules {
+
+struct CrossedGradient {
+  ir::ValueId value; // whose gradient it is taken for
+  ir::ValueId other; // whose it is
+  ir::AxisSet axes;  // none: it is wrong on each of them
+  void fields(auto &&visit) const { visit("value", value), visit("other", other); }
+  bool operator==(const CrossedGradient &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct UnusedGradient {
+  ir::ValueId value; // whose gradient comes back
+  ir::AxisSet axes;  // none: likewise
+  void fields(auto &&visit) const { visit("value", value); }
+  bool operator==(const UnusedGradient &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct TiedCopiesDrift {
+  ir::ValueId value; // a parameter
+  ir::AxisSet axes;  // none: likewise
+  void fields(auto &&visit) const { visit("value", value); }
+  bool operator==(const TiedCopiesDrift &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct UnclearedGradient {
+  ir::ValueId value; // a parameter
+  ir::AxisSet axes;  // none: likewise
+  void fields(auto &&visit) const { visit("value", value); }
+  bool operator==(const UnclearedGradient &) const = default;
+  static const DiagnosticInfo info;
+};
+
+} // namespace spmd::rules
