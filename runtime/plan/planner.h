@@ -15,7 +15,7 @@
 
 namespace spmd::runtime {
 
-llvm::Error plan_error(std::string text);
+llvm::Error plan_error(const std::string &text);
 // The axes of a call, outermost first.
 llvm::Expected<llvm::SmallVector<ir::AxisId, 4>> call_axes(const rules::Application &app);
 
