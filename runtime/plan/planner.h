@@ -162,6 +162,17 @@ private:
   // The lengths of the pieces that a rank joins; empty if nothing says them.
   static llvm::ArrayRef<int64_t> stated_joined(const Moving &at, const rules::TransitionMove &move,
                                                RankId rank);
+  // The ranks whose pieces are looked at: all, or the first, whose pieces are those of all; `Cut` and
+  // RankDims have as many entries then.
+  llvm::ArrayRef<RankId> looked_at(const Moving &at, bool all_alike) const {
+    llvm::ArrayRef<RankId> ranks = world_.ranks(at.mesh);
+    return all_alike ? ranks.take_front() : ranks;
+  }
+  size_t entries(bool all_alike) const { return all_alike ? 1 : world_.size(); }
+  // Whether all ranks hold tensors of the same extents, and no tensor says how long pieces are.
+  bool holds_alike(const Moving &at) const {
+    return plan_.buffers[at.at].dims.size() == 1 && at.sent.empty() && at.joined.empty();
+  }
   CutId add_cut(Cut cut, ir::MeshId mesh);
   CutId uneven_counts(Cut counts, ir::MeshId mesh);
   RankDims own_dims(const Moving &at, const rules::TransitionMove &move, const Cut &lengths,
