@@ -12,7 +12,6 @@
 namespace spmd::runtime {
 
 using ir::DType;
-using ir::DTypeClass;
 
 namespace {
 
