@@ -190,9 +190,9 @@ llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
   for (size_t i = 0; !ready.threads && i < firsts.size(); ++i)
     if (llvm::Error error = one(i))
       return error;
-  for (std::string &error : errors)
+  for (const std::string &error : errors)
     if (!error.empty())
-      return run_error(std::move(error));
+      return run_error(error);
   for (size_t i = 0; i < ranks.size(); ++i)
     for (size_t k = 0; k < uses.size(); ++k)
       held_.put(uses[k].buffer, ranks[i], results_[deduplication_.done_by()[i] * wide + k]);

@@ -13,8 +13,8 @@
 
 namespace spmd::runtime {
 
-inline llvm::Error run_error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+inline llvm::Error run_error(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 class CpuBackend final : public Backend {

@@ -11,8 +11,8 @@
 namespace spmd::runtime {
 namespace {
 
-llvm::Error error_of(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error error_of(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 llvm::StringRef bytes_of(const Tensor &tensor) {

@@ -14,8 +14,8 @@
 namespace spmd::runtime {
 namespace {
 
-llvm::Error refused(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error refused(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 std::vector<std::string> folders() {

@@ -3,6 +3,7 @@
 
 #include "checker/render/render.h"
 #include "ir/support/arrays.h"
+#include "runtime/tensor/packed.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -34,6 +35,21 @@ uint64_t bytes_of(const Buffer &buffer, const World &world, std::optional<RankId
     if (!own || rank == *own)
       elements += static_cast<uint64_t>(count(buffer.on(rank)));
   return elements * stored_bytes(buffer.dtype);
+}
+
+// What messages take besides: their operands and results, in the declared type.
+void add_messages(const Plan &plan, const World &world, RankId own, std::vector<uint64_t> &bytes) {
+  llvm::SmallVector<BufferId, 16> sent;
+  for (const Communicate &each : plan.communicates)
+    sent.append({each.operand, each.result});
+  llvm::sort(sent);
+  sent.erase(std::unique(sent.begin(), sent.end()), sent.end());
+  for (BufferId id : sent) {
+    const Buffer &buffer = plan.buffers[id];
+    if (world.on(buffer.mesh, own))
+      bytes[id.index] += static_cast<uint64_t>(count(buffer.on(own))) *
+                         packed_size(buffer.dtype, Domain::Declared);
+  }
 }
 
 // The most that lives at one step.
@@ -95,6 +111,8 @@ MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World
   std::vector<uint64_t> bytes;
   for (const Buffer &buffer : plan.buffers)
     bytes.push_back(bytes_of(buffer, world, scope.rank));
+  if (scope.rank)
+    add_messages(plan, world, *scope.rank, bytes);
   MemoryNeed need{peak(plan, bytes), print_largest(program, plan, bytes)};
   if (!scope.compares)
     return need;

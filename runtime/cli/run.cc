@@ -355,7 +355,7 @@ private:
     MemoryNeed need = memory_need(checked_->program(), *plan_, *world_, scope);
     needed_ = checker::print_bytes(int64_t(need.bytes));
     uint64_t limit = options_.memory_limit.value_or(available_memory() / sharers);
-    if (need.bytes <= limit)
+    if (need.bytes <= limit || !options_.backend->holds_data)
       return true;
     return refuse(rules::RunMemory{checker::print_bytes(int64_t(need.bytes)),
                                    checker::print_bytes(int64_t(limit)), need.largest});

@@ -28,8 +28,8 @@ namespace {
 
 constexpr std::chrono::seconds kLibraryEnds{10};
 
-llvm::Error error_of(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error error_of(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 const char *environment(const char *name) { return std::getenv(name); }

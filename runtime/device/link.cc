@@ -7,8 +7,8 @@
 
 namespace spmd::runtime {
 
-static llvm::Error link_error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+static llvm::Error link_error(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 llvm::Expected<std::unique_ptr<DeviceLink>>

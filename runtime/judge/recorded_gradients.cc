@@ -16,7 +16,6 @@
 
 namespace spmd::runtime {
 
-using ir::AxisSet;
 using ir::InstId;
 using ir::ValueId;
 

@@ -23,8 +23,8 @@ constexpr LauncherRow kLaunchers[] = {
     {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 };
 
-llvm::Error error_of(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error error_of(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 StringRef text_of(Environment environment, const char *name) {

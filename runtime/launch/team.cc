@@ -23,8 +23,8 @@ constexpr milliseconds kTick{50};
 constexpr milliseconds kUnanswered{5000};
 constexpr int kCannotFinish = 3;
 
-llvm::Error error_of(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error error_of(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 llvm::Error team_failed() { return error_of("the ranks cannot go on"); }
 

@@ -20,8 +20,8 @@ constexpr milliseconds kAnswer{1500};
 constexpr milliseconds kLastAnswer{300};
 constexpr int kNothingRun = 2, kCannotFinish = 3;
 
-llvm::Error error_of(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error error_of(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 std::string list_of(llvm::function_ref<bool(uint32_t)> holds, uint32_t size) {

@@ -49,8 +49,8 @@ bool is_own(int file, mode_t form) {
          found.st_uid == ::geteuid() && (found.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-llvm::Error error_of(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error error_of(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 llvm::Error system_error(const std::string &path) {
   return error_of(fmt::format("{}: {}: {}", path, std::strerror(errno), kNext));

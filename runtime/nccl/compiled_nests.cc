@@ -19,11 +19,13 @@
 
 // The text of a header, as the compiler of the kernels is given it. The assembler looks for it in
 // the folder of the sources (-Wa,-I).
+// NOLINTBEGIN(bugprone-macro-parentheses): literals side by side are one
 #define SPMD_TEXT(name, path)                                                                      \
   asm(".section .rodata\n"                                                                         \
       ".global " #name "\n" #name ":\n.incbin \"" path "\"\n.byte 0\n"                             \
       ".previous\n");                                                                              \
   extern "C" __attribute__((visibility("hidden"))) const char name[];
+// NOLINTEND(bugprone-macro-parentheses)
 SPMD_TEXT(spmd_text_of_scalar, "runtime/device/scalar.h")
 SPMD_TEXT(spmd_text_of_interface, "runtime/device/interface.h")
 SPMD_TEXT(spmd_text_of_plugin, "runtime/backends/plugin.h")

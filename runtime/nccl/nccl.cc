@@ -7,7 +7,6 @@
 namespace {
 
 using spmd::nccl::Device;
-using spmd::nccl::status_of;
 
 Device &of(SpmdDevice *device) { return *reinterpret_cast<Device *>(device); }
 

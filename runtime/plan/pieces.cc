@@ -8,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+
 namespace spmd::runtime {
 
 using rules::TransitionMove;
@@ -20,6 +23,10 @@ int64_t total(llvm::ArrayRef<int64_t> lengths) {
   for (int64_t length : lengths)
     sum += length;
   return sum;
+}
+
+bool all_equal(llvm::ArrayRef<int64_t> lengths) {
+  return std::adjacent_find(lengths.begin(), lengths.end(), std::not_equal_to<>()) == lengths.end();
 }
 
 Dims piece_dims(Dims dims, const TransitionMove &move, int64_t length) {
@@ -61,11 +68,11 @@ llvm::Expected<Cut> Planner::piece_lengths(MovedOperand &at, const TransitionMov
                                            CommunicatorId id) {
   const Groups &group = groups(id);
   int64_t n = static_cast<int64_t>(group.size());
-  Cut cut;
-  cut.lengths.resize(world_.size());
-  for (RankId rank : world_.ranks(at.mesh)) {
+  const bool all_alike = holds_alike(at) && !(move.after && move.after->uneven);
+  Cut cut(entries(all_alike));
+  for (RankId rank : looked_at(at, all_alike)) {
     int64_t extent = plan_.buffers[at.at].on(rank)[move.dim];
-    llvm::SmallVector<int64_t, 8> &lengths = cut.lengths[rank];
+    llvm::SmallVector<int64_t, 8> &lengths = cut.lengths[all_alike ? 0 : rank];
     if (move.form == Form::Unbind)
       lengths.assign(static_cast<size_t>(n), 1);
     else if (!move.lengths.empty())
@@ -123,28 +130,33 @@ void Planner::pack(MovedOperand &at, const TransitionMove &move, const Cut &leng
       world_.ranks(at.mesh), [&](RankId rank) { return before(operand.on(rank), move.dim) == 1; });
   if (contiguous)
     return;
-  RankDims flat(world_.size());
-  for (RankId rank : world_.ranks(at.mesh))
-    flat[rank] = {count(operand.on(rank))};
+  const bool all_alike = operand.dims.size() == 1;
+  RankDims flat(entries(all_alike));
+  for (RankId rank : looked_at(at, all_alike))
+    flat[all_alike ? 0 : rank] = {count(operand.on(rank))};
   on_pieces(LocalStepForm::Split, at, move, std::move(flat), lengths, group);
 }
 
 CutId Planner::uneven_counts(Cut counts, ir::MeshId mesh) {
   llvm::ArrayRef<RankId> ranks = world_.ranks(mesh);
-  int64_t one = counts.lengths[ranks[0]].front();
-  bool even = llvm::all_of(ranks, [&](RankId rank) {
-    return llvm::all_of(counts.lengths[rank], [&](int64_t each) { return each == one; });
-  });
+  int64_t one = counts.on(ranks[0]).front();
+  bool even =
+      llvm::all_of(counts.lengths.size() == 1 ? ranks.take_front() : ranks, [&](RankId rank) {
+        return llvm::all_of(counts.on(rank), [&](int64_t each) { return each == one; });
+      });
   return even ? CutId() : add_cut(std::move(counts), mesh);
 }
 
 // The extents that the own piece has, and all of its length per rank.
 RankDims Planner::own_dims(const MovedOperand &at, const TransitionMove &move, const Cut &lengths,
                            CommunicatorId id) {
-  RankDims dims(world_.size());
-  for (RankId rank : world_.ranks(at.mesh))
-    dims[rank] = piece_dims(plan_.buffers[at.at].on(rank), move,
-                            lengths.on(rank)[groups(id).position(rank)]);
+  const Buffer &operand = plan_.buffers[at.at];
+  const bool all_alike =
+      operand.dims.size() == 1 && lengths.lengths.size() == 1 && all_equal(lengths.lengths[0]);
+  RankDims dims(entries(all_alike));
+  for (RankId rank : looked_at(at, all_alike))
+    dims[all_alike ? 0 : rank] =
+        piece_dims(operand.on(rank), move, lengths.on(rank)[groups(id).position(rank)]);
   return dims;
 }
 

@@ -13,8 +13,8 @@
 namespace spmd::runtime {
 namespace {
 
-llvm::Error error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error error(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 } // namespace

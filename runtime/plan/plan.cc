@@ -17,8 +17,8 @@ namespace spmd::runtime {
 using ir::InstId;
 using ir::ValueId;
 
-llvm::Error plan_error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error plan_error(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 // --- buffers and values

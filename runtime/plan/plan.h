@@ -57,6 +57,8 @@ struct Communicator {
 // Lengths of the pieces of a dimension, by position in the group; one list for all ranks, or one
 // per rank of the world.
 struct Cut {
+  Cut() = default;
+  explicit Cut(size_t lists) : lengths(lists) {}
   std::vector<llvm::SmallVector<int64_t, 8>> lengths;
   llvm::ArrayRef<int64_t> on(RankId rank) const {
     return lengths.size() == 1 ? lengths[0] : lengths[rank];

@@ -15,7 +15,7 @@
 
 namespace spmd::runtime {
 
-llvm::Error plan_error(std::string text);
+llvm::Error plan_error(const std::string &text);
 // The axes of a call, outermost first.
 llvm::Expected<llvm::SmallVector<ir::AxisId, 4>> call_axes(const rules::Application &app);
 
@@ -162,6 +162,17 @@ private:
   // The lengths of the pieces that a rank joins; empty if nothing says them.
   static llvm::ArrayRef<int64_t> stated_joined(const MovedOperand &at,
                                                const rules::TransitionMove &move, RankId rank);
+  // The ranks whose pieces are looked at: all, or the first, whose pieces are those of all; `Cut` and
+  // RankDims have as many entries then.
+  llvm::ArrayRef<RankId> looked_at(const MovedOperand &at, bool all_alike) const {
+    llvm::ArrayRef<RankId> ranks = world_.ranks(at.mesh);
+    return all_alike ? ranks.take_front() : ranks;
+  }
+  size_t entries(bool all_alike) const { return all_alike ? 1 : world_.size(); }
+  // Whether all ranks hold tensors of the same extents, and no tensor says how long pieces are.
+  bool holds_alike(const MovedOperand &at) const {
+    return plan_.buffers[at.at].dims.size() == 1 && at.sent.empty() && at.joined.empty();
+  }
   CutId add_cut(Cut cut, ir::MeshId mesh);
   CutId uneven_counts(Cut counts, ir::MeshId mesh);
   RankDims own_dims(const MovedOperand &at, const rules::TransitionMove &move, const Cut &lengths,

@@ -34,25 +34,25 @@ using Form = rules::TransitionMove::Form;
 llvm::Error Planner::gather(MovedOperand &at, const TransitionMove &move) {
   CommunicatorId id = communicator(at.mesh, move.axes);
   const Groups &group = groups(id);
-  Cut lengths, counts;
-  lengths.lengths.resize(world_.size());
-  counts.lengths.resize(world_.size());
+  const bool all_alike = holds_alike(at);
+  Cut lengths(entries(all_alike)), counts(entries(all_alike));
   const Buffer operand = plan_.buffers[at.at];
-  RankDims joined(world_.size()), flat(world_.size());
+  RankDims joined(entries(all_alike)), flat(entries(all_alike));
   bool packed = false;
-  for (RankId rank : world_.ranks(at.mesh)) {
+  for (RankId rank : looked_at(at, all_alike)) {
+    const size_t entry = all_alike ? 0 : rank;
     for (RankId member : group[group.group_of(rank)]) {
       const Dims &dims = operand.on(member);
-      lengths.lengths[rank].push_back(move.form == Form::Stack ? 1 : dims[move.dim]);
-      counts.lengths[rank].push_back(count(dims));
+      lengths.lengths[entry].push_back(move.form == Form::Stack ? 1 : dims[move.dim]);
+      counts.lengths[entry].push_back(count(dims));
     }
-    int64_t length = total(lengths.lengths[rank]);
+    int64_t length = total(lengths.lengths[entry]);
     if (llvm::ArrayRef<int64_t> said = stated_joined(at, move, rank);
-        !said.empty() && said != ir::as_array(lengths.lengths[rank]))
+        !said.empty() && said != ir::as_array(lengths.lengths[entry]))
       return plan_error(
           fmt::format("{}: its pieces have other lengths than `splits` says", at.name));
-    joined[rank] = joined_dims(operand.on(rank), move, length);
-    flat[rank] = {total(counts.lengths[rank])};
+    joined[entry] = joined_dims(operand.on(rank), move, length);
+    flat[entry] = {total(counts.lengths[entry])};
     packed |= before(operand.on(rank), move.dim) != 1;
   }
   if (group.size() == 1) {
@@ -94,11 +94,11 @@ llvm::Error Planner::scatter(MovedOperand &at, const TransitionMove &move) {
   if (!lengths)
     return lengths.takeError();
   RankDims own = own_dims(at, move, *lengths, id);
-  Cut counts;
-  counts.lengths.resize(world_.size());
-  for (RankId rank : world_.ranks(at.mesh))
+  const bool all_alike = own.size() == 1;
+  Cut counts(entries(all_alike));
+  for (RankId rank : looked_at(at, all_alike))
     for (RankId member : groups(id)[groups(id).group_of(rank)])
-      counts.lengths[rank].push_back(count(own[member]));
+      counts.lengths[all_alike ? 0 : rank].push_back(count(own[all_alike ? 0 : member]));
   pack(at, move, *lengths, id);
   Communicate made{Collective::ReduceScatter, move.combiner};
   made.group = id;
@@ -117,13 +117,14 @@ llvm::Error Planner::place_own(MovedOperand &at, const TransitionMove &move) {
   CommunicatorId id = communicator(at.mesh, move.axes);
   const Groups &group = groups(id);
   const Buffer operand = plan_.buffers[at.at];
-  Cut lengths;
-  lengths.lengths.resize(world_.size());
-  RankDims dims(world_.size());
-  for (RankId rank : world_.ranks(at.mesh)) {
+  const bool all_alike = holds_alike(at);
+  Cut lengths(entries(all_alike));
+  RankDims dims(entries(all_alike));
+  for (RankId rank : looked_at(at, all_alike)) {
+    const size_t entry = all_alike ? 0 : rank;
     for (RankId member : group[group.group_of(rank)])
-      lengths.lengths[rank].push_back(move.form == Form::Stack ? 1 : operand.on(member)[move.dim]);
-    dims[rank] = joined_dims(operand.on(rank), move, total(lengths.lengths[rank]));
+      lengths.lengths[entry].push_back(move.form == Form::Stack ? 1 : operand.on(member)[move.dim]);
+    dims[entry] = joined_dims(operand.on(rank), move, total(lengths.lengths[entry]));
   }
   if (group.size() == 1 && move.form == Form::Join)
     return llvm::Error::success();
@@ -141,34 +142,34 @@ llvm::Error Planner::exchange(MovedOperand &at, const TransitionMove &one,
   if (!lengths)
     return lengths.takeError();
   const Buffer operand = plan_.buffers[at.at];
-  Cut counts, joined;
-  counts.lengths.resize(world_.size());
-  joined.lengths.resize(world_.size());
-  RankDims dims(world_.size()), flat(world_.size());
+  const bool all_alike = lengths->lengths.size() == 1 && all_equal(lengths->lengths[0]);
+  Cut counts(entries(all_alike)), joined(entries(all_alike));
+  RankDims dims(entries(all_alike)), flat(entries(all_alike));
   bool packed = false;
-  for (RankId rank : world_.ranks(at.mesh)) {
+  for (RankId rank : looked_at(at, all_alike)) {
+    const size_t entry = all_alike ? 0 : rank;
     uint32_t position = group.position(rank);
     int64_t received = 0;
     Dims own;
     for (RankId member : group[group.group_of(rank)]) {
       uint32_t to = group.position(member);
-      counts.lengths[rank].push_back(
+      counts.lengths[entry].push_back(
           count(piece_dims(operand.on(rank), cut, lengths->on(rank)[to])));
       own = piece_dims(operand.on(member), cut, lengths->on(member)[position]);
-      joined.lengths[rank].push_back(join.form == Form::Stack ? 1 : own[join.dim]);
+      joined.lengths[entry].push_back(join.form == Form::Stack ? 1 : own[join.dim]);
       received += count(own);
     }
     if (llvm::ArrayRef<int64_t> said = stated_joined(at, join, rank);
-        !said.empty() && said != ir::as_array(joined.lengths[rank]))
+        !said.empty() && said != ir::as_array(joined.lengths[entry]))
       return plan_error(
           fmt::format("{}: rank {} gets pieces of other lengths than `out_splits` says", at.name,
                       world_.number(rank)));
-    dims[rank] = joined_dims(own, join, total(joined.lengths[rank]));
-    if (count(dims[rank]) != received)
+    dims[entry] = joined_dims(own, join, total(joined.lengths[entry]));
+    if (count(dims[entry]) != received)
       return plan_error(fmt::format("{}: the pieces that rank {} gets do not fit together", at.name,
                                     world_.number(rank)));
-    flat[rank] = {received};
-    packed |= before(dims[rank], join.dim) != 1;
+    flat[entry] = {received};
+    packed |= before(dims[entry], join.dim) != 1;
   }
   if (group.size() == 1) {
     at.at = copy(at.at, std::move(dims));
@@ -248,7 +249,7 @@ llvm::Error Planner::keep(Site &site, MovedOperand &at, const TransitionMove &mo
       made.root = *root;
     }
     const Buffer &operand = plan_.buffers[at.at];
-    for (RankId rank : world_.ranks(at.mesh))
+    for (RankId rank : looked_at(at, operand.dims.size() == 1))
       for (RankId member : groups(id)[groups(id).group_of(rank)])
         if (operand.on(member) != operand.on(rank))
           return plan_error(fmt::format("{}: ranks {} and {} hold tensors of different extents",
@@ -292,7 +293,7 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
         fmt::format("{} has as many elements as {} says, which is known once it runs", at.name,
                     who(site.frame, plan_.values[plan_.asked[0]].value));
     if (options_.sizes && dynamic_ == 0)
-      return plan_error(std::move(text));
+      return plan_error(text);
     plan_.asked.clear();
     return plan_error(text +
                       (dynamic_ > 0 ? ", and a loop or a branch may say otherwise each time" : ""));

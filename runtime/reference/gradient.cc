@@ -20,7 +20,6 @@
 namespace spmd::runtime {
 
 using ir::AxisSet;
-using ir::Kind;
 using ir::ValueId;
 
 namespace {

@@ -19,7 +19,6 @@
 
 namespace spmd::runtime {
 
-using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
 

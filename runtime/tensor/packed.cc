@@ -114,6 +114,12 @@ template <class T> struct Whole {
   double value(T bits) const { return bits; }
 };
 
+struct Truth {
+  using Bits = uint8_t;
+  uint8_t bits(double value) const { return value != 0; }
+  double value(uint8_t bits) const { return bits; }
+};
+
 // --- rows of them
 
 template <class Format>
@@ -148,6 +154,7 @@ SPMD_PACKED_ROWS(F32)
 SPMD_PACKED_ROWS(BF16)
 SPMD_PACKED_ROWS(F16)
 SPMD_PACKED_ROWS(F8)
+SPMD_PACKED_ROWS(Truth)
 SPMD_PACKED_ROWS(Whole<int8_t>)
 SPMD_PACKED_ROWS(Whole<int16_t>)
 SPMD_PACKED_ROWS(Whole<int32_t>)
@@ -174,6 +181,7 @@ template <class F> auto with_format(DType dtype, F f) {
   case DType::I32:
     return f(Whole<int32_t>());
   case DType::Bool:
+    return f(Truth());
   case DType::U8:
     return f(Whole<uint8_t>());
   case DType::U16:

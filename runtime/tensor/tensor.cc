@@ -66,7 +66,7 @@ void round_floats(std::vector<double> &cells, const FloatFormat &format) {
 double wrapped(double value, const ir::DTypeInfo &integer, bool is_signed) {
   if (!std::isfinite(value))
     return 0;
-  value = std::trunc(value);
+  value = std::trunc(value) + 0.0; // no integer is -0
   // Beyond 2^53 a double has no units left to wrap.
   if (integer.bytes == 8)
     return value;

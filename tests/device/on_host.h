@@ -30,6 +30,7 @@ void launch(void (*kernel)(const void *), const void *arguments, unsigned blocks
 #define gridDim (spmd::test::grid_size)
 #define __syncthreads spmd::test::meet
 
+// NOLINTBEGIN(readability-identifier-naming): words of CUDA
 inline float __int_as_float(int bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
@@ -45,3 +46,4 @@ inline float __double2float_rz(double value) {
   return std::fabs(static_cast<double>(nearest)) > std::fabs(value) ? std::nextafterf(nearest, 0.0f)
                                                                     : nearest;
 }
+// NOLINTEND(readability-identifier-naming)

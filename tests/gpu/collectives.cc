@@ -211,8 +211,9 @@ void test_recording(OpenedDevice &on) {
   on.expect_fine(on.calls().wait(on.device()), "wait");
   on.expect(on.calls().reached(on.device()) == 2 * kSteps, "the last step is not reached");
   // What comes alone adds 1 to what the last collective left: the same again.
+  const int64_t added = (1 + kReplays) * (kSteps / 2);
   for (int64_t i = 0; i < kCount; ++i)
-    turns.a.set(i, static_cast<double>(i + (1 + kReplays) * (kSteps / 2)));
+    turns.a.set(i, static_cast<double>(i + added));
   on.expect(on.difference(turns.a).empty(), on.difference(turns.a));
   on.expect_fine(on.calls().forget(on.device(), recording), "forget");
 }

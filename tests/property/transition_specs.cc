@@ -16,7 +16,6 @@
 namespace spmd::property {
 namespace {
 
-using ir::AxisId;
 using ir::Kind;
 using rules::Transition;
 

@@ -105,7 +105,7 @@ TEST_CASE("every dtype goes through both formats", "[files]") {
     if (info.dtype == DType::Unknown)
       continue;
     INFO(info.word);
-    for (runtime::Dims dims : {runtime::Dims{}, {5}, {2, 3}, {2, 0, 3}}) {
+    for (const runtime::Dims &dims : {runtime::Dims{}, {5}, {2, 3}, {2, 0, 3}}) {
       Tensor tensor = sample(info.dtype, dims);
       Tensor read = must(runtime::read_npy(runtime::print_npy(tensor)));
       CHECK(read.dims == tensor.dims);

@@ -7,7 +7,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
-#include <cstring>
+#include <bit>
 
 namespace spmd::runtime {
 
@@ -31,8 +31,9 @@ public:
     return add({op, static_cast<uint32_t>(a), static_cast<uint32_t>(b), 0});
   }
   size_t constant(double number) {
-    const auto *at = llvm::find_if(
-        numbers_, [&](double each) { return std::memcmp(&each, &number, sizeof number) == 0; });
+    const auto bits = std::bit_cast<uint64_t>(number); // zeros differ by their sign
+    const auto *at =
+        llvm::find_if(numbers_, [&](double each) { return std::bit_cast<uint64_t>(each) == bits; });
     const auto place = static_cast<size_t>(at - numbers_.begin());
     if (at == numbers_.end())
       numbers_.push_back(number);
