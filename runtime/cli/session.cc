@@ -277,7 +277,7 @@ std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code
   reserve.assign(64, std::vector<char>(1 << 14));
   std::set_new_handler(out_of_memory);
   if (!session->leads())
-    checker::divert_output(&session->said_);
+    checker::divert_output(&session->messages_);
   code = ExitCode::Clean;
   return session;
 }
@@ -289,10 +289,10 @@ Session::~Session() {
 
 llvm::Expected<ExitCode> Session::agree(ExitCode own) {
   llvm::Expected<std::vector<std::string>> all =
-      team_->gather(std::string(1, static_cast<char>(own)) + said_);
+      team_->gather(std::string(1, static_cast<char>(own)) + messages_);
   if (!all)
     return all.takeError();
-  said_.clear();
+  messages_.clear();
   ExitCode worst = own;
   for (uint32_t rank = 1; rank < all->size(); ++rank) {
     auto theirs = static_cast<ExitCode>((*all)[rank][0]);
