@@ -9,8 +9,6 @@ namespace spmd::runtime {
 
 namespace {
 
-template <class T> constexpr bool kIsNumber = !std::is_same_v<T, Residue>;
-
 // What was met so far joined with the next element; attribute `reverse`: from the end.
 template <class Join, class T> llvm::Error run_scan(const Call<T> &call) {
   View<const T> a = call.operand("a");
