@@ -160,7 +160,7 @@ void Candidates::offer(const std::optional<Move> &move) {
   Edit edit{.inst = search_.id,
             .attrs = move->attrs,
             .mover = state_.op("redistribute"),
-            .mover_attrs = move->said};
+            .mover_attrs = move->redistribute_attrs};
   for (uint32_t operand : move->operands)
     edit.operands.push_back({operand, move->to});
   state_.tried = true;
@@ -174,7 +174,8 @@ void Candidates::offer(const std::optional<Move> &move) {
     fix.forward_bytes = static_cast<int64_t>(move->forward_bytes);
     fix.backward_bytes = static_cast<int64_t>(move->backward_bytes);
   }
-  fix.steps.push_back({move->value, "redistribute", move->said, move->from, move->to});
+  fix.steps.push_back(
+      {move->value, "redistribute", move->redistribute_attrs, move->from, move->to});
   std::string name = ir::print_value(program_, move->value);
   fix.text = fmt::format("redistribute({}, {})", name, move->words);
   fix.replacement =

@@ -36,7 +36,7 @@ void say(ir::Program &program, bool one_step, Move &move) {
   ir::AttrDict dict;
   dict.attrs.push_back(
       {program.strings.add("type"), ir::AttrValue::claim(program.claims.add(claim))});
-  move.said = program.attrs.add(std::move(dict));
+  move.redistribute_attrs = program.attrs.add(std::move(dict));
   AxisSet changed = rd::changed_axes(program, from, to);
   if (one_step && changed.size() == 1) {
     AxisId axis = changed.first();

@@ -18,9 +18,9 @@ struct Move {
   rules::Arg from, to;
   ir::AttrsId attrs; // of the op then
   uint64_t forward_bytes = 0, backward_bytes = 0;
-  std::string words;      // `tp, src=S(0), dst=S(1)` or `to=f32[8, 4@tp]`
-  std::string attributes; // the same in a program: `axis = tp, src = S(0), dst = S(1)`
-  ir::AttrsId said;       // of the redistribution: `to` a whole type
+  std::string words;              // `tp, src=S(0), dst=S(1)` or `to=f32[8, 4@tp]`
+  std::string attributes;         // the same in a program: `axis = tp, src = S(0), dst = S(1)`
+  ir::AttrsId redistribute_attrs; // of the redistribution: `to` a whole type
 };
 
 class MoveFinder {

@@ -51,7 +51,7 @@ private:
   }
   // Of the larger side of all operands and all results.
   std::optional<int64_t> larger_side(const TypedCall &call) const;
-  Message message(std::string_view collective, ir::AxisSet axes, int64_t ranks) const {
+  Message message(Collective collective, ir::AxisSet axes, int64_t ranks) const {
     return {.inst = inst_,
             .collective = collective,
             .mesh = mesh_,
@@ -101,7 +101,7 @@ void Reader::call(const rules::Application &app, const TypedCall &typed,
   auto add = [&](Collective collective, ir::AxisSet axes, int64_t ranks) {
     if (collective == Collective::None || ranks < 2)
       return;
-    Message made = message(rules::kCollectiveWords[static_cast<unsigned>(collective)], axes, ranks);
+    Message made = message(collective, axes, ranks);
     if (bytes)
       made.bytes = ring_bytes(collective, *bytes, ranks);
     out.push_back(made);
@@ -133,8 +133,7 @@ void Reader::planned(const rules::Application &app, std::vector<Message> &out) {
       axes |= axis;
     if (collective == Collective::None)
       continue;
-    out.push_back(message(rules::kCollectiveWords[static_cast<unsigned>(collective)], axes,
-                          rules::size_of(app.mesh(), axes)));
+    out.push_back(message(collective, axes, rules::size_of(app.mesh(), axes)));
     out.back().bytes = static_cast<int64_t>(step.bytes);
   }
 }
@@ -157,7 +156,8 @@ void Reader::read(ir::InstId id, std::vector<Message> &out) {
                          typed.list.slots, typed.args, typed.claims};
   if (sends) {
     ir::AxisSet axes = rules::communicated_axes(app);
-    out.push_back(message("send", axes, axes.empty() ? 1 : rules::size_of(app.mesh(), axes)));
+    out.push_back(
+        message(Collective::None, axes, axes.empty() ? 1 : rules::size_of(app.mesh(), axes)));
     out.back().bytes = larger_side(typed);
   } else if (rules::redistribute::states_whole_type(app)) {
     planned(app, out);
@@ -214,7 +214,9 @@ TrafficKey traffic_key(const ir::Program &program, const Message &message, Traff
   const ir::Inst &inst = program.insts[message.inst];
   std::string axes =
       message.axes.empty() ? "?" : ir::print_axes(program, message.mesh, message.axes);
-  std::string collective(message.collective);
+  std::string collective(message.collective == Collective::None
+                             ? std::string_view("send")
+                             : rules::kCollectiveWords[static_cast<unsigned>(message.collective)]);
   if (by == TrafficBy::Axis)
     return {collective, axes, std::string(kPhases[static_cast<unsigned>(inst.phase)])};
   if (by == TrafficBy::Scope)

@@ -22,7 +22,7 @@ int64_t ring_bytes(rules::Collective collective, int64_t bytes, int64_t ranks);
 
 struct Message {
   ir::InstId inst;
-  std::string_view collective; // `all_reduce`; `send`
+  rules::Collective collective = rules::Collective::None; // None: a `send`
   ir::MeshId mesh;
   ir::AxisSet axes; // empty: it could not be determined
   int64_t ranks = 1;

@@ -11,6 +11,7 @@
 #include "ir/claims.h"
 #include "ir/support/arrays.h"
 #include "ir/text/text.h"
+#include "rules/boundary/name.h"
 #include "rules/ops/registry.h"
 #include "rules/transitions/transition.h"
 #include "rules/violations/claims.h"
@@ -182,7 +183,7 @@ private:
     Note note;
     note.place = Place::inst(id);
     llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
-    if (name == "grad" && tensors.size() == 1)
+    if (tensors.size() == 1 && rules::boundary_of(program_, inst.op) == rules::Boundary::Grad)
       return note.text = gradient_text(tensors.front(), axis) + through(passed), note;
     if (partial_stated(inst))
       note.text =
@@ -509,6 +510,20 @@ static llvm::SmallVector<Note, 2> explain_run(const Finding &finding) {
   return notes;
 }
 
+// Where the first operand that has a wrong scale got it; the operand of the finding first.
+static std::optional<Note> since_scale(const ir::Program &program, const CheckResult &result,
+                                       const rules::ScaleMismatch &wrong, AxisSet axes,
+                                       llvm::SmallVector<ValueId, 4> tensors) {
+  if (wrong.operand.index < tensors.size())
+    std::swap(tensors.front(), tensors[wrong.operand.index]);
+  for (ValueId value : tensors)
+    if (std::optional<Note> note = explain_scale(program, result, axes, value)) {
+      note->form = Note::Form::Since;
+      return note;
+    }
+  return std::nullopt;
+}
+
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding) {
   if (finding.info().drawn_by == rules::DrawnBy::Run)
@@ -532,15 +547,8 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
   }
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
   if (const auto *scale = finding.violation.as<rules::ScaleMismatch>()) {
-    llvm::SmallVector<ValueId, 4> ordered(tensors.begin(), tensors.end());
-    if (scale->operand.index < ordered.size())
-      std::swap(ordered.front(), ordered[scale->operand.index]);
-    for (ValueId value : ordered)
-      if (std::optional<Note> note = explain_scale(program, result, axes, value)) {
-        note->form = Note::Form::Since;
-        notes.push_back(std::move(*note));
-        break;
-      }
+    if (std::optional<Note> note = since_scale(program, result, *scale, axes, tensors))
+      notes.push_back(std::move(*note));
     return notes;
   }
   for (uint32_t operand : operands_named(finding.violation)) {

@@ -1,5 +1,4 @@
-// The vocabularies, by name: rules spell transitions in them, `ir/dialect/dialect.h` tells types in
-// them.
+// The notations, by name: rules spell transitions in them, ir/dialect/dialect.h writes types.
 #pragma once
 
 #include <array>

@@ -44,7 +44,7 @@ std::string print_text_in_words(const Program &program) {
 }
 
 TextPrinter::TextPrinter(const Program &program, std::optional<Dialect> words)
-    : program_(program), words_(words), around_(top().mesh) {}
+    : program_(program), words_(words), mesh_(top().mesh) {}
 
 std::string TextPrinter::print_program() {
   count_uses();
@@ -148,7 +148,7 @@ bool TextPrinter::is_inline(const Inst &inst) const {
 
 void TextPrinter::function(const Function &function) {
   Context inside = function.context.valid() ? context(function.context) : top();
-  MeshId around = std::exchange(around_, inside.mesh);
+  MeshId outer = std::exchange(mesh_, inside.mesh);
   llvm::SmallVector<std::string, 4> params;
   for (const FunctionParam &param : function.params)
     params.push_back(parameter(param));
@@ -158,7 +158,7 @@ void TextPrinter::function(const Function &function) {
   if (function.opaque) {
     llvm::SmallVector<std::string, 4> outs;
     for (ClaimId out : function.outs)
-      outs.push_back(claim(out, around_));
+      outs.push_back(claim(out, mesh_));
     line(fmt::format("{} -> {}", head, outs.empty() ? "()" : joined(outs)));
   } else {
     line(head + " {");
@@ -169,13 +169,13 @@ void TextPrinter::function(const Function &function) {
     --indent_;
     line("}");
   }
-  around_ = around;
+  mesh_ = outer;
 }
 
 std::string TextPrinter::parameter(const FunctionParam &param) {
   std::string text = result(param.value, value_type(param.value), true);
   if (param.grad.valid())
-    text += " grad " + claim(param.grad, mesh_of(program_, param.value, around_));
+    text += " grad " + claim(param.grad, mesh_of(program_, param.value, mesh_));
   return text;
 }
 
@@ -196,7 +196,7 @@ void TextPrinter::body(Body body, const Context &around) {
 void TextPrinter::run(InstId first, InstId last, const Context &around) {
   Context inside = context(program_.insts[first].context);
   bool nested = !(inside == around);
-  MeshId mesh = std::exchange(around_, inside.mesh);
+  MeshId mesh = std::exchange(mesh_, inside.mesh);
   if (nested) {
     bool only_local = false;
     std::string words = context_words(around, inside, only_local);
@@ -210,7 +210,7 @@ void TextPrinter::run(InstId first, InstId last, const Context &around) {
     --indent_;
     line("}");
   }
-  around_ = mesh;
+  mesh_ = mesh;
 }
 
 std::string TextPrinter::context_attrs(const Context &from, const Context &to) const {

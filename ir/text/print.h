@@ -109,7 +109,7 @@ private:
   unsigned indent_ = 0;
   std::optional<Dialect> words_;
   bool in_place_ = false;      // types in the words of the program's dialect
-  MeshId around_;              // the current mesh
+  MeshId mesh_;                // the current one
   std::vector<uint32_t> uses_; // of functions, by instructions
   std::vector<bool> inline_;   // functions that stand where they are used
 };

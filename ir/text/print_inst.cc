@@ -47,7 +47,7 @@ std::string print_inst(const Program &program, InstId id) {
 }
 
 std::string TextPrinter::print_bare(InstId id) {
-  around_ = context(program_.insts[id].context).mesh;
+  mesh_ = context(program_.insts[id].context).mesh;
   return results(program_.insts[id], false) + operation(id);
 }
 
@@ -118,7 +118,7 @@ std::string TextPrinter::claim(ClaimId id, MeshId around) const {
 
 std::string TextPrinter::value_type(ValueId id) const {
   const Value &value = program_.values[id];
-  return claim_type(value.declared, value.shape, value.global_shape, value.mesh, around_);
+  return claim_type(value.declared, value.shape, value.global_shape, value.mesh, mesh_);
 }
 
 // `gradient`: whether requires_grad is said here.
@@ -159,7 +159,7 @@ std::string TextPrinter::operand(Operand operand) const {
     return mut + print_value(program_, operand.as_value());
   if (operand.form == Operand::Form::List)
     return fmt::format("{}[{}]", mut, operands(program_.blocks[operand.as_list()]));
-  return value_text(program_.literals[operand.index], around_);
+  return value_text(program_.literals[operand.index], mesh_);
 }
 
 std::string TextPrinter::operation(InstId id) const {
@@ -170,7 +170,7 @@ std::string TextPrinter::operation(InstId id) const {
   bool is_rng = text == "rng" && list.empty() && dict.attrs.size() == 1 && attr_of(inst, "type");
   std::string stated = attrs(id);
   if (is_rng && inst.phase == Phase::Unstated && !stated.empty())
-    if (std::string type = value_text(dict.attrs[0].value, around_);
+    if (std::string type = value_text(dict.attrs[0].value, mesh_);
         type != "null" && stated == "type = " + type) // `rng null` has an operand
       return "rng " + type;
   if (std::string positional = operands(list); !positional.empty())
@@ -182,7 +182,7 @@ std::string TextPrinter::operation(InstId id) const {
 std::string TextPrinter::attrs(InstId id) const {
   const Inst &inst = program_.insts[id];
   llvm::SmallVector<std::string, 8> parts;
-  MeshId target = around_;
+  MeshId target = mesh_;
   if (const AttrValue *mesh = attr_of(inst, "mesh"); mesh && mesh->form == AttrForm::String)
     if (MeshId found = find_mesh(program_, program_.strings[mesh->as<StringId>()]); found.valid())
       target = found;
@@ -220,7 +220,7 @@ std::string TextPrinter::attr(const Inst &inst, const Attr &row, MeshId target) 
     bool no_mesh = text == "mesh" && !find_mesh(program_, said).valid();
     return fmt::format("{} = {}", key(text), no_mesh ? quote(said) : word(row.value));
   }
-  std::string value = value_text(row.value, form == KeyForm::Type ? target : around_);
+  std::string value = value_text(row.value, form == KeyForm::Type ? target : mesh_);
   // `to = null` would be an attribute `to`.
   return fmt::format("{} = {}", whole && value != "null" ? "to" : key(text), value);
 }
@@ -312,7 +312,7 @@ std::string TextPrinter::tail(InstId id) const {
 
 std::string TextPrinter::expectation(const Expectation &row) const {
   if (!row.finding.valid()) {
-    std::string type = claim_type(row.type, {}, {}, {}, mesh_of(program_, row.value, around_));
+    std::string type = claim_type(row.type, {}, {}, {}, mesh_of(program_, row.value, mesh_));
     return fmt::format("{}: {}", print_value(program_, row.value), type.empty() ? "?[...]" : type);
   }
   std::string text = fmt::format("{} {}", row.warning ? "warning" : "error", finding(row.finding));
@@ -355,12 +355,12 @@ void TextPrinter::local_map(InstId id) {
   for (size_t i = 0; i < operands.size(); ++i) {
     std::string type = "null";
     if (in_types)
-      type = value_text(program_.lists[in_types->as<AttrListId>()].items[i], around_);
+      type = value_text(program_.lists[in_types->as<AttrListId>()].items[i], mesh_);
     bindings.push_back(fmt::format("{} = {}{}", print_value(program_, function.params[i].value),
                                    operand(operands[i]), type == "null" ? "" : " " + type));
   }
   line(fmt::format("{} = local_map over {} ({}) {{", joined(outs),
-                   value_text(*attr_of(inst, "axis"), around_), joined(bindings)));
+                   value_text(*attr_of(inst, "axis"), mesh_), joined(bindings)));
   ++indent_;
   body(function.body, context(function.context));
   std::string yielded = this->operands(program_.blocks[function.results]);
@@ -376,7 +376,7 @@ std::string TextPrinter::local_map_result(const Inst &inst, unsigned i) const {
   if (const AttrValue *out_types = attr_of(inst, "out_types"))
     stated =
         program_.claims[program_.lists[out_types->as<AttrListId>()].items[i].as<ClaimId>()].type;
-  return result(id, claim_type(stated, value.shape, value.global_shape, value.mesh, around_), true);
+  return result(id, claim_type(stated, value.shape, value.global_shape, value.mesh, mesh_), true);
 }
 
 } // namespace spmd::ir

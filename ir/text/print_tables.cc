@@ -25,9 +25,9 @@ void TextPrinter::tables() {
     symbols();
   for (const Mesh &row : program_.meshes)
     mesh(row);
-  bool is_last = around_.index + 1u == program_.meshes.size();
-  if (!is_last && around_.index < program_.meshes.size())
-    line("mesh " + name(program_.meshes[around_].name));
+  bool is_last = mesh_.index + 1u == program_.meshes.size();
+  if (!is_last && mesh_.index < program_.meshes.size())
+    line("mesh " + name(program_.meshes[mesh_].name));
   for (const Group &row : program_.groups)
     group(row);
   if (!sizes)
@@ -241,7 +241,7 @@ void TextPrinter::param(const Param &param) {
 
 std::string TextPrinter::contract(const Param &param) {
   const GradContract &grad = param.grad;
-  MeshId mesh = mesh_of(program_, param.value, around_);
+  MeshId mesh = mesh_of(program_, param.value, mesh_);
   llvm::SmallVector<std::string, 4> words;
   if (grad.grad.valid())
     words.push_back("grad = " + claim(grad.grad, mesh));
@@ -280,7 +280,7 @@ void TextPrinter::output(const Output &output) {
   if (output.of.valid())
     text += " of " + print_value(program_, output.of);
   std::string type =
-      claim_type(output.declared, {}, {}, {}, mesh_of(program_, output.value, around_));
+      claim_type(output.declared, {}, {}, {}, mesh_of(program_, output.value, mesh_));
   if (!type.empty())
     text += ": " + type;
   if (output.name.valid())

@@ -29,7 +29,7 @@ constexpr Synonyms kSynonyms[] = {
     {.op = "bitwise_not", .spellings = "clz", .variant = LeadingZeros},
     {.op = "i0e", .spellings = "bessel_i0e"},
     {.op = "i1e", .spellings = "bessel_i1e"},
-    {.op = "igamma", .spellings = "igamma_grad_a random_gamma_grad", .variant = ByOrder},
+    {.op = "igamma", .spellings = "igamma_grad_a random_gamma_grad"},
     {.op = "betainc", .spellings = "regularized_incomplete_beta"},
     {.op = "maximum", .spellings = "jax.max"},
     {.op = "minimum", .spellings = "jax.min"},

@@ -129,7 +129,7 @@ public:
   Resolver(llvm::StringRef spelling, llvm::StringRef dialect)
       : framework_(!dialect.empty() && dialect != ref(ir::kOwnDialect)),
         is_operator_(dialect == "operator"),
-        is_jax_(dialect == "jax") {
+        is_jax_(dialect == ref(ir::kDialectWords[static_cast<unsigned>(ir::Dialect::Jax)])) {
     name_ = spelling.str();
     llvm::StringRef own = spelling;
     if (own.consume_front("spmd.")) {

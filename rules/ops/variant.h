@@ -83,7 +83,6 @@ enum class Variant : uint8_t {
   Whole,
   CubeRoot,
   Inverse,
-  ByOrder, // derivative by the order
   UpperHalf,
   CountsBits,
   LeadingZeros,

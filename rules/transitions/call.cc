@@ -54,14 +54,9 @@ bool read_combiner(const Application &app, std::optional<ir::Combiner> &combiner
   const AttrValue *attr = app.attr("op");
   if (!attr)
     return true;
-  if (attr->form == AttrForm::String) {
-    llvm::StringRef text = app.program.strings[attr->as<ir::StringId>()];
-    for (unsigned i = 0; i < ir::kCombinerWords.size(); ++i)
-      if (text == llvm::StringRef(ir::kCombinerWords[i].data(), ir::kCombinerWords[i].size())) {
-        combiner = static_cast<ir::Combiner>(i);
-        return true;
-      }
-  }
+  combiner = combiner_of(app.program, *attr);
+  if (combiner)
+    return true;
   out.violations.push_back(AttributeMismatch{"op", "sum, avg, max, min, prod, and, or or xor"});
   return false;
 }
@@ -100,6 +95,16 @@ bool read_all_words(const Application &app, const SpelledWords *spelled, Transit
 }
 
 } // namespace
+
+std::optional<ir::Combiner> combiner_of(const ir::Program &program, const AttrValue &op) {
+  if (op.form != AttrForm::String)
+    return std::nullopt;
+  llvm::StringRef text = program.strings[op.as<ir::StringId>()];
+  const auto *found = llvm::find(ir::kCombinerWords, std::string_view(text.data(), text.size()));
+  return found == ir::kCombinerWords.end()
+             ? std::nullopt
+             : std::optional(static_cast<ir::Combiner>(found - ir::kCombinerWords.begin()));
+}
 
 // The words of a spelling, of which some have several meanings, chosen by attribute `to`.
 static bool read_spelling(const Application &app, const SpelledWords *&spelled, Outcome &out) {

@@ -176,10 +176,10 @@ constinit const DiagnosticInfo MalformedSuppression::info = {
     .drawn_by = DrawnBy::Report,
     .message = "this comment accepts nothing: {problem}",
     .explain = R"(
-A comment `# spmd: ignore[NAME] reason` in a Python source accepts the findings of that name on its line,
-or, where it stands alone, on the next line of code. Names are separated by commas. It has to name
-findings that there are, and to say why they are accepted: whoever reads the line later cannot ask
-the checker. A comment without a name would accept whatever is found there one day.
+A comment `# spmd: ignore[NAME] reason` in a Python source accepts the findings of that name on its
+line, or, where it stands alone, on the next line of code. Names are separated by commas. It has to
+name findings that there are, and to say why they are accepted: whoever reads the line later cannot
+ask the checker. A comment without a name would accept whatever is found there one day.
 )",
 };
 

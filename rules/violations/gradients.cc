@@ -93,12 +93,11 @@ constinit const DiagnosticInfo MissingVjp::info = {
     .name = "missing-vjp",
     .message = "`{op}`[ over {axes}] has no derivative by {operand}, which needs a gradient",
     .explain = R"(
-The call is stated to have no derivative, or the operand stands where the op has none: as an
-index, as a condition, or as an argument that its rule leaves out. What stands there depends on
-something which is trained. The forward value is right; backward, the gradient ends here or skips the
-communication that belongs to it, without an error. Call the differentiable form of the
-op, or say that no gradient is wanted: detach the operand, or run the call where gradients
-are off.
+The call is stated to have no derivative, or the operand stands where the op has none: as an index,
+as a condition, or as an argument that its rule leaves out. What stands there depends on something
+which is trained. The forward value is right; backward, the gradient ends here or skips the
+communication that belongs to it, without an error. Call the differentiable form of the op, or say
+that no gradient is wanted: detach the operand, or run the call where gradients are off.
 )",
     .wrong = R"(
 mesh m { tp = 4 }
@@ -150,10 +149,11 @@ constinit const DiagnosticInfo SameBatch::info = {
     .message = "all ranks of {axes} have the same batch: {value} is equal on them, and so is every "
                "other input",
     .explain = R"(
-Along this axis gradients are summed or averaged, since each rank is to train on samples of its own. All ranks
-were run up to the step, and the tensors that they put into the model are equal. So each of them computes the same
-gradient: the job is as slow as with all ranks, and as good as with one. The usual reasons are a loader without
-DistributedSampler, the same seed for the data on every rank, and a slice that does not depend on the rank.
+Along this axis gradients are summed or averaged, since each rank is to train on samples of its own.
+All ranks were run up to the step, and the tensors that they put into the model are equal. So each
+of them computes the same gradient: the job is as slow as with all ranks, and as good as with one.
+The usual reasons are a loader without DistributedSampler, the same seed for the data on every rank,
+and a slice that does not depend on the rank.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }
@@ -176,16 +176,19 @@ constinit const DiagnosticInfo CopiesDiffer::info = {
     .by_meaning = true,
     .message = "{value} differs along {axes}, and all ranks should apply the same update to it",
     .explain = R"(
-The ranks along this axis ran up to the step. They have different values of the parameter there, and these are not
-blocks of one tensor. Yet every rank updates it with the same values, for example with a gradient that is summed or
-averaged over them. Such an update keeps copies equal that begin equal; it never makes them so.
+The ranks along this axis ran up to the step. They have different values of the parameter there, and
+these are not blocks of one tensor. Yet every rank updates it with the same values, for example with
+a gradient that is summed or averaged over them. Such an update keeps copies equal that begin equal;
+it never makes them so.
 
-If they are to be copies of one parameter, each rank trains another model with the average of gradients of different
-models. The usual reason is a layer that is added or initialized after the model was wrapped, with a seed that depends
-on the rank. Wrap the model last, or broadcast its parameters. A moving average that was copied from the model before
-its parameters were broadcast is of the same kind.
+If they are to be copies of one parameter, each rank trains another model with the average of
+gradients of different models. The usual reason is a layer that is added or initialized after the
+model was wrapped, with a seed that depends on the rank. Wrap the model last, or broadcast its
+parameters. A moving average that was copied from the model before its parameters were broadcast is
+of the same kind.
 
-If each rank is to have a parameter of its own, such as an expert, its gradient must not be summed over the ranks.
+If each rank is to have a parameter of its own, such as an expert, its gradient must not be summed
+over the ranks.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }
@@ -210,13 +213,14 @@ constinit const DiagnosticInfo UnequalCounts::info = {
     .message = "`{op}` divides by a count that differs between ranks of {axes}: the mean of the "
                "ranks' means is not the mean of all samples",
     .explain = R"(
-Each rank divides a sum over its own samples by their number, and the gradients of the quotients are averaged over the
-ranks, or added up. The ranks that ran up to the step had different numbers: tokens that are no padding, targets that
-are not ignored, samples in the last batch. So a sample of a rank that has few of them weighs more than one of a rank
-that has many, and the gradient is not that of the mean over all samples.
+Each rank divides a sum over its own samples by their number, and the gradients of the quotients are
+averaged over the ranks, or added up. The ranks that ran up to the step had different numbers:
+tokens that are no padding, targets that are not ignored, samples in the last batch. So a sample of
+a rank that has few of them weighs more than one of a rank that has many, and the gradient is not
+that of the mean over all samples.
 
-Add up the numbers over the ranks first (`all_reduce` of the count), divide the rank's own sum by that, and multiply by
-the number of ranks where gradients are averaged, as DDP does.
+Add up the numbers over the ranks first (`all_reduce` of the count), divide the rank's own sum by
+that, and multiply by the number of ranks where gradients are averaged, as DDP does.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }
@@ -248,12 +252,13 @@ constinit const DiagnosticInfo AccumulatedMeans::info = {
                "added up: nothing "
                "divides them by {passes}",
     .explain = R"(
-A step takes its batch in several parts. The loss of each part is a mean over the samples of that part, and the
-gradients of the parts are added up before the optimizer reads them. Their sum is the gradient of the mean over the
-whole batch times the number of parts: the step is so many times too long, and clipping and weight decay meet other
-gradients than they were set for.
+A step takes its batch in several parts. The loss of each part is a mean over the samples of that
+part, and the gradients of the parts are added up before the optimizer reads them. Their sum is the
+gradient of the mean over the whole batch times the number of parts: the step is so many times too
+long, and clipping and weight decay meet other gradients than they were set for.
 
-Divide the loss of each part by the number of parts before `backward`, or the gradients once after the last one.
+Divide the loss of each part by the number of parts before `backward`, or the gradients once after
+the last one.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }
@@ -319,14 +324,15 @@ constinit const DiagnosticInfo DroppedGradients::info = {
     .message =
         "the gradients of {dropped} of {passes} backward passes that begin here reach no parameter",
     .explain = R"(
-Several backward passes begin at one line, as for the parts of a batch. What some of them compute never reaches a
-parameter: it is overwritten or thrown away before the optimizer reads it, most often because the gradients are set to
-zero inside of the loop over the parts instead of once before it. The step then learns from the last part alone.
+Several backward passes begin at one line, as for the parts of a batch. What some of them compute
+never reaches a parameter: it is overwritten or thrown away before the optimizer reads it, most
+often because the gradients are set to zero inside of the loop over the parts instead of once before
+it. The step then learns from the last part alone.
 
 Set gradients to zero once a step, before the first backward pass.
 
-If no pass of a step reaches a parameter, the optimizer has other tensors than the model, such as those that the model
-had before it was wrapped or cut: make the optimizer last.
+If no pass of a step reaches a parameter, the optimizer has other tensors than the model, such as
+those that the model had before it was wrapped or cut: make the optimizer last.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }
@@ -381,13 +387,15 @@ constinit const DiagnosticInfo UnseenCollective::info = {
     .message = "autograd does not see `{op}`: {operand} gets no gradient through it, although a "
                "loss depends on its result",
     .explain = R"(
-A collective of `torch.distributed` moves data, and autograd does not know of it: its result is a constant to the
-backward pass. Its operand depends on parameters, and a loss depends on its result, so that a part of their gradient is
-missing, on each rank another one. Nothing fails, and the model trains on what is left.
+A collective of `torch.distributed` moves data, and autograd does not know of it: its result is a
+constant to the backward pass. Its operand depends on parameters, and a loss depends on its result,
+so that a part of their gradient is missing, on each rank another one. Nothing fails, and the model
+trains on what is left.
 
-Use a collective that has a backward (`torch.distributed.nn.functional`, `torch.distributed._functional_collectives`
-under autograd, or an `autograd.Function` of your own): a gather sends gradients back with a `reduce_scatter`, an
-`all_to_all` with an `all_to_all`. If no gradient is meant to pass, say so with `detach()`.
+Use a collective that has a backward (`torch.distributed.nn.functional`,
+`torch.distributed._functional_collectives` under autograd, or an `autograd.Function` of your own):
+a gather sends gradients back with a `reduce_scatter`, an `all_to_all` with an `all_to_all`. If no
+gradient is meant to pass, say so with `detach()`.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }
@@ -436,18 +444,22 @@ constinit const DiagnosticInfo WrongGradient::info = {
     .by_meaning = true,
     .message = "the gradient of {value} is {factor} the slope of the loss over all ranks",
     .explain = R"(
-`spmd-trace record --confirm` ran all ranks up to the optimizer again and again, each time with one parameter changed a
-little, on all ranks that have a copy or a block of it. The loss of all ranks together then says what its gradient has
-to be. This one is something else, and the script by itself, on one rank, has no such error.
+`spmd-trace record --confirm` ran all ranks up to the optimizer again and again, each time with one
+parameter changed a little, on all ranks that have a copy or a block of it. The loss of all ranks
+together then says what its gradient has to be. This one is something else, and the script by
+itself, on one rank, has no such error.
 
-All gradients may be multiplied by the same number: the mean over ranks for their sum, or a clip. What is reported is a
-gradient that is off by another factor than most are, or by none that is common.
+All gradients may be multiplied by the same number: the mean over ranks for their sum, or a clip.
+What is reported is a gradient that is off by another factor than most are, or by none that is
+common.
 
-The usual reasons: a sum over ranks is missing, or is made twice; it runs over the wrong group; the backward of a
-collective is not its transpose, or autograd does not see the collective; the gradients of experts, of shared or of
-replicated parameters are averaged as if they were copies; a sum comes before the last backward has added to it.
+The usual reasons: a sum over ranks is missing, or is made twice; it runs over the wrong group; the
+backward of a collective is not its transpose, or autograd does not see the collective; the
+gradients of experts, of shared or of replicated parameters are averaged as if they were copies; a
+sum comes before the last backward has added to it.
 
-A gradient that is meant to stop at a value (`detach`) on several ranks, and not on one, is reported as well.
+A gradient that is meant to stop at a value (`detach`) on several ranks, and not on one, is reported
+as well.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }
@@ -471,17 +483,19 @@ constinit const DiagnosticInfo CopiesDrift::info = {
     .message =
         "{value} was the same on all ranks of {axes} before the first step, and is not any more",
     .explain = R"(
-The ranks along this axis ran up to the step. They had one value of the parameter before they took the first step, and
-have several now. So each of them has updated its copy in its own way, and the copies move apart with every step: the
-job trains several models at once, and what a checkpoint keeps is one of them.
+The ranks along this axis ran up to the step. They had one value of the parameter before they took
+the first step, and have several now. So each of them has updated its copy in its own way, and the
+copies move apart with every step: the job trains several models at once, and what a checkpoint
+keeps is one of them.
 
-The usual reasons: the gradient is never summed over the ranks (the forward goes around the wrapper of the model, the
-parameter is not in the list or bucket that is reduced, a backward passes the gradient on without the sum that its
-forward calls for); it is summed after the optimizer has read it; only some ranks update, and what they have is not
-sent to the others; or the ranks draw different random numbers where they are to compute the same.
+The usual reasons: the gradient is never summed over the ranks (the forward goes around the wrapper
+of the model, the parameter is not in the list or bucket that is reduced, a backward passes the
+gradient on without the sum that its forward calls for); it is summed after the optimizer has read
+it; only some ranks update, and what they have is not sent to the others; or the ranks draw
+different random numbers where they are to compute the same.
 
-Sum the gradient before the step, or send the new value to all ranks after it. A parameter that is meant to be each
-rank's own should begin as its own.
+Sum the gradient before the step, or send the new value to all ranks after it. A parameter that is
+meant to be each rank's own should begin as its own.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }

@@ -242,11 +242,11 @@ constinit const DiagnosticInfo NoShardRule::info = {
     .name = "no-shard-rule",
     .message = "`{op}` has no sharding rule for {operand} on {axes}",
     .explain = R"(
-What the op does is defined on what one rank holds, not on the tensor that all ranks hold
-together: what becomes of its dimensions is not known, it is a kernel about which nothing is known, or it
-stacks, unbinds or exchanges what the ranks hold without saying which dimension is cut. Use the
-form that names the dimension, S(i), teach the op with a rule, or call it in a local region and
-state how the result joins.
+What the op does is defined on what one rank holds, not on the tensor that all ranks hold together:
+what becomes of its dimensions is not known, it is a kernel about which nothing is known, or it
+stacks, unbinds or exchanges what the ranks hold without saying which dimension is cut. Use the form
+that names the dimension, S(i), teach the op with a rule, or call it in a local region and state how
+the result joins.
 )",
     .wrong = R"(
 mesh m { tp = 4 }

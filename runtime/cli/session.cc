@@ -57,7 +57,7 @@ std::string host_name() {
 // mpirun and its like may end without ending what they started; a shell that ends is none of our
 // concern.
 int parent_of_rank(const Identity &identity) {
-  return identity.launcher == "mpirun" && identity.size > 1 ? ::getppid() : 0;
+  return identity.launcher == Launcher::Mpirun && identity.size > 1 ? ::getppid() : 0;
 }
 
 TeamOptions team_options(const RunOptions &options, const Identity &identity) {
@@ -107,8 +107,8 @@ llvm::Error Session::join_peers(const RunOptions &options, Identity identity) {
   absent_ = !plugin;
   if (!plugin)
     return plugin.takeError();
-  SpmdRanks ranks{identity.rank, identity.launcher.empty() ? 0 : identity.size, identity.local_rank,
-                  identity.local_size};
+  SpmdRanks ranks{identity.rank, identity.launcher == Launcher::None ? 0 : identity.size,
+                  identity.local_rank, identity.local_size};
   std::optional<Watchdog> watchdog;
   watchdog.emplace(std::chrono::seconds(options.join_timeout),
                    fmt::format("rank {}: MPI did not bring all ranks together within {} s\n",
@@ -164,7 +164,7 @@ llvm::Error Session::join(const RunOptions &options, const Identity &identity) {
 
 llvm::Error Session::join_store(const RunOptions &options, Identity identity) {
   local_size_ = identity.local_size;
-  const bool alone = identity.launcher.empty();
+  const bool alone = identity.launcher == Launcher::None;
   if (identity.host.empty())
     identity.host = "127.0.0.1";
   if (alone && identity.port == 0) {
@@ -250,11 +250,11 @@ std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code
     checker::say(llvm::toString(identity.takeError()));
     return nullptr;
   }
-  if (identity->launcher == "mpirun" && !environment(kTerminal))
+  if (identity->launcher == Launcher::Mpirun && !environment(kTerminal))
     checker::deny_terminal();
   bool alone = identity->size == 1;
   const BackendRow &row = *options.backend;
-  if (row.simulates && !alone && identity->launcher == "mpirun") {
+  if (row.simulates && !alone && identity->launcher == Launcher::Mpirun) {
     if (identity->rank == 0)
       checker::say(fmt::format("mpirun started {} processes, and the {} backend simulates all "
                                "ranks in each of them: add --backend={}",
@@ -277,7 +277,7 @@ std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code
   reserve.assign(64, std::vector<char>(1 << 14));
   std::set_new_handler(out_of_memory);
   if (!session->leads())
-    checker::divert_output(&session->said_);
+    checker::divert_output(&session->messages_);
   code = ExitCode::Clean;
   return session;
 }
@@ -289,10 +289,10 @@ Session::~Session() {
 
 llvm::Expected<ExitCode> Session::agree(ExitCode own) {
   llvm::Expected<std::vector<std::string>> all =
-      team_->gather(std::string(1, static_cast<char>(own)) + said_);
+      team_->gather(std::string(1, static_cast<char>(own)) + messages_);
   if (!all)
     return all.takeError();
-  said_.clear();
+  messages_.clear();
   ExitCode worst = own;
   for (uint32_t rank = 1; rank < all->size(); ++rank) {
     auto theirs = static_cast<ExitCode>((*all)[rank][0]);

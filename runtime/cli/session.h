@@ -70,7 +70,7 @@ private:
   bool no_recording_reported_ = false;
   bool graphs_ = false, deterministic_ = false;
   uint32_t local_size_ = 1;
-  std::string said_; // of a rank that does not lead
+  std::string messages_; // of a rank that does not lead
 };
 
 } // namespace spmd::runtime

@@ -112,8 +112,6 @@ inline Symbol polygamma(int, Symbol) { return Symbol::untraceable(); }
 inline Symbol digamma(Symbol) { return Symbol::untraceable(); }
 inline Symbol lgamma(Symbol) { return Symbol::untraceable(); }
 inline Symbol erfinv(Symbol) { return Symbol::untraceable(); }
-inline Symbol igamma(Symbol, Symbol) { return Symbol::untraceable(); }
-inline Symbol igammac(Symbol, Symbol) { return Symbol::untraceable(); }
 // clang-format on
 
 } // namespace spmd::runtime

@@ -312,7 +312,8 @@ private:
   void call(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op, uint32_t typing,
             const checker::OperandList &operands, Asked &asked) {
     llvm::ArrayRef<uint32_t> bodies = checked_.bodies(id, typing);
-    constexpr llvm::StringRef kRegions[] = {"cond", "then", "else", "body"};
+    constexpr llvm::StringRef kCondition = "cond";
+    constexpr llvm::StringRef kRegions[] = {kCondition, "then", "else", "body"};
     size_t next = 0;
     for (llvm::StringRef region : kRegions) {
       const ir::AttrValue *attr = program_.find(inst.attrs, region);
@@ -323,7 +324,7 @@ private:
         continue;
       Asked inside;
       llvm::ArrayRef<ir::Operand> results = program_.blocks[function.results];
-      for (uint32_t i = 0; region != "cond" && i < inst.result_count && i < results.size(); ++i)
+      for (uint32_t i = 0; region != kCondition && i < inst.result_count && i < results.size(); ++i)
         if (auto found = asked.find(inst.result(i).index);
             found != asked.end() && results[i].is_value())
           ask(inside, results[i].as_value(), found->second);

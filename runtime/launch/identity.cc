@@ -11,16 +11,17 @@ namespace {
 using llvm::StringRef;
 
 struct LauncherRow {
-  const char *name, *rank, *size, *local_rank, *local_size;
+  Launcher launcher;
+  const char *rank, *size, *local_rank, *local_size;
 };
 // The first whose rank and size are there. Slurm's are set in the shell of a job as well, where
 // there is no step: SLURM_STEP_ID tells them apart.
 constexpr LauncherRow kLaunchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+    {Launcher::Torchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {Launcher::Slurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
+    {Launcher::Mpirun, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {Launcher::Mpirun, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 };
 
 llvm::Error error_of(const std::string &text) {
@@ -66,7 +67,7 @@ llvm::Error take_store(Environment environment, Identity &identity) {
   identity.host = text_of(environment, "SPMD_STORE_HOST").str();
   if (identity.host.empty())
     identity.host = text_of(environment, "MASTER_ADDR").str();
-  if (identity.host.empty() && identity.launcher == "Slurm")
+  if (identity.host.empty() && identity.launcher == Launcher::Slurm)
     identity.host = first_host(text_of(environment, "SLURM_STEP_NODELIST"));
   identity.token = text_of(environment, "SPMD_STORE_TOKEN").str();
   llvm::Expected<uint32_t> own = number_of(environment, "SPMD_STORE_PORT", 0);
@@ -81,7 +82,7 @@ llvm::Error take_store(Environment environment, Identity &identity) {
       return each->takeError();
     }
   uint32_t port = *own ? *own : *master ? *master + 1 : 0;
-  if (port == 0 && identity.launcher == "Slurm")
+  if (port == 0 && identity.launcher == Launcher::Slurm)
     port = 20000 + *job % 20000;
   if (port > 65535)
     return error_of(fmt::format("{} is no port", port));
@@ -105,9 +106,9 @@ llvm::Expected<Identity> identity_of(Environment environment) {
   for (const LauncherRow &row : kLaunchers) {
     if (text_of(environment, row.rank).empty() || text_of(environment, row.size).empty())
       continue;
-    if (StringRef(row.name) == "Slurm" && text_of(environment, "SLURM_STEP_ID").empty())
+    if (row.launcher == Launcher::Slurm && text_of(environment, "SLURM_STEP_ID").empty())
       continue;
-    identity.launcher = row.name;
+    identity.launcher = row.launcher;
     if (llvm::Error error = take_ranks(environment, row, identity))
       return llvm::Expected<Identity>(std::move(error));
     break;

@@ -4,13 +4,16 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 namespace spmd::runtime {
 
+enum class Launcher : uint8_t { None, Torchrun, Slurm, Mpirun }; // None: nobody says anything
+
 struct Identity {
-  std::string launcher; // `torchrun`, `Slurm`, `mpirun`; empty: nobody says anything
+  Launcher launcher = Launcher::None;
   uint32_t rank = 0, size = 1;
   uint32_t local_rank = 0, local_size = 1; // on this host
   // Of the store on rank 0.

@@ -1,4 +1,4 @@
-// Series, continued fractions and Newton's method: textbook forms, accurate to a few units of the
+// Series and Newton's method: textbook forms, accurate to a few units of the
 // last digits.
 #include "runtime/loops/special.h"
 
@@ -9,7 +9,6 @@ namespace spmd::runtime {
 
 namespace {
 
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPi = 3.14159265358979323846;
@@ -40,33 +39,6 @@ double erfc_inverse(double z) {
   }
   return x;
 }
-
-// The lower function by its series, for x < a + 1.
-double gamma_series(double a, double x) {
-  double term = 1 / a, sum = term;
-  for (double n = a + 1; std::abs(term) > std::abs(sum) * kEpsilon / 4; ++n)
-    sum += term *= x / n;
-  return sum * std::exp(-x + a * std::log(x) - std::lgamma(a));
-}
-
-// The upper function, for x >= a + 1: a continued fraction, by Lentz's method.
-double gamma_fraction(double a, double x) {
-  constexpr double kTiny = 1e-300;
-  double value = x + 1 - a, c = value, d = 0;
-  for (int i = 1; i < 100000; ++i) {
-    double term = -i * (i - a), rest = x + 2 * i + 1 - a;
-    d = rest + term * d;
-    c = rest + term / c;
-    d = 1 / (d == 0 ? kTiny : d);
-    c = c == 0 ? kTiny : c;
-    value *= c * d;
-    if (std::abs(c * d - 1) < kEpsilon)
-      break;
-  }
-  return std::exp(-x + a * std::log(x) - std::lgamma(a)) / value;
-}
-
-bool is_gamma_argument(double a, double x) { return a >= 0 && x >= 0 && !(a == 0 && x == 0); }
 
 } // namespace
 
@@ -122,26 +94,6 @@ double erfinv(double y) {
     x -= step / (1 + x * step);
   }
   return x;
-}
-
-double igamma(double a, double x) {
-  if (!is_gamma_argument(a, x))
-    return kNaN;
-  if (a == 0 || std::isinf(x))
-    return std::isinf(a) ? kNaN : 1;
-  if (x == 0 || std::isinf(a))
-    return 0;
-  return x < a + 1 ? gamma_series(a, x) : 1 - gamma_fraction(a, x);
-}
-
-double igammac(double a, double x) {
-  if (!is_gamma_argument(a, x))
-    return kNaN;
-  if (a == 0 || std::isinf(x))
-    return std::isinf(a) ? kNaN : 0;
-  if (x == 0 || std::isinf(a))
-    return 1;
-  return x < a + 1 ? 1 - gamma_series(a, x) : gamma_fraction(a, x);
 }
 
 } // namespace spmd::runtime

@@ -12,8 +12,5 @@ double polygamma(int n, double x);
 // Hurwitz: the sum over k >= 0 of (k + q)^-s, s > 1, q > 0.
 double zeta(double s, double q);
 double erfinv(double y);
-// Regularised incomplete gamma functions, lower and upper; a > 0, x >= 0.
-double igamma(double a, double x);
-double igammac(double a, double x);
 
 } // namespace spmd::runtime

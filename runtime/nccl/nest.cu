@@ -127,7 +127,8 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 // Whether loop `l` runs on where loop `before` of `made` takes its steps, in all arrays.
-bool runs_on(const SpmdLoopNest &made, uint32_t before, const SpmdLoopNest &nest, uint32_t l, bool outer) {
+bool runs_on(const SpmdLoopNest &made, uint32_t before, const SpmdLoopNest &nest, uint32_t l,
+             bool outer) {
   const int64_t extent = nest.extents[l];
   for (uint32_t i = 0; i < nest.arrays; ++i)
     if (made.in[i].strides[before] != nest.in[i].strides[l] * extent)

@@ -199,7 +199,7 @@ llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, BodySit
     std::optional<rules::TransitionCall> call = rules::read_call(seen.app(), ignored);
     SPMD_CHECK(call, "a call that was checked");
     auto said_to = [&](llvm::StringRef key, const Grid::Coordinates &at) {
-      return said(seen, site, operands, key, at);
+      return stated_lengths(seen, site, operands, key, at);
     };
     MovedValue value{seen.app(),         *call,  static_cast<uint32_t>(arg), *seen.from(arg),
                      *seen.made(result), said_to};

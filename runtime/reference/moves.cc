@@ -178,7 +178,7 @@ private:
   }
   llvm::Expected<Lengths> lengths(llvm::StringRef key, int64_t extent, int64_t piece) const {
     Lengths lengths;
-    llvm::Expected<Lengths> said = value_.said(key, groups_.at(group_, piece));
+    llvm::Expected<Lengths> said = value_.stated_lengths(key, groups_.at(group_, piece));
     if (!said || !said->empty())
       return said;
     const ir::AttrValue *stated = app().attr(key);

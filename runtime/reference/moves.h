@@ -22,7 +22,7 @@ struct MovedValue {
   // there is no such operand.
   llvm::function_ref<llvm::Expected<TensorSizes::Lengths>(llvm::StringRef key,
                                                           const Grid::Coordinates &at)>
-      said;
+      stated_lengths;
 };
 
 // Without the factor below. An error: lengths that do not fit, a root or a permutation that is not

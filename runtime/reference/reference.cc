@@ -413,10 +413,10 @@ llvm::Expected<Meaning> Reference::derivative(const SeenInst &seen, uint64_t dra
   return made;
 }
 
-llvm::Expected<TensorSizes::Lengths> Reference::said(const SeenInst &seen, BodySite site,
-                                                     llvm::ArrayRef<Meaning> operands,
-                                                     llvm::StringRef key,
-                                                     const Grid::Coordinates &at) const {
+llvm::Expected<TensorSizes::Lengths> Reference::stated_lengths(const SeenInst &seen, BodySite site,
+                                                               llvm::ArrayRef<Meaning> operands,
+                                                               llvm::StringRef key,
+                                                               const Grid::Coordinates &at) const {
   for (const rules::Slot &slot : seen.app().slots) {
     if (!slot.name.valid() || slot.count == 0 || program_.strings[slot.name] != key)
       continue;
@@ -449,7 +449,7 @@ llvm::Expected<Meanings> Reference::transition(const SeenInst &seen, BodySite si
     if (operands[operand].pieces.empty())
       return error("an operand has no data");
     auto said_to = [&](llvm::StringRef key, const Grid::Coordinates &at) {
-      return said(seen, site, operands, key, at);
+      return stated_lengths(seen, site, operands, key, at);
     };
     MovedValue value{
         seen.app(), *call, operand, *seen.from(operand), *seen.made(static_cast<unsigned>(i)),

@@ -109,9 +109,10 @@ public:
 private:
   llvm::Expected<Meanings> transition(const SeenInst &seen, BodySite site, Meanings operands);
   // What a tensor operand of this name says to the rank at these coordinates.
-  llvm::Expected<TensorSizes::Lengths> said(const SeenInst &seen, BodySite site,
-                                            llvm::ArrayRef<Meaning> operands, llvm::StringRef key,
-                                            const Grid::Coordinates &at) const;
+  llvm::Expected<TensorSizes::Lengths> stated_lengths(const SeenInst &seen, BodySite site,
+                                                      llvm::ArrayRef<Meaning> operands,
+                                                      llvm::StringRef key,
+                                                      const Grid::Coordinates &at) const;
   llvm::Expected<Meanings> boundary(const SeenInst &seen, Meanings operands);
   llvm::Expected<Meaning> coordinate(const SeenInst &seen);
   llvm::Expected<Rational> factor_of_scale(const SeenInst &seen);

@@ -202,19 +202,6 @@ template <Derived N> N floor(N a) { return N(floor(plain(a))); }
 template <Derived N> N ceil(N a) { return N(ceil(plain(a))); }
 template <Derived N> N trunc(N a) { return N(trunc(plain(a))); }
 // clang-format on
-// By the second argument; by the first we have none.
-template <Derived N> N igamma(N a, N b) {
-  auto s = a.value(), x = b.value();
-  using Value = typename N::Value;
-  Value slope = exp((s - 1.0) * log(x) - x - lgamma(s));
-  return N::made(igamma(s, x), a, Value(kNaN), b, slope);
-}
-template <Derived N> N igammac(N a, N b) {
-  auto s = a.value(), x = b.value();
-  using Value = typename N::Value;
-  Value slope = -exp((s - 1.0) * log(x) - x - lgamma(s));
-  return N::made(igammac(s, x), a, Value(kNaN), b, slope);
-}
 template <Derived N> N pow(N a, N b) {
   auto x = a.value();
   auto y = b.value();

@@ -1,11 +1,15 @@
-# A report, not a gate: the longest functions and files, and where the distribution lies. Functions are found
-# by their shape in formatted text: a head that ends in `{`, and the `}` in the same column.
+# Functions have at most 80 lines and lines at most 100 columns; with `--report` the longest ones, and where the distribution
+# lies. Functions are found by their shape in formatted text: a head that ends in `{`, and the `}` in the same column.
+# Lines of raw strings and of tables that clang-format leaves alone may be longer, and functions `..._kernels()`: each
+# returns a table, a row a line.
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHOWN = 12
+MOST_LINES, MOST_COLUMNS = 80, 100
+ALONE = re.compile(r'// clang-format off.*?// clang-format on|R"(\w*~?)\(.*?\)\1"', re.DOTALL)
 
 # A head has an argument list and does not begin like a statement or a type.
 HEAD = re.compile(r"^( *)(?!(?:if|for|while|switch|else|do|return|namespace|struct|class|enum|union|case)\b)\S.*"
@@ -22,7 +26,7 @@ def functions(lines):
             number += 1
             continue
         first = number
-        while first > 0 and lines[first - 1].strip() and not lines[first - 1].rstrip().endswith((";", "{", "}", ":")) \
+        while first > 0 and not line.lstrip().startswith("[") and lines[first - 1].strip() and not lines[first - 1].rstrip().endswith((";", "{", "}", ":")) \
                 and not lines[first - 1].lstrip().startswith(("//", "#", "template")):
             first -= 1
         if line.endswith("}"):
@@ -48,19 +52,38 @@ def show(title, entries):
         print(f"  {length:4} {place}")
 
 
-def main(folders):
-    files, all_functions = [], []
+def long_lines(text):
+    """The numbers of lines that are too long."""
+    text = ALONE.sub(lambda match: "\n" * match[0].count("\n"), text)
+    return [number for number, line in enumerate(text.split("\n"), 1) if len(line) > MOST_COLUMNS]
+
+
+def is_table(place):
+    name, number = place.rsplit(":", 1)
+    return "_kernels() {" in (ROOT / name).read_text(encoding="utf-8").splitlines()[int(number) - 1]
+
+
+def main(folders, report):
+    files, all_functions, wrong = [], [], []
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix not in (".h", ".cc"):
+            if path.suffix not in (".h", ".cc", ".cu"):
                 continue
             name = path.relative_to(ROOT).as_posix()
-            lines = path.read_text(encoding="utf-8").splitlines()
+            text = path.read_text(encoding="utf-8")
+            lines = text.splitlines()
+            wrong += [f"{name}:{number}: more than {MOST_COLUMNS} columns" for number in long_lines(text)]
             files.append((len(lines), name))
             all_functions += [(length, f"{name}:{number}") for number, length in functions(lines)]
-    show("functions", all_functions)
-    show("files", files)
+    wrong += [f"{place}: a function of {length} lines, more than {MOST_LINES}"
+              for length, place in all_functions if length > MOST_LINES and not is_table(place)]
+    if report:
+        show("functions", all_functions)
+        show("files", files)
+    print("\n".join(wrong) or f"lengths: {len(all_functions)} functions, {len(files)} files")
+    return bool(wrong)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["ir", "rules", "checker", "tests"])
+    named = [argument for argument in sys.argv[1:] if argument != "--report"]
+    sys.exit(main(named or ["ir", "rules", "checker", "runtime"], "--report" in sys.argv))

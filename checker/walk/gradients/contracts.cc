@@ -7,6 +7,7 @@
 
 #include "rules/boundary/contract.h"
 #include "rules/kinds/scale.h"
+#include "rules/transitions/call.h"
 #include "rules/violations/gradients.h"
 
 #include "ir/mesh/axis_scale.h"
@@ -204,10 +205,8 @@ void GradientContracts::put_operands(InstId id, Boundary op) {
 void GradientContracts::cut_gradients(const ir::Inst &inst) {
   bool cuts = rules::lacks_vjp(program_, inst.attrs);
   if (const ir::AttrValue *op = program_.find(inst.attrs, "op")) {
-    llvm::StringRef combiner;
-    if (op->form == ir::AttrForm::String)
-      combiner = program_.strings[op->as<ir::StringId>()];
-    cuts |= combiner != "sum" && combiner != "avg";
+    std::optional<ir::Combiner> combiner = rules::combiner_of(program_, *op);
+    cuts |= combiner != ir::Combiner::Sum && combiner != ir::Combiner::Avg;
   }
   for (size_t i = 0; i < state_.args.size() && i < state_.operands.values.size(); ++i) {
     const Type &type = program_.types[state_.args[i].type];

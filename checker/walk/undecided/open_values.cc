@@ -72,8 +72,8 @@ uint32_t OpenValues::use(Place place, Kind needs, AxisId axis, uint32_t violatio
 }
 
 uint32_t OpenValues::say(rules::Violation violation) {
-  said_.push_back(std::move(violation));
-  return static_cast<uint32_t>(said_.size() - 1);
+  reported_.push_back(std::move(violation));
+  return static_cast<uint32_t>(reported_.size() - 1);
 }
 
 const OpenLinks *OpenValues::known_links(uint32_t application) const {
@@ -231,7 +231,7 @@ OpenValues::contradictions(llvm::function_ref<uint32_t(Place, uint32_t)> moved) 
     uint32_t entry = second.body_result == kMain ? moved(second.place, second.entry) : second.entry;
     found.push_back({second.body_result,
                      entry,
-                     {said_[second.violation], second.place},
+                     {reported_[second.violation], second.place},
                      {ir::InstId{root.word}, first.place, first.needs, second.axis}});
   }
   llvm::stable_sort(found, [](const Contradiction &a, const Contradiction &b) {

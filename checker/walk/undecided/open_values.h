@@ -139,7 +139,7 @@ private:
   std::vector<uint32_t> members_;
   std::vector<Variable> variables_;
   std::vector<Use> uses_;
-  std::deque<rules::Violation> said_;
+  std::deque<rules::Violation> reported_;
   std::vector<uint32_t> links_of_; // per application: index into links_ plus one
   std::deque<OpenLinks> links_;
   llvm::DenseMap<uint64_t, uint32_t> words_, sources_; // by instruction and axis

@@ -57,9 +57,6 @@ def indexing() -> list[Case]:
           for how in ("sum", "prod", "mean", "amax", "amin") for self in (True, False)),
         *(case(aten.index_reduce.default, x, 0, rows, normal(3, 5), how, names=one, gradient=False)
           for how in ("prod", "mean", "amax", "amin")),
-        *(case(aten.segment_reduce.default, normal(6, 3), how, lengths=torch.tensor([2, 0, 4]),
-               axis=0, initial=0.5, gradient=False)
-          for how in ("sum", "prod", "max", "min")),
         case(aten.one_hot.default, whole(0, 4, 3, 2), 4),
         case(aten.nonzero.default, mask(4, 5)),
         case(aten.argwhere.default, mask(4, 5)),
@@ -69,8 +66,6 @@ def indexing() -> list[Case]:
         case(aten.sort.stable, whole(0, 3, 4, 6), stable=True, dim=1),
         case(aten.argsort.stable, x, stable=True, dim=1),
         case(aten.msort.default, x),
-        case(aten.kthvalue.default, x, 2, 1),
-        case(aten.kthvalue.default, x, 2, 0, True),
         case(aten.searchsorted.Tensor, normal(3, 6).sort(1)[0], normal(3, 4), gradient=False),
         case(aten.searchsorted.Tensor, normal(6).sort()[0], normal(3, 4), right=True,
              gradient=False),
@@ -107,7 +102,6 @@ def contraction() -> list[Case]:
         case(aten._cdist_forward.default, normal(3, 2), normal(4, 2), 3.0, None, gradient=False),
         case(aten.cdist.default, normal(2, 3, 2), normal(2, 4, 2), 1.0),
         case(aten.pairwise_distance.default, normal(3, 4), normal(3, 4)),
-        case(aten.pdist.default, normal(4, 3), 2.0),
         case(aten.convolution.default, images, kernel, normal(6), [2, 1], [1, 0], [1, 2], False,
              [0, 0], 1, names="x w c"),
         case(aten.convolution.default, images, normal(6, 2, 3, 2), None, [1, 1], [1, 1], [1, 1],

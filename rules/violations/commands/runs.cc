@@ -101,8 +101,8 @@ constinit const DiagnosticInfo RunInput::info = {
     .explain = R"(
 The program could not be run, since what is to enter it is not what it declares: a file that is
 damaged, has another shape or element type, or names a value that the program does not have; or a
-program whose extents are no numbers. Nothing was run. Or a `while` does not end: the run was stopped
-after as many rounds as --max-rounds allows.
+program whose extents are no numbers. Nothing was run. Or a `while` does not end: the run was
+stopped after as many rounds as --max-rounds allows.
 )",
 };
 
@@ -140,8 +140,8 @@ constinit const DiagnosticInfo RunLostRank::info = {
     .explain = R"(
 Each rank is a process, and one of them ended in the midst of the run: it was killed (by a person, a
 scheduler, a machine without memory), it crashed, or its host or the network went away. The others
-cannot go on without it. All of them stop, and no claim is judged. The place is the step in
-which the rank that reports this was; a crash of our own leaves a message of that rank before this one.
+cannot go on without it. All of them stop, and no claim is judged. The place is the step in which
+the rank that reports this was; a crash of our own leaves a message of that rank before this one.
 )",
 };
 

@@ -54,19 +54,6 @@ struct EluBackward { // either, as `is_result` says
   bool from_result;
 };
 
-struct RreluBackward {
-  explicit RreluBackward(const Site &site)
-      : low(site.number_attr("lower", 1.0 / 8)), high(site.number_attr("upper", 1.0 / 3)),
-        training(rules::flag_attr(site.app, "training")) {}
-  template <class T> T operator()(T g, T x, T noise) const {
-    if (training && high - low > 1e-6)
-      return g * noise;
-    return x > 0.0 ? g : g * ((low + high) / 2);
-  }
-  double low, high;
-  bool training;
-};
-
 struct DivBackwardOther {
   explicit DivBackwardOther(const Site &) {}
   template <class T> T operator()(T g, T a, T b) const { return -g * a / (b * b); }
@@ -122,7 +109,6 @@ llvm::ArrayRef<KernelDef> gradient_kernels() {
       pointwise<FromSigmoid, 2>("sigmoid_backward"),
       pointwise<FromTanh, 2>("tanh_backward"),
       pointwise<EluBackward, 2>("elu_backward"),
-      pointwise<RreluBackward, 3>("rrelu_with_noise_backward"),
       pointwise<DivBackwardOther, 3>("div_backward_other"),
       {.row = "swiglu_backward", .real = swiglu_backward, .vjp = vjp_swiglu_backward},
   };

@@ -194,24 +194,6 @@ template <class T, class Rest> T remainder_of(T a, T b, Rest rest) {
     return a - b * T(round((plain(a) - rest) / plain(b)));
 }
 
-// Derivatives that not all operands have.
-
-struct Igamma {
-  static constexpr unsigned kSmooth = 0b10;
-  explicit Igamma(const Site &) {}
-  static llvm::Error check(const Site &site) {
-    if (site.variant() == Variant::ByOrder)
-      return cannot_run(site,
-                        "we have no derivative of the incomplete gamma function by its order");
-    return llvm::Error::success();
-  }
-  template <class T> T operator()(T a, T x) const { return igamma(a, x); }
-};
-struct Igammac {
-  static constexpr unsigned kSmooth = 0b10;
-  explicit Igammac(const Site &) {}
-  template <class T> T operator()(T a, T x) const { return igammac(a, x); }
-};
 template <class T> T product_or_zero(T a, T b, T logarithm) {
   bool zero = plain(a) == 0 && !(plain(b) > 0) && !isnan(plain(b));
   return zero ? T(0.0) : a * logarithm;
@@ -319,8 +301,6 @@ llvm::ArrayRef<KernelDef> pointwise_kernels() {
         real2("hypot", X2(hypot(a, b))),
         real2("logaddexp", X2(log_sum(a, b, M_E))),
         real2("logaddexp2", X2(log_sum(a, b, 2))),
-        pointwise<Igamma, 2>("igamma"),
-        pointwise<Igammac, 2>("igammac"),
         real2("maximum", X2(larger(a, b))),
         real2("minimum", X2(smaller(a, b))),
         real2("fmax", X2(isnan(plain(a))   ? b

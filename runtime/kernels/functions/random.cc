@@ -194,7 +194,7 @@ template <class T> Error random_key(const Call<T> &call) {
 }
 
 // One draw for each element of a tensor of parameters.
-enum class DrawForm : uint8_t { Coin, Poisson, Gamma, Binomial, Normal };
+enum class DrawForm : uint8_t { Coin, Poisson, Gamma, Normal };
 template <class T> Error by_parameters(const Call<T> &call, DrawForm by) {
   const Site &site = call.site;
   View<const T> p = call.operand("p");
@@ -207,7 +207,7 @@ template <class T> Error by_parameters(const Call<T> &call, DrawForm by) {
   std::optional<double> given = rules::any_attr(site.app, {"p"})
                                     ? std::optional(site.number_attr("p", 0.5))
                                     : site.number(site.operand("p"));
-  double other = pick(site, {"std", "prob"}, 1, 1);
+  double other = pick(site, {"std"}, 1, 1);
   Strides p_strides = p ? strides_over(*p.dims, *to.dims) : Strides(to.rank(), 0),
           q_strides = q ? strides_over(*q.dims, *to.dims) : Strides(to.rank(), 0);
   int64_t at = 0;
@@ -225,11 +225,6 @@ template <class T> Error by_parameters(const Call<T> &call, DrawForm by) {
                       : by == DrawForm::Poisson ? draw.poisson(first)
                       : by == DrawForm::Gamma   ? draw.gamma(first)
                                                 : first + then * draw.normal();
-      if (by == DrawForm::Binomial) {
-        number = 0;
-        for (double n = 0; n < first; ++n)
-          number += draw.uniform() < then;
-      }
       to[at] = number;
     }
   }
@@ -237,9 +232,6 @@ template <class T> Error by_parameters(const Call<T> &call, DrawForm by) {
 }
 template <class T> Error bernoulli(const Call<T> &call) {
   return by_parameters(call, DrawForm::Coin);
-}
-template <class T> Error binomial(const Call<T> &call) {
-  return by_parameters(call, DrawForm::Binomial);
 }
 template <class T> Error normal(const Call<T> &call) {
   return by_parameters(call, DrawForm::Normal);
@@ -338,38 +330,6 @@ template <class T> Error dropout_off(const Call<T> &call) {
   return Error::success();
 }
 
-// What is dropped becomes the least value of the self-normalising unit; mean and variance stay.
-template <class T> Error alpha_dropout(const Call<T> &call) {
-  constexpr double kLeast = -1.7580993408473766;
-  View<const T> x = call.operand("x");
-  double p = dropped(call.site), a = 1 / std::sqrt((1 - p) * (1 + p * kLeast * kLeast));
-  const ir::AttrValue *training = call.site.app.attr("training");
-  bool off = p == 0 || (training && !training->as_bool());
-  uint64_t key = key_of(call);
-  WholePositions whole(x, leading(call.site));
-  for (int64_t at = 0; at < x.size(); ++at) {
-    bool kept = off || Draw(key, whole(at)).uniform() >= p;
-    T value = kept ? x[at] : T(kLeast);
-    call.results[0][at] = off ? value : value * T(a) + T(-a * kLeast * p);
-  }
-  return Error::success();
-}
-
-template <class T> Error rrelu(const Call<T> &call) {
-  const Site &site = call.site;
-  View<const T> x = call.operand("x");
-  double lower = site.number_attr("lower", 1.0 / 8), upper = site.number_attr("upper", 1.0 / 3);
-  bool training = rules::flag_attr(site.app, "training");
-  uint64_t key = key_of(call);
-  WholePositions whole(x);
-  for (int64_t at = 0; at < x.size(); ++at) {
-    double random = lower + (upper - lower) * Draw(key, whole(at)).uniform();
-    double slope = training ? random : (lower + upper) / 2;
-    call.results[0][at] = plain(x[at]) < 0 ? x[at] * T(slope) : x[at];
-  }
-  return Error::success();
-}
-
 constexpr KernelDef kRandom[] = {
     {.row = "random", .real = random<double>, .complex = random<Complex>, .field = random<Residue>},
     {.row = "random_like",
@@ -379,7 +339,6 @@ constexpr KernelDef kRandom[] = {
     {.row = "random_key", .real = random_key<double>, .field = random_key<Residue>},
     {.row = "bernoulli", .real = bernoulli<double>, .field = bernoulli<Residue>},
     {.row = "poisson", .real = poisson<double>, .field = poisson<Residue>},
-    {.row = "binomial", .real = binomial<double>, .field = binomial<Residue>},
     {.row = "normal", .real = normal<double>, .field = normal<Residue>},
     {.row = "multinomial", .real = multinomial<double>, .field = multinomial<Residue>},
     {.row = "dropout",
@@ -392,8 +351,6 @@ constexpr KernelDef kRandom[] = {
      .complex = dropout_off<Complex>,
      .field = dropout_off<Residue>,
      .taped = dropout_off<Var>},
-    {.row = "alpha_dropout", .real = alpha_dropout<double>, .taped = alpha_dropout<Var>},
-    {.row = "rrelu", .real = rrelu<double>, .taped = rrelu<Var>},
 };
 
 } // namespace

@@ -235,48 +235,6 @@ template <class T> Error masked_scatter(const Call<T> &call) {
   return Error::success();
 }
 
-// The reduction of pieces of one dimension.
-template <class T> Error segment_reduce(const Call<T> &call) {
-  std::optional<Combiner> combiner = combiner_of(call.site);
-  View<const T> a = call.operand("a"), lengths = call.operand("lengths"),
-                offsets = call.operand("offsets");
-  View<T> to = call.results[0];
-  auto axis = static_cast<unsigned>(std::max(0.0, call.site.number_attr("axis", 0)));
-  if (!combiner || (!lengths && !offsets) || axis >= a.rank())
-    return cannot_run(call.site, "its segments or its combiner are not known");
-  View<const T> bounds = lengths ? lengths : offsets;
-  DimSplit cut(*a.dims, axis), out(*to.dims, axis);
-  int64_t row = bounds.dims->back();
-  double absent = *combiner == Combiner::Max       ? -kInfinity
-                  : *combiner == Combiner::Min     ? kInfinity
-                  : *combiner == Combiner::Mean    ? kNaN
-                  : *combiner == Combiner::Product ? 1
-                                                   : 0;
-  bool has_initial = rules::any_attr(call.site.app, {"initial"});
-  for (int64_t o = 0; o < cut.outer; ++o) {
-    int64_t begin = 0;
-    for (int64_t k = 0; k < out.extent; ++k) {
-      auto bound = [&](int64_t at) { return static_cast<int64_t>(plain(bounds[o * row + at])); };
-      begin = lengths ? begin : bound(k);
-      int64_t end = lengths ? begin + bound(k) : bound(k + 1);
-      if (begin < 0 || begin > end || end > cut.extent)
-        return cannot_run(call.site, "its segments are not in order");
-      for (int64_t i = 0; i < cut.inner; ++i) {
-        T value = T(call.site.number_attr("initial", absent));
-        for (int64_t x = begin; x < end; ++x) {
-          const T &next = a[cut.at(o, x, i)];
-          value = x == begin && !has_initial ? next : combined(*combiner, value, next);
-        }
-        if (*combiner == Combiner::Mean && end > begin)
-          value = value / T(static_cast<double>(end - begin));
-        to[out.at(o, k, i)] = value;
-      }
-      begin = end;
-    }
-  }
-  return Error::success();
-}
-
 constexpr KernelDef kScattering[] = {
     {.row = "scatter",
      .real = scatter<double>,
@@ -331,7 +289,6 @@ constexpr KernelDef kScattering[] = {
      .real = masked_scatter<double>,
      .complex = masked_scatter<Complex>,
      .taped = masked_scatter<Var>},
-    {.row = "segment_reduce", .real = segment_reduce<double>, .taped = segment_reduce<Var>},
 };
 
 } // namespace

@@ -97,16 +97,6 @@ Error argsort(const Call<double> &call) {
   return Error::success();
 }
 
-template <class T> Error kthvalue(const Call<T> &call) {
-  View<const T> a = call.operand("a");
-  auto k = static_cast<int64_t>(argument(call.site, {"k"}, 1).value_or(1));
-  unsigned d = dim_of(call.site, a);
-  if (k < 1 || k > (a.rank() ? a.dim(d) : 1))
-    return cannot_run(call.site, "there is no k-th element");
-  take_first(a, d, false, call.results[0], result(call, 1), k - 1);
-  return Error::success();
-}
-
 // By the first `num_keys` operands; all are moved the same way.
 template <class T> Error sort_together(const Call<T> &call) {
   const Site &site = call.site;
@@ -257,7 +247,6 @@ constexpr KernelDef kSorting[] = {
     {.row = "sort", .real = sort<double>, .taped = sort<Var>, .composed = composed_sort},
     {.row = "msort", .real = sort<double>, .taped = sort<Var>, .composed = composed_sort},
     {.row = "topk", .real = topk<double>, .taped = topk<Var>, .composed = composed_sort},
-    {.row = "kthvalue", .real = kthvalue<double>, .taped = kthvalue<Var>},
     {.row = "sort_together", .real = sort_together<double>, .taped = sort_together<Var>},
     {.row = "argsort", .real = argsort, .composed = composed_sort},
     {.row = "searchsorted", .real = searchsorted},

@@ -186,28 +186,6 @@ template <class T> llvm::Error weight_norm(const Call<T> &call) {
   return llvm::Error::success();
 }
 
-// Divided by a power of the squares in a window of `size` channels.
-template <class T> llvm::Error local_response_norm(const Call<T> &call) {
-  const Site &site = call.site;
-  View<const T> x = call.operand("x");
-  int64_t size = rules::number_attr(site.app, {"size"}).value_or(5);
-  double alpha = site.number_attr("alpha", 1e-4), beta = site.number_attr("beta", 0.75),
-         k = site.number_attr("k", 1);
-  Lines lines(*x.dims, {1});
-  for (int64_t line = 0; line < lines.count(); ++line) {
-    Line<const T> from(lines, line, x.data);
-    for (int64_t c = 0; c < from.size(); ++c) {
-      T squares = 0.0;
-      int64_t last = std::min(from.size() - 1, c + (size - 1) / 2);
-      for (int64_t i = std::max<int64_t>(0, c - size / 2); i <= last; ++i)
-        squares += from[i] * from[i];
-      T divisor = pow(k + alpha / static_cast<double>(size) * squares, T(beta));
-      call.results[0][lines.position(line, c)] = from[c] / divisor;
-    }
-  }
-  return llvm::Error::success();
-}
-
 constexpr KernelDef softmax_row(std::string_view row) {
   return {.row = row, .real = softmax<double>, .vjp = vjp_softmax, .composed = composed_softmax};
 }
@@ -234,9 +212,6 @@ llvm::ArrayRef<KernelDef> normalisation_kernels() {
          .real = cosine_similarity<double>,
          .taped = cosine_similarity<Var>},
         {.row = "weight_norm", .real = weight_norm<double>, .taped = weight_norm<Var>},
-        {.row = "local_response_norm",
-         .real = local_response_norm<double>,
-         .taped = local_response_norm<Var>},
     };
     llvm::append_range(all, norm_kernels());
     return all;

@@ -357,16 +357,6 @@ template <class T> Error pairwise_distance(const Call<T> &call) {
   return Error::success();
 }
 
-template <class T> Error pdist(const Call<T> &call) {
-  View<const T> a = call.operand("a");
-  int64_t n = a.dim(0), k = a.dim(1), at = 0;
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = i + 1; j < n; ++j)
-      call.results[0][at++] = distance<T>(k, call.site.number_attr("p", 2),
-                                          [&](int64_t x) { return a[i * k + x] - a[j * k + x]; });
-  return Error::success();
-}
-
 constexpr KernelDef added(std::string_view row, decltype(KernelDef::composed) composed = nullptr) {
   return {.row = row,
           .real = add_product<double>,
@@ -409,7 +399,6 @@ constexpr KernelDef kContraction[] = {
     {.row = "pairwise_distance",
      .real = pairwise_distance<double>,
      .taped = pairwise_distance<Var>},
-    {.row = "pdist", .real = pdist<double>, .taped = pdist<Var>},
 };
 
 } // namespace

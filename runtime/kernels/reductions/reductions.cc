@@ -228,20 +228,6 @@ template <bool kDropNan> struct Median : TwoResults { // the lower one of two
     out[1] = static_cast<double>(place);
   }
 };
-struct Mode : TwoResults { // the smallest of the most frequent ones, where it is met last
-  using TwoResults::TwoResults;
-  template <class T> void operator()(const Elements<T> &x, T *out) const {
-    std::vector<int64_t> positions = sorted_positions(x, false);
-    size_t best = 0, most = 0;
-    for (size_t i = 0, run = 0; i < positions.size(); ++i) {
-      run = i > 0 && plain(x[positions[i]]) == plain(x[positions[i - 1]]) ? run + 1 : 1;
-      if (run > most)
-        most = run, best = i;
-    }
-    out[0] = x[positions[best]];
-    out[1] = static_cast<double>(positions[best]);
-  }
-};
 
 // What stands between two sorted elements: attribute `interpolation`.
 enum class Interpolation : uint8_t { Line, Lower, Higher, Nearest, Midpoint };
@@ -385,7 +371,6 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
         smooth<LogSumExp>("logsumexp", composed_logsumexp),
         smooth<Median<false>>("median"),
         smooth<Median<true>>("nanmedian"),
-        smooth<Mode>("mode"),
         stepped<All>("all", composed_truth),
         stepped<Any>("any", composed_truth),
         smooth<ExtremeAndPosition<true>>("max.dim", composed_extreme_position),

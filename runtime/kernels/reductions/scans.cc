@@ -9,8 +9,6 @@ namespace spmd::runtime {
 
 namespace {
 
-template <class T> constexpr bool kIsNumber = !std::is_same_v<T, Residue>;
-
 // What was met so far joined with the next element; attribute `reverse`: from the end.
 template <class Join, class T> llvm::Error run_scan(const Call<T> &call) {
   View<const T> a = call.operand("a");
@@ -62,34 +60,6 @@ template <bool kLargest, class T> llvm::Error run_extreme(const Call<T> &call) {
   return llvm::Error::success();
 }
 
-// torch's gradient: differences of neighbours on both sides, one-sided at the ends (`edge_order`
-// 1), one result per dimension named; `spacing` is one number.
-template <class T> llvm::Error gradient(const Call<T> &call) {
-  View<const T> a = call.operand("a");
-  const rules::Application &app = call.site.app;
-  if (rules::number_attr(app, {"edge_order"}).value_or(1) != 1)
-    return cannot_run(call.site, "its ends are of first order only");
-  const ir::AttrValue *stated = rules::any_attr(app, {"spacing", "spacing_scalar", "scalar"});
-  if (stated && stated->form == ir::AttrForm::List)
-    return cannot_run(call.site, "its spacing is one number");
-  double step = call.site.number_attr(
-      "spacing", call.site.number_attr("spacing_scalar", call.site.number_attr("scalar", 1)));
-  for (unsigned r = 0; r < call.results.size(); ++r) {
-    std::optional<rules::Numbers> dims = rules::dim_numbers(app);
-    unsigned dim = dims ? *rules::place_of((*dims)[r], a.rank()) : r;
-    Lines lines(*a.dims, {dim});
-    int64_t last = lines.length() - 1;
-    for (int64_t line = 0; call.results[r] && line < lines.count(); ++line)
-      for (int64_t i = 0; i <= last; ++i) {
-        int64_t low = std::max<int64_t>(i - 1, 0), high = std::min(i + 1, last);
-        call.results[r][lines.position(line, i)] =
-            (a[lines.position(line, high)] - a[lines.position(line, low)]) /
-            (step * static_cast<double>(high - low));
-      }
-  }
-  return llvm::Error::success();
-}
-
 // f(x, i) of the elements of each line, for as many i as the result has along it.
 template <class T, class F> llvm::Error each_result(const Call<T> &call, F f) {
   View<const T> a = call.operand("a");
@@ -101,9 +71,8 @@ template <class T, class F> llvm::Error each_result(const Call<T> &call, F f) {
   return llvm::Error::success();
 }
 template <class T> llvm::Error diff(const Call<T> &call) {
-  if constexpr (kIsNumber<T>)
-    if (call.site.variant() == Variant::Gradient)
-      return gradient(call);
+  if (call.site.variant() == Variant::Gradient)
+    return cannot_run(call.site, "`gradient` has no kernel");
   auto order = rules::number_attr(call.site.app, {"n"}).value_or(1);
   return each_result(call, [&](const Line<const T> &x, const Line<T> &y) {
     std::vector<T> rest;
@@ -118,27 +87,6 @@ template <class T> llvm::Error diff(const Call<T> &call) {
       y[i] = rest[static_cast<size_t>(i)];
   });
 }
-template <class T> llvm::Error cumulative_trapezoid(const Call<T> &call) {
-  T half = constant<T>(call.site.number_attr("dx", 1) / 2);
-  return each_result(call, [&](const Line<const T> &x, const Line<T> &y) {
-    T sum = T();
-    for (int64_t i = 0; i < y.size(); ++i)
-      y[i] = sum = sum + half * (x[i] + x[i + 1]);
-  });
-}
-template <class T> llvm::Error trapezoid(const Call<T> &call) {
-  View<const T> a = call.operand("a");
-  T half = constant<T>(call.site.number_attr("dx", 1) / 2);
-  Lines lines = lines_of(call.site, a);
-  for (int64_t line = 0; line < lines.count(); ++line) {
-    Line<const T> x(lines, line, a.data);
-    T sum = T();
-    for (int64_t i = 0; i + 1 < x.size(); ++i)
-      sum = sum + half * (x[i] + x[i + 1]);
-    call.results[0][line] = sum;
-  }
-  return llvm::Error::success();
-}
 template <class T> llvm::Error trace(const Call<T> &call) {
   View<const T> a = call.operand("a");
   T sum = T();
@@ -148,27 +96,6 @@ template <class T> llvm::Error trace(const Call<T> &call) {
   return llvm::Error::success();
 }
 
-// Counts between `min` and `max`, or between the extrema of the data where these are one;
-// `histogram`: edges as a second result.
-llvm::Error histc(const Call<double> &call) {
-  View<const double> a = call.operand("a");
-  View<double> out = call.results[0];
-  double low = call.site.number_attr("min", 0), high = call.site.number_attr("max", 0);
-  if (low == high && a.size() > 0) {
-    low = *std::min_element(a.data, a.data + a.size());
-    high = *std::max_element(a.data, a.data + a.size());
-  }
-  if (low == high)
-    low -= 1, high += 1;
-  auto bins = static_cast<double>(out.size());
-  for (int64_t i = 0; i < a.size(); ++i)
-    if (a[i] >= low && a[i] <= high)
-      out[static_cast<int64_t>(std::min(bins - 1, (a[i] - low) / (high - low) * bins))] += 1;
-  if (call.results.size() > 1 && call.results[1])
-    for (int64_t i = 0; i < call.results[1].size(); ++i)
-      call.results[1][i] = low + (high - low) * static_cast<double>(i) / bins;
-  return llvm::Error::success();
-}
 llvm::Error bincount(const Call<double> &call) {
   View<const double> a = call.operand("a");
   View<double> out = call.results[0];
@@ -216,16 +143,7 @@ llvm::ArrayRef<KernelDef> scan_kernels() {
       extreme<true>("cummax"),
       extreme<false>("cummin"),
       {.row = "diff", .real = diff<double>, .complex = diff<Complex>, .taped = diff<Var>},
-      {.row = "cumulative_trapezoid",
-       .real = cumulative_trapezoid<double>,
-       .complex = cumulative_trapezoid<Complex>,
-       .taped = cumulative_trapezoid<Var>},
-      {.row = "trapezoid",
-       .real = trapezoid<double>,
-       .complex = trapezoid<Complex>,
-       .taped = trapezoid<Var>},
       {.row = "trace", .real = trace<double>, .complex = trace<Complex>, .taped = trace<Var>},
-      {.row = "histc", .real = histc},
       {.row = "bincount", .real = bincount},
       {.row = "item", .real = item, .composed = composed_item},
   };
