@@ -118,6 +118,8 @@ def recorded(tmp_path_factory):
         arguments = _ARGUMENTS.get(kind, [])
         if kind in _NEEDS:
             pytest.importorskip(_NEEDS[kind])
+        if kind == "pipeline_library" and torch.__version__.startswith("2.6."):
+            pytest.skip("its schedule stands still over gloo")
         if kind == "hf_tp":
             arguments = [folder / "checkpoint"]
             done = subprocess.run([sys.executable, "-c", _CHECKPOINT, *arguments], check=False)
