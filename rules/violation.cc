@@ -12,9 +12,9 @@
 #include "rules/violations/meshes.h"
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
-#include "rules/violations/positions.h"
-#include "rules/violations/returned.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/steps/positions.h"
+#include "rules/violations/steps/returned.h"
 #include "rules/violations/symbols.h"
 #include "rules/violations/transitions.h"
 

@@ -177,6 +177,16 @@ static bool keeps_addends_apart(const ir::Program &program, const Place &place,
          (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
 }
 
+// An addend that is not finite makes a sum that is not: each rank may look at its own.
+static bool asks_whether_finite(const ir::Program &program, const Place &place,
+                                const rules::Violation &violation) {
+  if (place.form != Place::Form::Inst || !violation.is<rules::PartialIntoNonlinear>())
+    return false;
+  const rules::OpDef *row = op_of(program, place.as_inst()).row;
+  return row && row->dtype == rules::DTypeRule::Boolean && !row->gradient &&
+         row->function_scale == rules::OpDef::FunctionScale::Any;
+}
+
 bool Gradual::certain(const Place &place, const rules::Violation &violation, AxisSet open) const {
   // Frameworks write parts of a storage whose other parts are read on.
   if (violation.is<rules::StaleAlias>())
@@ -185,6 +195,8 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
     return false;
   if (reported_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
+  if (asks_whether_finite(program_, place, violation))
+    return false;
   return violation.info().by_meaning && !(rules::axes_of(violation) & open);
 }
 

@@ -5,7 +5,7 @@
 
 #include "rules/ops/registry.h"
 #include "rules/shards/remesh.h"
-#include "rules/violations/returned.h"
+#include "rules/violations/steps/returned.h"
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseSet.h"

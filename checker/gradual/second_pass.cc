@@ -11,8 +11,8 @@
 #include "rules/violations/gradients.h"
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
-#include "rules/violations/positions.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/steps/positions.h"
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"

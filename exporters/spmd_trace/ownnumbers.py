@@ -40,7 +40,7 @@ def state(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes:
 
 
 def _numbers(document: dict) -> dict[tuple, dict[tuple, float]]:
-    """By operation: the numbers that it takes, by their places among its operands and attributes."""
+    """By operation: the numbers that it takes, by their places in operands and attributes."""
     found = {}
     for which, op in zip(ownops.numbered(ownops.rows(document)), document["ops"]):
         found[which] = dict(_listed(op.get("in", []), ("in",)))
@@ -64,8 +64,8 @@ def _put(items: list, place: tuple, value: str) -> None:
 
 
 def _differing(which: tuple, rank: int, numbers: dict, axes: list) -> dict[tuple, dict[str, dict]]:
-    """By place of a number: by axis along which ranks differ in it, the numbers of the places on it,
-    as far as all ranks that are known run the operation.
+    """By place of a number: by axis along which ranks differ in it, the numbers of the places on
+    it, as far as all ranks that are known run the operation.
     """
     mine, found = numbers[rank][which], {}
     for name, size, stride in axes:
@@ -88,8 +88,8 @@ class _Made:
         self._document = document
         self._axes = [one["name"] for one in document["meshes"][0]["axes"] if "of" not in one]
         self._known: dict[tuple, str] = {}
-        values = [*document["params"], *(out for op in document["ops"] for out in op.get("out", []))]
-        self._dtypes = {one["id"]: one["dtype"] for one in values}
+        results = (out for op in document["ops"] for out in op.get("out", []))
+        self._dtypes = {one["id"]: one["dtype"] for one in (*document["params"], *results)}
 
     def counts(self, op: dict) -> bool:
         """Whether an operation takes other tensors than integers."""

@@ -59,7 +59,10 @@ class Pairing:
         if tensor.requires_grad and tensor.grad_fn is not None:
             key = (tensor.grad_fn._sequence_nr(), tensor.output_nr)
             self.values.setdefault(key, value)
-        elif tensor.requires_grad:
+
+    def note_leaf(self, tensor: torch.Tensor, value: Value) -> None:
+        """Remembers what a leaf was when the forward used it."""
+        if tensor.requires_grad and tensor.grad_fn is None:
             self.leaves[id(tensor)] = weakref.ref(tensor), value
 
     def running_forward(self) -> Op | None:

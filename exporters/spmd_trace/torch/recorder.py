@@ -398,8 +398,12 @@ class Recorder:
             seen(tensor, value)
         if self.grad_mode and not self.functions.inside:
             self.pairing.note_operand(tensor, value)
-            if value.claims.get("role") is None:  # one name of it, such as `data`, may have none
-                value.requires_grad = tensor.requires_grad or bool(value.requires_grad)
+            if self.refusals is not None:  # wrappers in scripts give leaves other memory
+                self.pairing.note_leaf(tensor, value)
+            if value.claims.get("role") is None:
+                # One name of it, such as `data`, may have none.
+                before = self.refusals is not None and bool(value.requires_grad)
+                value.requires_grad = tensor.requires_grad or before
         return value
 
     def function_called(self, arguments: tuple) -> None:

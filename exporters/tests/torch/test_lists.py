@@ -134,7 +134,7 @@ def test_messages_of_a_ring_are_one_permutation():
     def permuted(recorder):
         log = messages.log(recorder.program)
         assert [(one["way"], one["peer"]) for one in log] == [("send", 1), ("recv", 3)]
-        messages.permute(recorder.program, shifts.rounds(_RING, _AXES)[0][0])
+        messages.permute(recorder.program, shifts.rounds(_RING, _AXES)[0])
 
     ops = record(exchange, _KEPT.clone(), change=permuted)
     assert names(ops) == ["zeros_like", "collective_permute", "mul"]
@@ -156,7 +156,7 @@ def _line(rank: int) -> list[dict]:
 
 
 def test_ranks_in_the_middle_take_part_in_all_permutations_of_a_line():
-    plans, _ = shifts.rounds({rank: _line(rank) for rank in range(4)}, _AXES)
+    plans = shifts.rounds({rank: _line(rank) for rank in range(4)}, _AXES)
     assert sorted(plans) == [1, 2]
     assert [one["perm"] for one in plans[1]][::2] == [[[1, 0], [2, 1], [3, 2]], [[0, 1], [1, 2], [2, 3]]]
 
@@ -167,16 +167,15 @@ def _stage(rank: int) -> list[dict]:
 
 
 @pytest.mark.parametrize(
-    "logs, reason",
+    "logs",
     [
-        ({rank: _stage(rank) for rank in range(4)}, "what they make of what they receive"),
-        ({**_RING, 0: _RING[0][:1]}, "not all that ranks send"),
-        ({0: [{"way": "send", "peer": 1, "tag": 0}], 1: [{"way": "recv", "peer": 0, "tag": 0}]}, "no rank both"),
+        {rank: _stage(rank) for rank in range(4)},  # they send what they make of what they receive
+        {**_RING, 0: _RING[0][:1]},  # not all that is sent is received
+        {0: [{"way": "send", "peer": 1, "tag": 0}], 1: [{"way": "recv", "peer": 0, "tag": 0}]},
     ],
 )
-def test_ranks_that_run_programs_of_their_own(logs, reason):
-    plans, words = shifts.rounds(logs, [["dp", len(logs), 1]])
-    assert plans == {} and reason in words
+def test_ranks_that_run_programs_of_their_own(logs):
+    assert shifts.rounds(logs, [["dp", len(logs), 1]]) == {}
 
 
 def test_permutations_run_along_one_axis_of_several():
@@ -185,5 +184,5 @@ def test_permutations_run_along_one_axis_of_several():
         other = pair + 1 - place
         return [{"way": way, "peer": other, "tag": 0} for way in ("send", "recv")]
 
-    plans, _ = shifts.rounds({rank: log(rank) for rank in range(4)}, [["dp", 2, 2], ["cp", 2, 1]])
+    plans = shifts.rounds({rank: log(rank) for rank in range(4)}, [["dp", 2, 2], ["cp", 2, 1]])
     assert plans[3][0] == {"round": 0, "axis": "cp", "perm": [[0, 1], [1, 0]]}

@@ -8,6 +8,7 @@ that a script runs, and is recorded, as it would be there.
 import contextlib
 import functools
 import importlib
+import inspect
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -26,9 +27,14 @@ def _module():
     for name in _PLACES:
         with contextlib.suppress(ImportError):
             module = importlib.import_module(f"torch.distributed.tensor.experimental.{name}")
-            if hasattr(module, "_templated_ring_attention") and hasattr(module, "custom_ops"):
+            if hasattr(module, "_templated_ring_attention") and _table(module):
                 return module
     return None
+
+
+def _table(ring) -> str | None:
+    """The name of what the dispatcher knows, by operation."""
+    return next((name for name in ("custom_ops", "customized_ops") if hasattr(ring, name)), None)
 
 
 def _forward(ring, group, query, key, value, dropout_p=0.0, is_causal=False, **more):
@@ -54,8 +60,10 @@ def _handler(ring, run, op, args, kwargs):
     """What is called with DTensors, on the tensors inside; results are cut as the query is."""
     (like, *_) = (one for one in args if isinstance(one, DTensor))
     local = [one._local_tensor if isinstance(one, DTensor) else one for one in args]
-    made = run(ring, like.device_mesh.get_group(), *local, **kwargs)
-    placed = like.device_mesh, like.placements
+    mesh = like.device_mesh
+    by_mesh = "mesh" in inspect.signature(ring._templated_ring_attention).parameters  # torch 2.6
+    made = run(ring, mesh if by_mesh else mesh.get_group(), *local, **kwargs)
+    placed = mesh, like.placements
     return tuple(DTensor.from_local(one, *placed, run_check=False) for one in made)
 
 
@@ -67,5 +75,5 @@ def on_cpu():
         return
     ours = {_FORWARD: functools.partial(_handler, ring, _forward)}
     ours[_BACKWARD] = functools.partial(_handler, ring, _backward)
-    with replaced(ring, custom_ops=ring.custom_ops | ours):
+    with replaced(ring, **{_table(ring): getattr(ring, _table(ring)) | ours}):
         yield

@@ -1,5 +1,5 @@
 // The manual page of the finding of positions.h.
-#include "rules/violations/positions.h"
+#include "rules/violations/steps/positions.h"
 
 namespace spmd::rules {
 

@@ -1,5 +1,5 @@
 // The manual pages of the findings of returned.h.
-#include "rules/violations/returned.h"
+#include "rules/violations/steps/returned.h"
 
 namespace spmd::rules {
 
