@@ -261,8 +261,8 @@ using WriteValue = CUresult(CUDAAPI *)(CUstream, CUdeviceptr, cuuint64_t, unsign
 WriteValue find_write_value() {
   void *function = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &function, 12000,
-                                                             cudaEnableDefault, &found);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &function,
+                                                             12000, cudaEnableDefault, &found);
   if (error == cudaSuccess && found == cudaDriverEntryPointSuccess)
     return reinterpret_cast<WriteValue>(function);
   cudaGetLastError();

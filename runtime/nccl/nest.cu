@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
-// `lanes` threads for each result, a power of two: each takes every so many of its parts, and a tree
-// the rest.
+// `lanes` threads for each result, a power of two: each takes every so many of its parts, and a
+// tree the rest.
 __global__ void __launch_bounds__(kMostThreads)
     nest_of_parts(const __grid_constant__ SpmdLoopNest nest, int64_t outer, int64_t parts,
                   unsigned lanes, const double *partial) {

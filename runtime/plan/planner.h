@@ -162,8 +162,8 @@ private:
   // The lengths of the pieces that a rank joins; empty if nothing says them.
   static llvm::ArrayRef<int64_t> stated_joined(const MovedOperand &at,
                                                const rules::TransitionMove &move, RankId rank);
-  // The ranks whose pieces are looked at: all, or the first, whose pieces are those of all; `Cut` and
-  // RankDims have as many entries then.
+  // The ranks whose pieces are looked at: all, or the first, whose pieces are those of all; `Cut`
+  // and RankDims have as many entries then.
   llvm::ArrayRef<RankId> looked_at(const MovedOperand &at, bool all_alike) const {
     llvm::ArrayRef<RankId> ranks = world_.ranks(at.mesh);
     return all_alike ? ranks.take_front() : ranks;

@@ -608,6 +608,17 @@ def profiled():
         expect(all(len(each) == len(times[0]) > 10 for each in times.values()), "as many steps on all ranks", events)
 
 
+def benched():
+    """Times of all runs; on devices also of bare calls."""
+    cpu = run(SPMDRUN, "--nproc=2", "--check=off", "--bench=3", ROOT / "tests/cluster/collectives2.spmd")
+    expect(cpu[0] == 0 and re.search(r"^3 runs: +median [\d.]+ ms, least [\d.]+, most", cpu[1], re.M), "mpi", *cpu[1:])
+    with devices():
+        code, out, told = verdicts("tests/cluster/collectives2.spmd", "--bench=3", "--nproc=2", "--backend=nccl")
+    seconds = told["seconds"]
+    expect(code == 0 and len(seconds["runs"]) == len(seconds["bare_calls"]) == 3, "devices", out, told)
+    expect("of bare calls" in out, "devices", out)
+
+
 def replayed_on_devices():
     """Several runs of one plan have the same bits recorded, one collective at a time, and as ever."""
     for file in ("examples/fsdp/good.spmd", "tests/cases/run/mlp.spmd"):
@@ -878,7 +889,7 @@ TESTS = {
     "another-plan": another_plan, "another-file": another_file, "another-version": another_version,
     "not-by-mpi": not_by_mpi, "taken-port": taken_port, "unreachable": unreachable,
     "no-plugin": no_plugin, "devices-2": lambda: on_devices(2), "devices-4": lambda: on_devices(4),
-    "devices-8": lambda: on_devices(8), "devices-refuted": refuted_on_devices, "devices-replayed": replayed_on_devices, "devices-recorded": recorded_on_devices, "profiled": profiled, "no-devices": no_devices,
+    "devices-8": lambda: on_devices(8), "devices-refuted": refuted_on_devices, "devices-replayed": replayed_on_devices, "devices-recorded": recorded_on_devices, "profiled": profiled, "benched": benched, "no-devices": no_devices,
     "several-hosts": several_hosts, "host-cut-off": host_cut_off,
     "devices-killed": killed_on_devices, "devices-stopped": stopped_on_devices, "killed": killed, "killed-under-mpirun": killed_under_mpirun,
     "out-of-memory": out_of_memory, "stopped": stopped, "slow": slow,
