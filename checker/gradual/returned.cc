@@ -34,6 +34,7 @@ private:
   InstId backward_of(ValueId root);
   void judge(InstId id);
   void judge_cleared(const ir::Param &param);
+  void withdraw_proofs(size_t first);
 
   ir::Program &program_;
   CheckResult &result_;
@@ -142,7 +143,26 @@ void Returned::judge_cleared(const ir::Param &param) {
   }
 }
 
+// Of what these findings say is wrong, from the first one on: of all parameters, where a gradient
+// comes back to another place than it belongs to.
+void Returned::withdraw_proofs(size_t first) {
+  bool all = false;
+  llvm::DenseSet<uint32_t> wrong;
+  for (const Finding &finding : llvm::ArrayRef(result_.findings).drop_front(first)) {
+    if (const auto *tied = finding.violation.as<rules::TiedCopiesDrift>())
+      wrong.insert(tied->value.index);
+    else if (const auto *added = finding.violation.as<rules::UnclearedGradient>())
+      wrong.insert(added->value.index);
+    else
+      all = true;
+  }
+  for (const ir::Output &output : program_.outputs)
+    if (output.of.valid() && (all || wrong.contains(output.of.index)))
+      result_.proved[output.value.index] = {};
+}
+
 void Returned::run() {
+  const size_t first = result_.findings.size();
   bool messages = false;
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, InstId{i});
@@ -166,6 +186,7 @@ void Returned::run() {
       result_.findings.push_back(
           {rules::TiedCopiesDrift{param.value, {}}, Place{Place::Form::Param, i}});
   }
+  withdraw_proofs(first);
 }
 
 } // namespace
