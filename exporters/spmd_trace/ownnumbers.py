@@ -11,6 +11,7 @@ import pathlib
 
 from . import ownops
 from .document import numbered, text
+from .ranks import coordinate, line_of
 
 
 def state(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: list) -> int:
@@ -69,15 +70,17 @@ def _differing(which: tuple, rank: int, numbers: dict, axes: list) -> dict[tuple
     """
     mine, found = numbers[rank][which], {}
     for name, size, stride in axes:
-        here = rank // stride % size
-        line = {there: rank + (there - here) * stride for there in range(size)}
-        others = {there: numbers[one].get(which) for there, one in line.items() if one in numbers}
+        line = enumerate(line_of(rank, size, stride))
+        others = {there: numbers[one].get(which) for there, one in line if one in numbers}
         if None in others.values() or any(one.keys() != mine.keys() for one in others.values()):
             continue
         for place in mine:
             values = {there: one[place] for there, one in others.items()}
             if len(set(values.values())) > 1:
-                found.setdefault(place, {})[name] = values | {"size": size, "here": here}
+                found.setdefault(place, {})[name] = values | {
+                    "size": size,
+                    "here": coordinate(rank, size, stride),
+                }
     return found
 
 
@@ -133,8 +136,8 @@ class _Made:
         if axes is None:
             del made["type"]
         op = {"op": name} | ({"in": ins} if ins else {}) | ({"attrs": attrs} if attrs else {})
-        where = {key: before[key] for key in ("phase", "ctx", "loc", "scope") if key in before}
-        self._document["ops"].insert(self._place(before), op | {"out": [made]} | where)
+        made_op = op | {"out": [made]} | ownops.where(before)
+        self._document["ops"].insert(self._place(before), made_op)
         return made["id"]
 
     def _place(self, op: dict) -> int:

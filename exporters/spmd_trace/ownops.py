@@ -10,6 +10,7 @@ import json
 import pathlib
 
 from .document import text
+from .ranks import line_of
 
 
 def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: list) -> int:
@@ -22,8 +23,7 @@ def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: 
     counted = numbered(rows_of[rank])
     own: dict[tuple, set[str]] = {}  # by operation: the axes
     for name, size, stride in axes:
-        first = rank - rank // stride % size * stride
-        for other in (first + place * stride for place in range(size)):
+        for other in line_of(rank, size, stride):
             if other in rows_of and rows_of[other] != rows_of[rank]:
                 for place in _lacking(rows_of[rank], rows_of[other], mine["ops"]):
                     own.setdefault(counted[place], set()).add(name)
@@ -56,6 +56,11 @@ def rows(document: dict) -> list[tuple]:
         place = (where.get("file"), where.get("line"), where.get("col"))
         found.append((place, op["op"], str(taken), str(made)))
     return found
+
+
+def where(op: dict) -> dict:
+    """The place of an operation, for another one that stands for it or beside it."""
+    return {key: op[key] for key in ("phase", "ctx", "loc", "scope") if key in op}
 
 
 def numbered(found: list[tuple]) -> list[tuple]:

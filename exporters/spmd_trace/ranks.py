@@ -4,6 +4,17 @@
 _ROUNDING = 1e-5
 
 
+def coordinate(rank: int, size: int, stride: int) -> int:
+    """Where a rank is on an axis."""
+    return rank // stride % size
+
+
+def line_of(rank: int, size: int, stride: int) -> list[int]:
+    """The ranks along an axis, in their order, of which this is one."""
+    first = rank - coordinate(rank, size, stride) * stride
+    return [first + place * stride for place in range(size)]
+
+
 def compared(
     rank: int,
     rows: dict[int, list[dict]],
@@ -29,8 +40,7 @@ def compared(
     unsure: dict[str, list[str]] = {}  # by axis: parameters that may differ
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
-        first = rank - rank // stride % size * stride
-        line = [first + place * stride for place in range(size)]
+        line = line_of(rank, size, stride)
         others = [_along(rows[one], axis) for one in line if one in rows]
         if len(others) < min(size, 2):
             continue

@@ -23,7 +23,7 @@ import tempfile
 import time
 
 from . import cuts, divergence, gradcheck, leftovers, ownnumbers, ownops, process, shifts, stages
-from .ranks import compared
+from .ranks import compared, coordinate, line_of
 
 FAILED = 3
 IN_PART = 4  # recorded, but for some operations of which the trace says nothing
@@ -458,8 +458,8 @@ class _Runs:
         others = []
         for _, size, stride in outcome["axes"]:
             if size > 1:
-                place = self.rank // stride % size
-                others.append(self.rank + ((place + 1) % size - place) * stride)
+                line = line_of(self.rank, size, stride)
+                others.append(line[(coordinate(self.rank, size, stride) + 1) % size])
         found = self._run("beside", others)
         for rank, run in found.items():
             if "error" in run:

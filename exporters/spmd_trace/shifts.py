@@ -7,6 +7,8 @@ of their own.
 
 import collections
 
+from .ranks import coordinate
+
 
 def rounds(logs: dict[int, list[dict]], axes: list) -> dict[int, list[dict]]:
     """By rank, the permutation of each of its messages; none where ranks run programs of their own.
@@ -54,7 +56,7 @@ def _keys(rank: int, log: list[dict], axes: list) -> list:
         moved = [
             (name, (target // stride - source // stride) % size)
             for name, size, stride in axes
-            if source // stride % size != target // stride % size
+            if coordinate(source, size, stride) != coordinate(target, size, stride)
         ]
         if len(moved) != 1:
             found.append(None)
@@ -71,7 +73,7 @@ def _pairs(logs: dict, keys: dict, axes: list) -> dict | None:
     for rank, log in logs.items():
         for one, key in zip(log, keys[rank]):
             size, stride = extents[key[0]]
-            place = rank // stride % size
+            place = coordinate(rank, size, stride)
             lines = found.setdefault(key, {})
             line = lines.setdefault(rank - place * stride, [])
             if one["way"] == "send":

@@ -8,11 +8,12 @@ the others every type is carried from stage to stage.
 
 import collections
 import itertools
-import json
 import math
 import pathlib
 
+from . import ownops
 from .document import numbered, text
+from .ranks import coordinate
 
 
 class Apart(Exception):
@@ -27,14 +28,14 @@ class Line:
         self.members = members
         self._axes = [(name, size, stride) for name, size, stride in axes if size > 1]
         self.along = {
-            name for name, *axis in self._axes if len({_place(r, *axis) for r in members}) > 1
+            name for name, *axis in self._axes if len({coordinate(r, *axis) for r in members}) > 1
         }
-        here = {name: _place(members[0], *axis) for name, *axis in self._axes}
+        here = {name: coordinate(members[0], *axis) for name, *axis in self._axes}
         line = [
             rank
             for rank in range(math.prod(size for _, size, _ in self._axes))
             if all(
-                _place(rank, *axis) == here[name]
+                coordinate(rank, *axis) == here[name]
                 for name, *axis in self._axes
                 if name not in self.along
             )
@@ -56,7 +57,7 @@ class Line:
     def stage(self, rank: int) -> int:
         """The member that runs the same stage as a rank."""
         moved = sum(
-            (_place(rank, size, stride) - _place(self.members[0], size, stride)) * stride
+            (coordinate(rank, size, stride) - coordinate(self.members[0], size, stride)) * stride
             for name, size, stride in self._axes
             if name in self.along
         )
@@ -65,13 +66,13 @@ class Line:
     def within(self, rank: int) -> int:
         """The number of a rank among those of its stage."""
         old = {name: axis for name, *axis in self._axes}
-        return sum(_place(rank, *old[name]) * stride for name, _, stride in self.kept)
+        return sum(coordinate(rank, *old[name]) * stride for name, _, stride in self.kept)
 
     def ranks_along(self, names: list[str], rank: int) -> list[int]:
         axes = [
             (size, stride) for name in names for other, size, stride in self._axes if other == name
         ]
-        base = rank - sum(_place(rank, *axis) * axis[1] for axis in axes)
+        base = rank - sum(coordinate(rank, *axis) * axis[1] for axis in axes)
         steps = itertools.product(*(range(size) for size, _ in axes))
         return [base + sum(n * stride for n, (_, stride) in zip(step, axes)) for step in steps]
 
@@ -80,7 +81,7 @@ class Line:
         for count in range(len(self.kept) + 1):
             for chosen in itertools.combinations(self.kept, count):
                 steps = itertools.product(*(range(size) for _, size, _ in chosen))
-                base = numbers[0] - sum(_place(numbers[0], size, s) * s for _, size, s in chosen)
+                base = numbers[0] - sum(coordinate(numbers[0], size, s) * s for _, size, s in chosen)
                 if (
                     sorted(
                         base + sum(n * s for n, (_, _, s) in zip(step, chosen)) for step in steps
@@ -89,10 +90,6 @@ class Line:
                 ):
                     return [name for name, *_ in chosen]
         return None
-
-
-def _place(rank: int, size: int, stride: int) -> int:
-    return rank // stride % size
 
 
 def connected(rank: int, logs: dict[int, list[dict]]) -> list[int]:
@@ -111,7 +108,7 @@ def join(
     """Writes the program of the stages of a line, by the traces of its ranks; how many operations
     it has. `values`: of each rank, digests of what its step starts from.
     """
-    documents = [json.loads(traces[rank].read_text(encoding="utf-8")) for rank in line.members]
+    documents = [ownops.read(traces[rank]) for rank in line.members]
     _mark_drifted(documents, [values[rank] for rank in line.members], line)
     joined = _Join(line, documents).document()
     output.write_text(text(joined), encoding="utf-8")
@@ -382,7 +379,7 @@ class _Join:
                 )
             del stage.expected[value]
             claims = {key: one for key, one in out.items() if key != "type"}
-            where = _where(op)
+            where = ownops.where(op)
             if "grad_of" in out:
                 where["phase"] = "bwd"
             elif out.get("requires_grad"):
@@ -430,7 +427,7 @@ class _Join:
             {"op": name, "in": ins}
             | ({"attrs": attrs} if attrs else {})
             | {"out": [made]}
-            | _where(at)
+            | ownops.where(at)
         )
         return made["id"]
 
@@ -513,11 +510,11 @@ class _Join:
         (out,) = op["out"]
         into = op.get("kw", {}).get("out") or (op["in"][0] if op.get("mut") else None)
         if into is None:
-            self._add({"op": "wait", "in": [value], "out": [out]} | _where(op))
+            self._add({"op": "wait", "in": [value], "out": [out]} | ownops.where(op))
         else:
             self._add(
                 {"op": "aten.copy_.default", "in": [into, value], "out": [out], "mut": [0]}
-                | _where(op)
+                | ownops.where(op)
             )
 
     def reduced(self, pairs: list, axes: list[str], name: str) -> list[str]:
@@ -583,8 +580,3 @@ def _names(items) -> list[str]:
 
 def _operands(op: dict) -> list[str]:
     return _names([op.get("in", []), list(op.get("kw", {}).values())])
-
-
-def _where(op: dict) -> dict:
-    """The place of an operation, for another one that stands for it."""
-    return {key: op[key] for key in ("phase", "ctx", "loc", "scope") if key in op}

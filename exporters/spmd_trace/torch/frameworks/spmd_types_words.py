@@ -56,7 +56,7 @@ class Found:
 
 
 class Words:
-    """Writes what is said to spmd_types into the recording, while `recorded` lasts."""
+    """Records the calls of spmd_types while `recorded` lasts."""
 
     def __init__(self, recorder: Recorder):
         self.recorder = recorder

@@ -2,8 +2,8 @@
 numbers `torch.arange(rank * k, (rank + 1) * k)`, or `torch.arange(k) + rank * k`.
 
 One rank's program only shows that a part was taken. Where the others take other parts, each its own, the
-operation is a `convert` to a shard: of what is whole on all ranks, each goes on with its block. Every n-th row is such
-a block, too, but for the order of the rows in the whole, on which no operation of a step depends that is told apart.
+operation is a `convert` to a shard: of what is whole on all ranks, each goes on with its block. Every n-th row counts
+as such a block: only the order of the rows in the whole differs, and nothing that is judged depends on it.
 """
 
 import dataclasses

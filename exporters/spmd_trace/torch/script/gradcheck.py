@@ -26,6 +26,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import optimizer as optimizers
 
 from ... import gradcheck
+from ...ranks import line_of
 from ..frameworks.fsdp import local_shard
 from . import evidence
 
@@ -180,8 +181,7 @@ class GradientCheck:
         for axis, size, stride in self.axes:
             kind = (self.kinds.get(name, {}) | stated).get(axis, "?")
             if kind in ("R", "I"):
-                place = self.rank // stride % size
-                ranks = [one + (at - place) * stride for one in ranks for at in range(size)]
+                ranks = [other for one in ranks for other in line_of(one, size, stride)]
             elif kind != "V" and not kind.startswith("S("):
                 return None
         return sorted(ranks)
