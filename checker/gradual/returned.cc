@@ -8,8 +8,11 @@
 #include "rules/violations/steps/returned.h"
 
 #include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+
+#include <vector>
 
 namespace spmd::checker {
 
@@ -33,7 +36,7 @@ private:
   ValueId sent_as(ValueId value);
   InstId backward_of(ValueId root);
   void judge(InstId id);
-  void judge_cleared(const ir::Param &param);
+  std::vector<InstId> uncleared();
   void withdraw_proofs(size_t first);
 
   ir::Program &program_;
@@ -108,39 +111,57 @@ void Returned::judge(InstId id) {
     result_.findings.push_back({rules::UnusedGradient{sent, {}}, Place::inst(begins)});
 }
 
-// What is added to the gradient of the step before, if the optimizer makes something of it.
-void Returned::judge_cleared(const ir::Param &param) {
-  const ValueId of = program_.values[param.value].grad_of;
-  const ir::Param *parameter = of.valid() ? program_.find_param(of) : nullptr;
-  if (!parameter || parameter->role != ir::Role::Param)
-    return;
-  llvm::BitVector sums(program_.values.size());
-  InstId added;
-  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+// Where something is added to the gradient that the step before has left of a parameter, if the
+// optimizer makes something of the sum; by parameter of the program. All are followed in one pass.
+std::vector<InstId> Returned::uncleared() {
+  struct Left {
+    uint32_t param;
+    ValueId of;
+    bool ends = false; // it is cleared, or made something else of
+    InstId added;
+  };
+  std::vector<Left> left;
+  llvm::DenseMap<uint32_t, uint32_t> by_value;
+  for (uint32_t i = 0; i < program_.params.size(); ++i) {
+    const ValueId value = program_.params[i].value, of = program_.values[value].grad_of;
+    const ir::Param *parameter = of.valid() ? program_.find_param(of) : nullptr;
+    if (!parameter || parameter->role != ir::Role::Param)
+      continue;
+    by_value[value.index] = static_cast<uint32_t>(left.size());
+    left.push_back({i, of, false, {}});
+  }
+  std::vector<InstId> found(program_.params.size());
+  llvm::DenseMap<uint32_t, llvm::BitVector> sums; // by value: of which of `left` it is made
+  for (uint32_t i = program_.main.first.index; !left.empty() && i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
     const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, InstId{i});
-    if (!added.valid()) {
-      if (!llvm::is_contained(operands, param.value))
+    llvm::BitVector made(static_cast<unsigned>(left.size()));
+    for (ValueId operand : operands)
+      if (const auto sum = sums.find(operand.index); sum != sums.end())
+        made |= sum->second;
+    for (unsigned which : made.set_bits())
+      for (uint32_t r = 0; r < inst.result_count && inst.phase == ir::Phase::Optimizer; ++r)
+        if (root(inst.result(r)) == left[which].of && !found[left[which].param].valid())
+          found[left[which].param] = left[which].added;
+    for (ValueId operand : operands) {
+      const auto at = by_value.find(operand.index);
+      if (at == by_value.end())
         continue;
-      const bool adds = inst.phase == ir::Phase::Backward && inst.result_count == 1 &&
-                        operands.size() == 2 && operands[0] == param.value &&
-                        program_.values[inst.first_result].alias_of == param.value;
-      if (!adds) // it is cleared, or made something else of
-        return;
-      added = InstId{i};
-      sums.set(inst.first_result.index);
-      continue;
+      Left &each = left[at->second];
+      if (each.ends || each.added.valid())
+        continue;
+      each.ends = inst.phase != ir::Phase::Backward || inst.result_count != 1 ||
+                  operands.size() != 2 || operands[0] != operand ||
+                  program_.values[inst.first_result].alias_of != operand;
+      if (each.ends)
+        continue;
+      each.added = InstId{i};
+      made.set(at->second);
     }
-    if (llvm::none_of(operands, [&](ValueId value) { return sums.test(value.index); }))
-      continue;
-    for (uint32_t r = 0; r < inst.result_count; ++r) {
-      sums.set(inst.result(r).index);
-      if (inst.phase == ir::Phase::Optimizer && root(inst.result(r)) == of) {
-        result_.findings.push_back({rules::UnclearedGradient{of, {}}, Place::inst(added)});
-        return;
-      }
-    }
+    for (uint32_t r = 0; r < inst.result_count && made.any(); ++r)
+      sums[inst.result(r).index] |= made;
   }
+  return found;
 }
 
 // Of what these findings say is wrong, from the first one on: of all parameters, where a gradient
@@ -177,9 +198,13 @@ void Returned::run() {
     if (is_message(InstId{i}) && tensors_of(program_, InstId{i}).size() == 1 &&
         program_.insts[InstId{i}].result_count == 1)
       judge(InstId{i});
+  const std::vector<InstId> added = uncleared();
   for (uint32_t i = 0; i < program_.params.size(); ++i) {
     const ir::Param &param = program_.params[i];
-    judge_cleared(param);
+    if (added[i].valid())
+      result_.findings.push_back(
+          {rules::UnclearedGradient{program_.values[param.value].grad_of, {}},
+           Place::inst(added[i])});
     // Along an axis of one rank lie the stages, of which each has a copy.
     const ir::MeshId mesh = program_.types[result_.types[param.value.index]].mesh();
     if (param.drifted.valid() && rules::axes_of(program_, param.drifted, mesh).empty())
