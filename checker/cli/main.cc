@@ -84,22 +84,12 @@ bool looks_like_command(llvm::StringRef word) {
          !llvm::sys::fs::exists(word);
 }
 
-ExitCode wrong_call(llvm::StringRef problem) {
-  say(problem);
-  return ExitCode::Call;
-}
-
-ExitCode print_to_stdout(llvm::StringRef text) {
-  std::string problem = write_stdout(text);
-  return problem.empty() ? ExitCode::Clean : wrong_call(problem);
-}
-
 ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
   const CommandRow *command = words.empty() ? find_command("help") : find_command(words.front());
   if (command && !words.empty())
     words = words.drop_front();
   if (!command && (words.front() == "--help" || words.front() == "-h"))
-    return print_to_stdout(help_text());
+    return print_text(help_text());
   if (!command && words.front() == "--version")
     return run_version({});
   if (!command && looks_like_command(words.front()))
@@ -109,22 +99,20 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
   Options options;
   if (std::string problem = parse_call(words, *command, options); !problem.empty())
     return wrong_call(problem);
-  return options.help ? print_to_stdout(help_text(*command)) : command->fn(options);
+  return options.help ? print_text(help_text(*command)) : command->fn(options);
 }
 
 } // namespace
 
 llvm::ArrayRef<CommandRow> command_rows() { return kCommands; }
 
-ExitCode run_version(const Options &) {
-  return print_to_stdout(fmt::format("spmdlint {}\n", kVersion));
-}
+ExitCode run_version(const Options &) { return print_text(fmt::format("spmdlint {}\n", kVersion)); }
 
 ExitCode run_help(const Options &options) {
   if (options.arguments.empty())
-    return print_to_stdout(help_text());
+    return print_text(help_text());
   const CommandRow *command = find_command(options.arguments.front());
-  return command ? print_to_stdout(help_text(*command))
+  return command ? print_text(help_text(*command))
                  : wrong_call(unknown_command(options.arguments.front()));
 }
 

@@ -101,6 +101,16 @@ std::string write_stdout(llvm::StringRef bytes) {
   return "stdout: " + sentence(error);
 }
 
+ExitCode wrong_call(llvm::StringRef problem) {
+  say(problem);
+  return ExitCode::Call;
+}
+
+ExitCode print_text(llvm::StringRef text) {
+  std::string problem = write_stdout(text);
+  return problem.empty() ? ExitCode::Clean : wrong_call(problem);
+}
+
 std::string write_file(const std::string &path, llvm::StringRef bytes) {
   if (diverted)
     return "";

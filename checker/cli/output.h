@@ -1,6 +1,8 @@
 // Bytes out of the tool: files replaced as a whole, words about the run.
 #pragma once
 
+#include "checker/cli/exit_code.h"
+
 #include "ir/input/read_file.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -17,6 +19,10 @@ bool is_folder(const std::string &path);
 
 // A reader that went away is no error. Otherwise empty, or what went wrong.
 std::string write_stdout(llvm::StringRef bytes);
+// To stdout. ExitCode::Call, with a sentence on stderr, where it cannot be written.
+ExitCode print_text(llvm::StringRef text);
+// ExitCode::Call, with this sentence on stderr.
+ExitCode wrong_call(llvm::StringRef problem);
 // Through a file beside it that takes its place, so that nobody sees half of it. Empty, or what
 // went wrong.
 std::string write_file(const std::string &path, llvm::StringRef bytes);

@@ -1,4 +1,4 @@
-// What is said of a finding besides its sentence: the line where it stands, types, notes, fixes.
+// What reports print of a finding below its sentence: the source line, types, notes, fixes.
 // Every format shows the same facts, each in its own way.
 #pragma once
 

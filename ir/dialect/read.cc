@@ -1,5 +1,6 @@
 // What the printers of dialect.cc print, read back.
 #include "ir/dialect/dialect.h"
+#include "ir/support/error.h"
 #include "ir/support/strings.h"
 
 #include "ir/claims.h"
@@ -14,10 +15,6 @@ namespace spmd::ir {
 namespace {
 
 using llvm::StringRef;
-
-llvm::Error wrong(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 // One placement: a word, and what stands between its parentheses.
 struct Placement {
@@ -68,7 +65,7 @@ llvm::Expected<AxisId> axis_named(const Program &program, const Mesh &mesh, Stri
   for (AxisId axis : mesh.typed_axes())
     if (program.strings[mesh[axis].name] == name)
       return axis;
-  return wrong(fmt::format("the mesh has no axis `{}`", name.str()));
+  return make_error(fmt::format("the mesh has no axis `{}`", name.str()));
 }
 
 // `[V@tp]`: one axis in our words, which others lack.
@@ -77,7 +74,7 @@ llvm::Error read_own(const Program &program, const Mesh &mesh, StringRef text, T
   auto [kind, name] = inside.value_or(text).rsplit('@');
   std::optional<KindWord> word = parse_kind(kind.trim());
   if (!inside || !word || word->form == KindWord::Form::Shard)
-    return wrong(fmt::format("`{}` is no kind of ours such as [V@tp]", text.str()));
+    return make_error(fmt::format("`{}` is no kind of ours such as [V@tp]", text.str()));
   llvm::Expected<AxisId> axis = axis_named(program, mesh, name.trim());
   if (!axis)
     return axis.takeError();
@@ -102,7 +99,7 @@ public:
     if (!list)
       list = between(text, "(", ")");
     if (!list)
-      return wrong(fmt::format("`{}` is no list of placements", text.str()));
+      return make_error(fmt::format("`{}` is no list of placements", text.str()));
     llvm::SmallVector<StringRef, 4> placements = parts_of(*list);
     if (!placements.empty() && placements.back().empty())
       placements.pop_back(); // `(Shard(0),)`
@@ -110,7 +107,7 @@ public:
     for (AxisId axis : mesh_.typed_axes())
       axes.push_back(axis);
     if (axes.size() != placements.size())
-      return wrong(
+      return make_error(
           fmt::format("{} placements for the {} axes of the mesh", placements.size(), axes.size()));
     // Factors speak of axes further back, so these come first.
     for (size_t i = axes.size(); i-- > 0;)
@@ -130,7 +127,7 @@ private:
     size_t open = text.find('(');
     placement.name = text.take_front(open).trim();
     if (open == StringRef::npos || !text.consume_back(")"))
-      return wrong(fmt::format("`{}` is no placement", text.str()));
+      return make_error(fmt::format("`{}` is no placement", text.str()));
     placement.arguments = parts_of(text.drop_front(open + 1));
     if (placement.name == "Shard" || placement.name == "_StridedShard")
       return shard(axis, placement);
@@ -140,14 +137,15 @@ private:
       return type_.set_kind(axis, Kind::Reduced), llvm::Error::success();
     if (placement.name == "Partial")
       return partial(axis, placement);
-    return wrong(fmt::format("`{}` is none of Shard, _StridedShard, Replicate, Reduced, Partial",
-                             placement.name.str()));
+    return make_error(fmt::format(
+        "`{}` is none of Shard, _StridedShard, Replicate, Reduced, Partial", placement.name.str()));
   }
 
   llvm::Error replicate(AxisId axis, const Placement &placement) {
     bool pending = placement.arguments.size() == 1 && placement.arguments[0] == "grad=Partial";
     if (!pending && !placement.arguments.empty())
-      return wrong(fmt::format("`Replicate` does not take `{}`", placement.arguments[0].str()));
+      return make_error(
+          fmt::format("`Replicate` does not take `{}`", placement.arguments[0].str()));
     type_.set_kind(axis, pending ? Kind::Replicate : Kind::Invariant);
     return llvm::Error::success();
   }
@@ -169,7 +167,7 @@ private:
         type_.set_combiner(axis, combiner);
         return llvm::Error::success();
       }
-    return wrong(fmt::format("`{}` is no reduction of `Partial`", word.str()));
+    return make_error(fmt::format("`{}` is no reduction of `Partial`", word.str()));
   }
 
   // The factor of a strided shard: the sizes of the axes further back in the mesh that stand
@@ -177,14 +175,14 @@ private:
   llvm::Error shard(AxisId axis, const Placement &placement) {
     std::optional<int64_t> dim = placement.number(0, "dim");
     if (!dim || *dim < 0 || *dim >= int64_t(kMaxDims))
-      return wrong(fmt::format("`{}` names no dimension", placement.name.str()));
+      return make_error(fmt::format("`{}` names no dimension", placement.name.str()));
     int64_t factor = 1;
     if (placement.name == "_StridedShard") {
       std::optional<int64_t> stated = placement.number(1, "split_factor");
       if (!stated)
         stated = placement.number(2, "sf");
       if (!stated)
-        return wrong("`_StridedShard` lacks its split_factor");
+        return make_error("`_StridedShard` lacks its split_factor");
       factor = *stated;
     }
     auto at = llvm::find_if(orders_, [&](const auto &each) { return each.first == *dim; });
@@ -195,8 +193,9 @@ private:
     for (; place < at->second.size() && outside != factor; ++place)
       outside *= mesh_[at->second[place]].size();
     if (outside != factor)
-      return wrong(fmt::format("strided-shard: no axes outside of {} on dimension {} have {} ranks",
-                               program_.strings[mesh_[axis].name].str(), *dim, factor));
+      return make_error(
+          fmt::format("strided-shard: no axes outside of {} on dimension {} have {} ranks",
+                      program_.strings[mesh_[axis].name].str(), *dim, factor));
     at->second.insert(at->second.begin() + place, axis);
     return llvm::Error::success();
   }
@@ -216,7 +215,7 @@ llvm::Expected<Type> read_sets(const Program &program, MeshId id, StringRef text
   type.set_kind(mesh.typed_axes(), Kind::Invariant);
   std::optional<StringRef> list = between(text, "{", "}");
   if (!list)
-    return wrong(fmt::format("`{}` is no set of axes such as {{V:dp, R:tp}}", text.str()));
+    return make_error(fmt::format("`{}` is no set of axes such as {{V:dp, R:tp}}", text.str()));
   for (StringRef part : parts_of(*list)) {
     if (ir::starts_with(part, "[")) {
       if (llvm::Error error = read_own(program, mesh, part, type))
@@ -234,11 +233,11 @@ llvm::Expected<Type> read_sets(const Program &program, MeshId id, StringRef text
         if (set == StringRef(word(each).data(), word(each).size()))
           found = each;
       if (!found)
-        return wrong(fmt::format("`{}` is no reduction", set.str()));
+        return make_error(fmt::format("`{}` is no reduction", set.str()));
       combiner = *found, set = "U";
     }
     if (set != "V" && set != "R" && set != "U")
-      return wrong(fmt::format("`{}` is none of V, R, U", set.str()));
+      return make_error(fmt::format("`{}` is none of V, R, U", set.str()));
     type.set_kind(*axis, set == "V" ? Kind::Varying : set == "R" ? Kind::Replicate : Kind::Partial);
     if (set == "U")
       type.set_combiner(*axis, combiner);
@@ -257,14 +256,14 @@ llvm::Expected<Type> read_two_sets(const Program &program, MeshId id, StringRef 
   auto add = [&](StringRef set, StringRef open, Kind kind) -> llvm::Error {
     std::optional<StringRef> names = between(set, open, "}");
     if (!names)
-      return wrong(
+      return make_error(
           fmt::format("`{}` is not of the form variant={{dp}} reduced={{tp}}", text.str()));
     for (StringRef name : parts_of(*names)) {
       llvm::Expected<AxisId> axis = axis_named(program, mesh, name);
       if (!axis)
         return axis.takeError();
       if (type.kind(*axis) != Kind::Invariant)
-        return wrong(fmt::format("`{}` is in both sets", name.str()));
+        return make_error(fmt::format("`{}` is in both sets", name.str()));
       type.set_kind(*axis, kind);
     }
     return llvm::Error::success();
@@ -295,7 +294,7 @@ llvm::Expected<Type> read_words(Program &program, MeshId mesh, StringRef text, D
   case Dialect::Spmd:
     break;
   }
-  return wrong("types in our own words are read with their extents, as part of a program");
+  return make_error("types in our own words are read with their extents, as part of a program");
 }
 
 } // namespace spmd::ir

@@ -4,6 +4,8 @@
 
 #include "runtime/plan/plan.h"
 
+#include "ir/support/error.h"
+
 #include <chrono>
 #include <memory>
 
@@ -39,9 +41,7 @@ public:
   }
   // The plan by those calls alone, without what watches them: no step is noted, so no rank that is
   // lost is noticed.
-  virtual llvm::Error run_bare() {
-    return llvm::createStringError(llvm::inconvertibleErrorCode(), "no bare calls are kept");
-  }
+  virtual llvm::Error run_bare() { return make_error("no bare calls are kept"); }
 };
 
 struct CpuOptions {

@@ -1,6 +1,7 @@
 // All ranks in one process, in lockstep: a step is done by all of them before the next one begins,
 // so nothing can hang. Work that is equal on several ranks is done once.
 #include "ir/support/arrays.h"
+#include "ir/support/error.h"
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/cpu_steps.h"
@@ -18,7 +19,7 @@ llvm::Error CpuBackend::write(BufferId to, RankId rank, const Tensor &host) {
   const Buffer &buffer = plan_->buffers[to];
   SPMD_CHECK(world_->on(buffer.mesh, rank), "a rank that does not hold the buffer");
   if (host.dims != buffer.on(rank) || host.dtype != buffer.dtype)
-    return run_error("data of other extents or another element type than the buffer has");
+    return make_error("data of other extents or another element type than the buffer has");
   if (!held_.live(to, rank) && llvm::all_of(all_, [&](RankId r) { return !held_.live(to, r); }))
     if (llvm::Error error = held_.writes(to))
       return error;
@@ -28,7 +29,7 @@ llvm::Error CpuBackend::write(BufferId to, RankId rank, const Tensor &host) {
 
 llvm::Error CpuBackend::read(BufferId from, RankId rank, Tensor &host) {
   if (!held_.live(from, rank))
-    return run_error(
+    return make_error(
         fmt::format("buffer {} holds nothing on rank {}", from.index, world_->number(rank)));
   host = held_.get(from, rank);
   return llvm::Error::success();
@@ -73,7 +74,7 @@ llvm::Error CpuBackend::check_access(llvm::ArrayRef<Use> reads, llvm::ArrayRef<U
                                      Ranks ranks) {
   for (const Use &use : reads) {
     if (!held_.live(use.buffer, ranks[0]) && world_->on(plan_->buffers[use.buffer].mesh, ranks[0]))
-      return run_error(fmt::format("buffer {} is read where it holds nothing", use.buffer.index));
+      return make_error(fmt::format("buffer {} is read where it holds nothing", use.buffer.index));
     if (llvm::Error error = held_.reads(use.buffer))
       return error;
   }
@@ -192,7 +193,7 @@ llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
       return error;
   for (const std::string &error : errors)
     if (!error.empty())
-      return run_error(error);
+      return make_error(error);
   for (size_t i = 0; i < ranks.size(); ++i)
     for (size_t k = 0; k < uses.size(); ++k)
       held_.put(uses[k].buffer, ranks[i], results_[deduplication_.done_by()[i] * wide + k]);
@@ -305,7 +306,7 @@ llvm::Expected<llvm::SmallVector<uint32_t, 16>> CpuBackend::complete_groups(cons
     if (met[g] == groups.size())
       complete.push_back(g);
     else if (met[g] > 0)
-      return run_error(
+      return make_error(
           fmt::format("{} is reached by {} of {} ranks of a group: the predicates around it differ",
                       name_of(*program_, step), met[g], groups.size()));
   }
@@ -375,7 +376,7 @@ llvm::Error CpuBackend::communicate(const Step &step, Ranks ranks) {
 llvm::Expected<bool> CpuBackend::holds(BufferId predicate, RankId rank) {
   const Tensor &tensor = held_.get(predicate, rank);
   if (!held_.live(predicate, rank) || tensor.size() != 1)
-    return run_error("a predicate is one element");
+    return make_error("a predicate is one element");
   return tensor.visit([](const auto &cells) {
     return cells[0] != typename std::decay_t<decltype(cells)>::value_type();
   });
@@ -477,10 +478,10 @@ llvm::Error CpuBackend::run_range(StepRange range, Ranks active) {
       if (llvm::Error error = options_.peers->at(i))
         return error;
     if (deadline_ != kNoDeadline && std::chrono::steady_clock::now() > deadline_)
-      return run_error(
+      return make_error(
           fmt::format("the deadline passed at step {}, {}", i, name_of(*program_, step)));
     if (llvm::Error error = run_step(step, i, active))
-      return run_error(
+      return make_error(
           fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
     i = step_after(*plan_, i);
   }

@@ -8,14 +8,12 @@
 #include "runtime/backends/workers.h"
 #include "runtime/equation/evaluate.h"
 
+#include "ir/support/error.h"
+
 #include <map>
 #include <string>
 
 namespace spmd::runtime {
-
-inline llvm::Error run_error(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 class CpuBackend final : public Backend {
 public:

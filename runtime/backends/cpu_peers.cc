@@ -2,6 +2,7 @@
 // in the order of the ranks and by the same code as where all ranks are in one process: results
 // have the same bits.
 #include "ir/support/arrays.h"
+#include "ir/support/error.h"
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/cpu_steps.h"
@@ -24,7 +25,7 @@ uint64_t cell_size(const Tensor &tensor) {
   return tensor.visit([](const auto &cells) { return uint64_t(sizeof(cells[0])); });
 }
 llvm::Error no_such_number(ir::DType dtype) {
-  return run_error(
+  return make_error(
       fmt::format("what is to be sent holds a number that {} does not have", ir::info(dtype).word));
 }
 
@@ -255,7 +256,7 @@ llvm::Expected<SharedTensor> PeerCollective::run() {
     case Collective::None:
       break;
     }
-    return run_error("a collective that moves nothing");
+    return make_error("a collective that moves nothing");
   };
   if (llvm::Error error = moved())
     return error;

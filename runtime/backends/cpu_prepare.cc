@@ -1,5 +1,6 @@
 // What is decided before the run: kernels, groups, blocks, and which ranks see the same of them.
 #include "ir/support/arrays.h"
+#include "ir/support/error.h"
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/peers.h"
@@ -181,7 +182,7 @@ llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const Wo
   for (const Step &step : plan.steps)
     if (step.form == StepForm::Compute)
       if (llvm::Error error = prepare_compute(plan.computes[step.index], step.mesh))
-        return run_error(
+        return make_error(
             fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
   find_ahead();
   precomputed_.resize(plan.computes.size());

@@ -3,6 +3,8 @@
 
 #include "runtime/tensor/packed.h"
 
+#include "ir/support/error.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -176,9 +178,7 @@ llvm::Error HeldTensors::reads(BufferId id) {
   for (const auto &[offset, owner] : owners_)
     if (owner.buffer == id && owner.live)
       return llvm::Error::success();
-  return llvm::createStringError(
-      llvm::inconvertibleErrorCode(),
-      fmt::format("the bytes of buffer {} are another's where it is read", id.index));
+  return make_error(fmt::format("the bytes of buffer {} are another's where it is read", id.index));
 }
 
 llvm::Error HeldTensors::writes(BufferId id) {
@@ -189,10 +189,8 @@ llvm::Error HeldTensors::writes(BufferId id) {
   for (const auto &[offset, owner] : owners_)
     if (owner.live && offset < last && first < owner.end && owner.buffer != id &&
         owner.buffer != buffer.in_place)
-      return llvm::createStringError(
-          llvm::inconvertibleErrorCode(),
-          fmt::format("buffer {} is written over buffer {}, which is in use", id.index,
-                      owner.buffer.index));
+      return make_error(fmt::format("buffer {} is written over buffer {}, which is in use",
+                                    id.index, owner.buffer.index));
   llvm::erase_if(owners_,
                  [&](const auto &each) { return each.first < last && first < each.second.end; });
   owners_.push_back({first, {last, id, true}});

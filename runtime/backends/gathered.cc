@@ -4,16 +4,14 @@
 
 #include "runtime/tensor/bits_hash.h"
 
+#include "ir/support/error.h"
+
 #include <fmt/format.h>
 
 #include <cstring>
 
 namespace spmd::runtime {
 namespace {
-
-llvm::Error error_of(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 llvm::StringRef bytes_of(const Tensor &tensor) {
   return tensor.visit([](const auto &cells) {
@@ -54,7 +52,7 @@ llvm::Error GatheredBackend::compare(const Tensor &own, bool there) {
   copies_.assign(team_.size(), {});
   for (RankId rank = 0; rank < all->size(); ++rank) {
     if ((*all)[rank].size() != sizeof(Copy))
-      return error_of(fmt::format("rank {} says something else than what it holds", rank));
+      return make_error(fmt::format("rank {} says something else than what it holds", rank));
     std::memcpy(&copies_[rank], (*all)[rank].data(), sizeof(Copy));
     Copy &copy = copies_[rank];
     for (copy.same_as = 0; copy.same_as < rank; ++copy.same_as)
@@ -97,8 +95,8 @@ llvm::Error GatheredBackend::fetch(BufferId from) {
       tensors_[of] = Tensor::make(buffer.dtype, buffer.on(of), domain_);
       llvm::StringRef to = bytes_of(tensors_[of]);
       if ((*all)[of].size() != to.size())
-        return error_of(fmt::format("rank {} holds {} bytes of buffer {}, not {}", of,
-                                    (*all)[of].size(), from.index, to.size()));
+        return make_error(fmt::format("rank {} holds {} bytes of buffer {}, not {}", of,
+                                      (*all)[of].size(), from.index, to.size()));
       std::memcpy(const_cast<char *>(to.data()), (*all)[of].data(), to.size());
     }
   }
@@ -116,7 +114,7 @@ llvm::Error GatheredBackend::read(BufferId from, RankId rank, Tensor &host) {
       return error;
   }
   if (!copies_[rank].there)
-    return error_of(
+    return make_error(
         fmt::format("buffer {} holds nothing on rank {}", from.index, world_->number(rank)));
   if (team_.leads())
     host = tensors_[copies_[rank].same_as];

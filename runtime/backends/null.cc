@@ -2,6 +2,8 @@
 // what a step costs besides its work.
 #include "runtime/backends/backend.h"
 
+#include "ir/support/error.h"
+
 namespace spmd::runtime {
 namespace {
 
@@ -19,8 +21,7 @@ public:
     return llvm::Error::success();
   }
   llvm::Error read(BufferId, RankId, Tensor &) override {
-    return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                   "the null backend holds no data");
+    return make_error("the null backend holds no data");
   }
 
 private:

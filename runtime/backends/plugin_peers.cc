@@ -3,6 +3,8 @@
 
 #include "runtime/backends/executable.h"
 
+#include "ir/support/error.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -13,10 +15,6 @@
 
 namespace spmd::runtime {
 namespace {
-
-llvm::Error refused(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 std::vector<std::string> folders() {
   if (const char *given = std::getenv("SPMD_PLUGIN_DIR"); given && *given)
@@ -31,14 +29,14 @@ llvm::Expected<const Table *> checked(void *module, const std::string &path, std
                                       const char *symbol, uint32_t abi) {
   auto entry = reinterpret_cast<const Table *(*)()>(::dlsym(module, symbol));
   if (!entry)
-    return refused(fmt::format("{} is no plug-in: it has no symbol `{}`", path, symbol));
+    return make_error(fmt::format("{} is no plug-in: it has no symbol `{}`", path, symbol));
   const Table *plugin = entry();
   if (plugin->abi != abi || plugin->bytes < sizeof(Table))
-    return refused(fmt::format("{} speaks version {} of the interface ({} bytes), this spmdrun "
-                               "version {} ({}): build both from one source",
-                               path, plugin->abi, plugin->bytes, abi, sizeof(Table)));
+    return make_error(fmt::format("{} speaks version {} of the interface ({} bytes), this spmdrun "
+                                  "version {} ({}): build both from one source",
+                                  path, plugin->abi, plugin->bytes, abi, sizeof(Table)));
   if (name != plugin->name)
-    return refused(fmt::format("{} is the plug-in `{}`, not `{}`", path, plugin->name, name));
+    return make_error(fmt::format("{} is the plug-in `{}`, not `{}`", path, plugin->name, name));
   return plugin;
 }
 
@@ -54,12 +52,12 @@ llvm::Expected<const Table *> open_table(const BackendRow &backend, const char *
     }
     if (void *module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
       return checked<Table>(module, path, backend.name, symbol, abi);
-    return refused(
+    return make_error(
         fmt::format("{} cannot be opened: {}. Next: {}", path, ::dlerror(), backend.get));
   }
-  return refused(fmt::format("there is no spmd_{}.so in {}. Next: {}, or set SPMD_PLUGIN_DIR to "
-                             "where it is",
-                             backend.name, searched, backend.get));
+  return make_error(fmt::format("there is no spmd_{}.so in {}. Next: {}, or set SPMD_PLUGIN_DIR to "
+                                "where it is",
+                                backend.name, searched, backend.get));
 }
 
 } // namespace
@@ -77,7 +75,7 @@ llvm::Expected<std::unique_ptr<PluginPeers>> PluginPeers::open(const SpmdPlugin 
   SpmdHost host{sizeof(SpmdHost), made.get(), &PluginPeers::stopped};
   SpmdStatus status = plugin.open(&host, &ranks, &made->peers_);
   if (status.code != kSpmdFine)
-    return refused(fmt::format("{}: {}", plugin.name, status.text));
+    return make_error(fmt::format("{}: {}", plugin.name, status.text));
   made->rank_ = ranks.rank;
   return made;
 }
@@ -110,8 +108,8 @@ llvm::Error PluginPeers::error_of(const SpmdStatus &status) {
   if (status.code == kSpmdFine)
     return llvm::Error::success();
   if (status.code == kSpmdStopped)
-    return refused(team_ ? "the ranks cannot go on" : "the other ranks do not answer");
-  return refused(fmt::format("{}: {}", plugin_.name, status.text));
+    return make_error(team_ ? "the ranks cannot go on" : "the other ranks do not answer");
+  return make_error(fmt::format("{}: {}", plugin_.name, status.text));
 }
 
 llvm::Error PluginPeers::share(void *data, uint64_t bytes) {

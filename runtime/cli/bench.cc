@@ -1,5 +1,7 @@
-// A run and a run of bare calls take turns, so that what else the machine does strikes both alike.
+// A run and a run of bare calls take turns: other load on the machine then slows both.
 #include "runtime/cli/bench.h"
+
+#include "ir/support/error.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -31,9 +33,10 @@ public:
 
   llvm::Expected<RunTimes> run(unsigned count) {
     RunTimes times;
+    auto run_all = [&] { return backend_.run(plan_.all(), kNoDeadline); };
     llvm::Error error = llvm::Error::success();
     for (unsigned i = 0; !error && i < kWarmUps; ++i)
-      error = timed([&] { return backend_.run(plan_.all(), kNoDeadline); }).takeError();
+      error = timed(run_all).takeError();
     if (!error)
       error = try_bare(times.no_bare);
     auto add = [&](std::vector<double> &to, llvm::Expected<double> seconds) {
@@ -42,7 +45,7 @@ public:
       return seconds.takeError();
     };
     for (unsigned i = 0; !error && i < count; ++i) {
-      error = add(times.runs, timed([&] { return backend_.run(plan_.all(), kNoDeadline); }));
+      error = add(times.runs, timed(run_all));
       if (!error && times.no_bare.empty())
         error = add(times.bare, timed([&] { return backend_.run_bare(); }));
     }
@@ -54,8 +57,7 @@ public:
 private:
   llvm::Error restart() {
     if (!backend_.restart(seed_))
-      return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                     "this backend runs a plan only once");
+      return make_error("this backend runs a plan only once");
     for (const Input &input : inputs_)
       for (RankId rank : input.ranks)
         if (llvm::Error error = backend_.write(input.buffer, rank, input.data))

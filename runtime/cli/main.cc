@@ -16,14 +16,6 @@ namespace {
 
 using checker::ExitCode;
 
-ExitCode print(const std::string &text) {
-  std::string problem = checker::write_stdout(text);
-  if (problem.empty())
-    return ExitCode::Clean;
-  checker::say(problem);
-  return ExitCode::Call;
-}
-
 ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
   RunOptions options;
   if (std::string problem = parse_run_call(words, options); !problem.empty()) {
@@ -31,9 +23,9 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
     return ExitCode::Call;
   }
   if (options.help)
-    return print(run_help());
+    return checker::print_text(run_help());
   if (options.version)
-    return print(fmt::format("spmdrun {}\n", checker::kVersion));
+    return checker::print_text(fmt::format("spmdrun {}\n", checker::kVersion));
   if (options.nproc)
     return static_cast<ExitCode>(spawn_ranks({.count = options.nproc,
                                               .words = words_of_rank(words, options),

@@ -2,6 +2,7 @@
 // does.
 #include "runtime/cli/session.h"
 
+#include "ir/support/error.h"
 #include "ir/support/strings.h"
 #include "runtime/backends/gathered.h"
 #include "runtime/device/backend.h"
@@ -27,10 +28,6 @@ using checker::ExitCode;
 namespace {
 
 constexpr std::chrono::seconds kLibraryEnds{10};
-
-llvm::Error error_of(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 const char *environment(const char *name) { return std::getenv(name); }
 
@@ -144,7 +141,7 @@ llvm::Error Session::join_peers(const RunOptions &options, Identity identity) {
   if (llvm::Error error = peers_->share(&address, sizeof address))
     return error;
   if (address.problem[0])
-    return error_of(address.problem);
+    return make_error(address.problem);
   identity.host = address.host;
   identity.port = address.port;
   identity.token = address.token;
@@ -175,12 +172,13 @@ llvm::Error Session::join_store(const RunOptions &options, Identity identity) {
     identity.listener = made->release();
   }
   if (identity.port == 0)
-    return error_of("the store of rank 0 has no port: set SPMD_STORE_PORT to one that is free, the "
-                    "same on all ranks");
+    return make_error(
+        "the store of rank 0 has no port: set SPMD_STORE_PORT to one that is free, the "
+        "same on all ranks");
   if (identity.token.empty() && !is_loopback(identity.host))
-    return error_of(fmt::format("the store of rank 0 listens on {}: set SPMD_STORE_TOKEN to a "
-                                "secret, the same on all ranks",
-                                identity.host));
+    return make_error(fmt::format("the store of rank 0 listens on {}: set SPMD_STORE_TOKEN to a "
+                                  "secret, the same on all ranks",
+                                  identity.host));
   return join(options, identity);
 }
 
@@ -226,7 +224,7 @@ llvm::Error Session::join_devices(const RunOptions &options, Identity identity) 
   if (!shared)
     return shared.takeError();
   if (shared->size() != sizeof id.bytes)
-    return error_of("rank 0 gave no id by which devices meet");
+    return make_error("rank 0 gave no id by which devices meet");
   std::memcpy(id.bytes, shared->data(), sizeof id.bytes);
   return link_->ask((*plugin)->connect, static_cast<const SpmdId *>(&id));
 }

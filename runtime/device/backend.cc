@@ -3,6 +3,8 @@
 
 #include "runtime/tensor/element_bytes.h"
 
+#include "ir/support/error.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -16,11 +18,11 @@ public:
   llvm::Error prepare(const Plan &, const World &) override { return llvm::Error::success(); }
   llvm::Error at(uint32_t) override { return llvm::Error::success(); }
   llvm::Error all_gather(CommunicatorId, const void *, void *, llvm::ArrayRef<uint64_t>) override {
-    return run_error("ranks meet on their devices");
+    return make_error("ranks meet on their devices");
   }
   llvm::Error exchange(CommunicatorId, llvm::ArrayRef<SpmdSend>,
                        llvm::ArrayRef<SpmdReceive>) override {
-    return run_error("ranks meet on their devices");
+    return make_error("ranks meet on their devices");
   }
 
 private:
@@ -72,13 +74,13 @@ llvm::Error DeviceBackend::write(BufferId to, RankId rank, const Tensor &host) {
   const Buffer &buffer = plan_->buffers[to];
   SPMD_CHECK(rank == own_ && world_->on(buffer.mesh, rank), "a rank that does not hold the buffer");
   if (host.dims != buffer.on(rank) || host.dtype != buffer.dtype)
-    return run_error("data of other extents or another element type than the buffer has");
+    return make_error("data of other extents or another element type than the buffer has");
   return store(to, host);
 }
 
 llvm::Error DeviceBackend::read(BufferId from, RankId rank, Tensor &host) {
   if (rank != own_ || !there_[from.index])
-    return run_error(
+    return make_error(
         fmt::format("buffer {} holds nothing on rank {}", from.index, world_->number(rank)));
   return fetch(from, host);
 }
@@ -98,9 +100,7 @@ llvm::Expected<std::string> DeviceBackend::prepare_bare() {
   for (size_t i = 0; i < plan_->steps.size(); ++i) {
     const Step &step = plan_->steps[i];
     const bool decides = step.form == StepForm::Branch || step.form == StepForm::Loop;
-    const bool receives = step.form == StepForm::LocalStep &&
-                          plan_->local_steps[step.index].form == LocalStepForm::Receive;
-    if (decides || receives || ready_[i].on_host)
+    if (decides || receives(step) || ready_[i].on_host)
       return fmt::format("{} is more than a call of the device", name_of(*program_, step));
   }
   bare_.clear();
@@ -156,7 +156,7 @@ llvm::Error DeviceBackend::prepare_own(ir::Program &program, const Plan &plan, c
   for (const Step &step : plan.steps)
     if (step.form == StepForm::Communicate && takes_part(step))
       if (llvm::Error error = prepare_collective(step))
-        return run_error(
+        return make_error(
             fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
   // Commands hold addresses: the first time only to know how much they need.
   const auto arena = static_cast<uint64_t>(plan.peak_bytes);
@@ -339,7 +339,7 @@ llvm::Error DeviceBackend::receive(const Step &step) {
 llvm::Error DeviceBackend::local_step(const Step &step, uint32_t index,
                                       llvm::ArrayRef<Command> commands) {
   const LocalStep &made = plan_->local_steps[step.index];
-  if (made.form == LocalStepForm::Receive)
+  if (receives(step))
     return receive(step);
   if (ready_[index].on_host)
     return on_host(step, index);
@@ -355,7 +355,7 @@ llvm::Expected<bool> DeviceBackend::holds(BufferId predicate) {
   if (llvm::Error error = fetch(predicate, tensor))
     return error;
   if (tensor.size() != 1 || tensor.is_complex())
-    return run_error("a predicate is one element");
+    return make_error("a predicate is one element");
   return tensor.of<double>()[0] != 0;
 }
 
@@ -377,9 +377,7 @@ llvm::Error DeviceBackend::loop(const Loop &made, uint32_t index) {
 
 llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index, const FusedStep *fused) {
   // Those who only send take part in it, too.
-  const bool receives = step.form == StepForm::LocalStep &&
-                        plan_->local_steps[step.index].form == LocalStepForm::Receive;
-  if (!takes_part(step) && !receives)
+  if (!takes_part(step) && !receives(step))
     return llvm::Error::success();
   note(step);
   if (fused && fused->commands.empty()) // others do its work
@@ -450,7 +448,7 @@ void DeviceBackend::note(const Step &step) {
 llvm::Error DeviceBackend::named(const Step &step, llvm::Error error) const {
   if (!error)
     return error;
-  return run_error(
+  return make_error(
       fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
 }
 

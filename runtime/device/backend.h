@@ -106,6 +106,11 @@ private:
   }
   uint64_t bytes_of(BufferId buffer) const;
   bool takes_part(const Step &step) const { return world_->on(step.mesh, own_); }
+  // From a mesh to another one.
+  bool receives(const Step &step) const {
+    return step.form == StepForm::LocalStep &&
+           plan_->local_steps[step.index].form == LocalStepForm::Receive;
+  }
 
   llvm::Error prepare_own(ir::Program &program, const Plan &plan, const World &world);
   void lower_steps();

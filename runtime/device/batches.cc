@@ -47,8 +47,7 @@ uint32_t DeviceBackend::end_of_batch(uint32_t first) const {
       continue;
     }
     // Local steps take place before the batch: as if they came first.
-    if (step.form != StepForm::LocalStep ||
-        plan_->local_steps[step.index].form == LocalStepForm::Receive)
+    if (step.form != StepForm::LocalStep || receives(step))
       return end;
     const LocalStep &local = plan_->local_steps[step.index];
     for (const Use &use : plan_->used(local.operands))

@@ -1,5 +1,6 @@
 // Collectives of a device. What the library adds in no element of ours, it adds in a wider one.
 #include "ir/support/arrays.h"
+#include "ir/support/error.h"
 #include "runtime/device/backend.h"
 #include "runtime/kernels/integral.h"
 
@@ -52,8 +53,8 @@ llvm::Expected<SpmdCombiner> combiner_of(const Communicate &collective) {
   case Combiner::Xor:
     break;
   }
-  return run_error(fmt::format("devices have no collective that combines {} by {}",
-                               ir::info(collective.dtype).word, ir::word(collective.combiner)));
+  return make_error(fmt::format("devices have no collective that combines {} by {}",
+                                ir::info(collective.dtype).word, ir::word(collective.combiner)));
 }
 
 // How a library adds up what ranks hold.
@@ -67,7 +68,7 @@ struct Addition {
 llvm::Expected<Addition> addition_of(const Communicate &made, DType operand) {
   if (is_complex(operand)) {
     if (made.combiner != Combiner::Sum || made.dtype != operand)
-      return run_error(
+      return make_error(
           "devices add complex numbers of one element type, and combine them no other way");
     return Addition{operand, operand == DType::C64 ? DType::F32 : DType::F64, 2, kSpmdSum, false};
   }
@@ -91,7 +92,7 @@ llvm::Error DeviceBackend::prepare_collective(const Step &step) {
   const DType own = plan_->buffers[made.operand].dtype, result = plan_->buffers[made.result].dtype;
   if (!combines(made.collective))
     return own == result ? llvm::Error::success()
-                         : run_error("a collective that moves elements into another element type");
+                         : make_error("a collective that moves elements into another element type");
   llvm::Expected<Addition> addition = addition_of(made, own);
   if (!addition)
     return addition.takeError();
@@ -99,9 +100,9 @@ llvm::Error DeviceBackend::prepare_collective(const Step &step) {
     return llvm::Error::success();
   // Rounded to the element that it was to be added in, then to that of the result.
   if (made.dtype != addition->held && made.dtype != result)
-    return run_error(fmt::format("devices do not round sums of {} to {} before {}",
-                                 ir::info(addition->held).word, ir::info(made.dtype).word,
-                                 ir::info(result).word));
+    return make_error(fmt::format("devices do not round sums of {} to {} before {}",
+                                  ir::info(addition->held).word, ir::info(made.dtype).word,
+                                  ir::info(result).word));
   // For the operand in the element in which it is added: at most as wide as its own, or 8 bytes.
   const auto elements = static_cast<uint64_t>(count(plan_->buffers[made.operand].on(own_)));
   const uint64_t width = std::max<uint64_t>(ir::info(own).bytes, 8);

@@ -1,15 +1,13 @@
 // What the plug-in says, as errors.
 #include "runtime/device/link.h"
 
+#include "ir/support/error.h"
+
 #include <fmt/format.h>
 
 #include <utility>
 
 namespace spmd::runtime {
-
-static llvm::Error link_error(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 llvm::Expected<std::unique_ptr<DeviceLink>>
 DeviceLink::open(const SpmdDevicePlugin &plugin, const SpmdRanks &ranks, Patience patience) {
@@ -18,7 +16,7 @@ DeviceLink::open(const SpmdDevicePlugin &plugin, const SpmdRanks &ranks, Patienc
   SpmdStatus status = plugin.open(&made->host_, &ranks, &made->device_, &made->facts_);
   if (status.code != kSpmdFine) {
     made->device_ = nullptr;
-    return link_error(fmt::format("{}: {}", plugin.name, status.text));
+    return make_error(fmt::format("{}: {}", plugin.name, status.text));
   }
   return made;
 }
@@ -76,8 +74,8 @@ llvm::Error DeviceLink::error_of(const SpmdStatus &status) const {
   if (status.code == kSpmdFine)
     return llvm::Error::success();
   if (status.code == kSpmdStopped)
-    return link_error("the ranks cannot go on");
-  return link_error(fmt::format("{}: {}", plugin_.name, status.text));
+    return make_error("the ranks cannot go on");
+  return make_error(fmt::format("{}: {}", plugin_.name, status.text));
 }
 
 llvm::Expected<std::vector<uint32_t>> GroupCache::groups_of(const Plan &plan, const World &world,

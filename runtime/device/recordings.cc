@@ -2,6 +2,8 @@
 // time, and replayed from then on. The first time makes libraries load and connect what they need.
 #include "runtime/device/backend.h"
 
+#include "ir/support/error.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -87,9 +89,9 @@ llvm::Error DeviceBackend::record(StepRange range, Recording &recording) {
     // Others may have recorded it: what they replay does not meet what is not recorded.
     for (uint32_t i = range.first; i < range.last; ++i)
       if (meets_others(plan_->steps[i]))
-        return run_error(fmt::format("steps {} to {} cannot be recorded: {}. Next: add "
-                                     "--no-graphs",
-                                     range.first, range.last - 1, why));
+        return make_error(fmt::format("steps {} to {} cannot be recorded: {}. Next: add "
+                                      "--no-graphs",
+                                      range.first, range.last - 1, why));
     recording.refused = true;
     if (options_.on_no_record && !std::exchange(no_recording_reported_, true))
       options_.on_no_record(why);
@@ -110,9 +112,7 @@ llvm::Error DeviceBackend::replay(StepRange range, uint32_t number) {
 }
 
 bool DeviceBackend::meets_others(const Step &step) const {
-  return (step.form == StepForm::Communicate && takes_part(step)) ||
-         (step.form == StepForm::LocalStep &&
-          plan_->local_steps[step.index].form == LocalStepForm::Receive);
+  return (step.form == StepForm::Communicate && takes_part(step)) || receives(step);
 }
 
 size_t DeviceBackend::recordings() const {

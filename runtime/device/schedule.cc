@@ -28,7 +28,6 @@ void DeviceBackend::fuse_commands(const Compute &made, uint64_t scratch_bytes,
 void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
   const Step &step = plan_->steps[index];
   llvm::SmallVector<DeviceTensor, 8> reads, writes;
-  bool is_local = false;
   switch (step.form) {
   case StepForm::Compute:
     for (const Use &use : plan_->used(plan_->computes[step.index].operands))
@@ -37,7 +36,6 @@ void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
       writes.push_back(region(use.buffer));
     break;
   case StepForm::LocalStep:
-    is_local = true;
     for (const Use &use : plan_->used(plan_->local_steps[step.index].operands))
       reads.push_back(region(use.buffer));
     writes.push_back(region(plan_->local_steps[step.index].result));
@@ -52,11 +50,11 @@ void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
   case StepForm::Loop:
     return;
   }
-  const bool receives = is_local && plan_->local_steps[step.index].form == LocalStepForm::Receive;
-  const bool commands = step.form != StepForm::Communicate && !receives && !ready_[index].on_host;
+  const bool commands =
+      step.form != StepForm::Communicate && !receives(step) && !ready_[index].on_host;
   if (commands)
     fusion.add(index, ready_[index].commands, reads, writes);
-  else if (takes_part(step) || receives)
+  else if (takes_part(step) || receives(step))
     fusion.add_other(index, reads, writes);
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/extents/mesh_resize.h"
 
 #include "ir/support/arrays.h"
+#include "ir/support/error.h"
 #include "runtime/tensor/element_bytes.h"
 
 #include "llvm/ADT/DenseMap.h"

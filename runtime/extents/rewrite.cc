@@ -4,6 +4,7 @@
 #include "runtime/tensor/element_bytes.h"
 
 #include "ir/claims.h"
+#include "ir/support/error.h"
 
 #include "llvm/ADT/STLExtras.h"
 

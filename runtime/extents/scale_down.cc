@@ -10,6 +10,7 @@
 #include "checker/rewrite/inline.h"
 
 #include "ir/mesh/symbols.h"
+#include "ir/support/error.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/DenseMap.h"

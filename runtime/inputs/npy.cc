@@ -3,6 +3,7 @@
 #include "runtime/inputs/npy.h"
 
 #include "ir/mesh/axis.h"
+#include "ir/support/error.h"
 #include "ir/support/strings.h"
 #include "runtime/tensor/element_bytes.h"
 

@@ -5,6 +5,7 @@
 #include "runtime/tensor/element_bytes.h"
 
 #include "ir/mesh/axis.h"
+#include "ir/support/error.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -9,6 +9,7 @@
 #include "runtime/tensor/bits_hash.h"
 
 #include "ir/support/check.h"
+#include "ir/support/error.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -390,8 +391,7 @@ private:
     auto at = latest_.find(sent.index);
     const Meaning *own = at == latest_.end() ? nullptr : meaning(at->second);
     if (!own)
-      return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                     "what was sent was not read, or has no meaning");
+      return make_error("what was sent was not read, or has no meaning");
     llvm::Expected<Meaning> made = reference_.received(
         checked_.known(sent), checked_.known(program_.insts[execution.inst].first_result), *own);
     if (!made)

@@ -1,6 +1,8 @@
 // Kernels by row, and what all of them ask of the place where they stand.
 #include "runtime/kernels/rows.h"
 
+#include "ir/support/error.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -85,8 +87,7 @@ View<double> VjpCall::asked(std::string_view name) const {
 
 llvm::Error cannot_run(const Site &site, const llvm::Twine &why) {
   std::string_view spelling = site.app.op.alias ? site.app.op.alias->spelling : site.row.name;
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 "`" + ref(spelling) + "` cannot be run: " + why);
+  return make_error(("`" + ref(spelling) + "` cannot be run: " + why).str());
 }
 
 double Site::number_attr(llvm::StringRef name, double absent) const {

@@ -1,6 +1,7 @@
 // The token is the key of an HMAC (RFC 2104, SHA-256) over what both sides drew.
 #include "runtime/launch/admission.h"
 
+#include "ir/support/error.h"
 #include "ir/support/strings.h"
 #include "runtime/launch/file_limit.h"
 
@@ -122,7 +123,7 @@ llvm::Error AdmissionServer::greet_all() {
       break;
     full_ = !came;
     if (full_ && pending_.empty())
-      return llvm::createStringError(llvm::inconvertibleErrorCode(), with_file_limit(errno));
+      return make_error(with_file_limit(errno));
     if (full_)
       break;
     PendingConnection guest;
@@ -207,7 +208,7 @@ AdmissionServer::next(Clock::time_point until) {
         full_ && !pending_.empty() ? pending_.front().since + kPatience : until;
     const int found = ::poll(wanted.data(), wanted.size(), wait_ms(std::min(next, until)));
     if (found < 0 && errno != EINTR)
-      return llvm::createStringError(llvm::inconvertibleErrorCode(), with_file_limit(errno));
+      return make_error(with_file_limit(errno));
     if (found <= 0)
       continue;
     for (size_t i = pending_.size(); i-- > 0;)

@@ -1,6 +1,8 @@
 // Variables of launchers, by table: what each calls the rank, the size, and the same on this host.
 #include "runtime/launch/identity.h"
 
+#include "ir/support/error.h"
+
 #include "llvm/ADT/StringRef.h"
 
 #include <fmt/format.h>
@@ -24,10 +26,6 @@ constexpr LauncherRow kLaunchers[] = {
     {Launcher::Mpirun, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 };
 
-llvm::Error error_of(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-
 StringRef text_of(Environment environment, const char *name) {
   const char *value = name ? environment(name) : nullptr;
   return value ? StringRef(value) : StringRef();
@@ -38,7 +36,7 @@ llvm::Expected<uint32_t> number_of(Environment environment, const char *name, ui
   StringRef text = text_of(environment, name);
   uint32_t number = none;
   if (!text.empty() && text.getAsInteger(10, number))
-    return error_of(fmt::format("{}={} is no number", name, text.str()));
+    return make_error(fmt::format("{}={} is no number", name, text.str()));
   return number;
 }
 
@@ -57,7 +55,7 @@ llvm::Error take_ranks(Environment environment, const LauncherRow &row, Identity
     *into = *number;
   }
   if (identity.size == 0 || identity.rank >= identity.size)
-    return error_of(
+    return make_error(
         fmt::format("{}={} is no rank of {}={}", row.rank, identity.rank, row.size, identity.size));
   return llvm::Error::success();
 }
@@ -85,7 +83,7 @@ llvm::Error take_store(Environment environment, Identity &identity) {
   if (port == 0 && identity.launcher == Launcher::Slurm)
     port = 20000 + *job % 20000;
   if (port > 65535)
-    return error_of(fmt::format("{} is no port", port));
+    return make_error(fmt::format("{} is no port", port));
   identity.port = static_cast<uint16_t>(port);
   identity.listener = *listener == ~0u ? -1 : static_cast<int>(*listener);
   return llvm::Error::success();

@@ -3,6 +3,8 @@
 
 #include "runtime/launch/file_limit.h"
 
+#include "ir/support/error.h"
+
 #include "llvm/ADT/SmallVector.h"
 
 #include <fmt/format.h>
@@ -21,10 +23,6 @@
 namespace spmd::runtime {
 namespace {
 
-llvm::Error error_of(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
 llvm::Expected<Addresses> look_up(const std::string &host, uint16_t port) {
@@ -33,7 +31,7 @@ llvm::Expected<Addresses> look_up(const std::string &host, uint16_t port) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   if (int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
-    return error_of(
+    return make_error(
         fmt::format("`{}` is no host that is known here: {}", host,
                     problem == EAI_SYSTEM ? with_file_limit(errno) : ::gai_strerror(problem)));
   return Addresses(found, &::freeaddrinfo);
@@ -101,7 +99,7 @@ llvm::Expected<Socket> Socket::listen(const std::string &host, uint16_t port) {
   for (const addrinfo *to = addresses->get(); to; to = to->ai_next) {
     Socket socket(::socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket.valid())
-      return error_of(fmt::format("cannot make a socket: {}", with_file_limit(errno)));
+      return make_error(fmt::format("cannot make a socket: {}", with_file_limit(errno)));
     int on = 1;
     ::setsockopt(socket.file(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (::bind(socket.file(), to->ai_addr, to->ai_addrlen) == 0 &&
@@ -109,7 +107,7 @@ llvm::Expected<Socket> Socket::listen(const std::string &host, uint16_t port) {
       return socket;
     problem = errno;
   }
-  return error_of(fmt::format("cannot listen on {}:{}: {}", host, port, std::strerror(problem)));
+  return make_error(fmt::format("cannot listen on {}:{}: {}", host, port, std::strerror(problem)));
 }
 
 llvm::Expected<Socket> Socket::connect(const std::string &host, uint16_t port,
@@ -125,10 +123,10 @@ llvm::Expected<Socket> Socket::connect(const std::string &host, uint16_t port,
       if (!problem)
         return socket;
       if (problem == EMFILE || problem == ENFILE)
-        return error_of(fmt::format("cannot make a socket: {}", with_file_limit(problem)));
+        return make_error(fmt::format("cannot make a socket: {}", with_file_limit(problem)));
     }
     if (Clock::now() + std::chrono::milliseconds(50) >= until)
-      return error_of(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(problem)));
+      return make_error(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(problem)));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

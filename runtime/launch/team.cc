@@ -4,6 +4,8 @@
 #include "runtime/launch/team_member.h"
 #include "runtime/launch/token_file.h"
 
+#include "ir/support/error.h"
+
 #include <fmt/format.h>
 
 #include <csignal>
@@ -23,10 +25,7 @@ constexpr milliseconds kTick{50};
 constexpr milliseconds kUnanswered{5000};
 constexpr int kCannotFinish = 3;
 
-llvm::Error error_of(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-llvm::Error team_failed() { return error_of("the ranks cannot go on"); }
+llvm::Error team_failed() { return make_error("the ranks cannot go on"); }
 
 int64_t now_ms() {
   return std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()).count();
@@ -74,13 +73,14 @@ llvm::Error Team::enter() {
   for (;;) {
     llvm::Expected<Socket> socket = Socket::connect(options_.host, options_.port, until);
     if (!socket && Clock::now() + 2 * kTick < until) // no time would help
-      return error_of(fmt::format("rank {} {}", options_.rank, llvm::toString(socket.takeError())));
+      return make_error(
+          fmt::format("rank {} {}", options_.rank, llvm::toString(socket.takeError())));
     if (!socket)
-      return error_of(fmt::format("rank {} {} within {} s: is rank 0 running there, and is the "
-                                  "port open? SPMD_STORE_HOST and "
-                                  "SPMD_STORE_PORT say where it listens",
-                                  options_.rank, llvm::toString(socket.takeError()),
-                                  options_.join.count() / 1000.0));
+      return make_error(fmt::format("rank {} {} within {} s: is rank 0 running there, and is the "
+                                    "port open? SPMD_STORE_HOST and "
+                                    "SPMD_STORE_PORT say where it listens",
+                                    options_.rank, llvm::toString(socket.takeError()),
+                                    options_.join.count() / 1000.0));
     const bool given = !options_.token.empty();
     llvm::Expected<std::string> token =
         given ? llvm::Expected<std::string>(options_.token) : read_token(options_.port);
@@ -96,21 +96,22 @@ llvm::Error Team::enter() {
     }
     const bool over = Clock::now() + 2 * kTick >= until;
     if (admission == Admission::Taken)
-      return error_of(fmt::format("{} does not admit rank {} of {}: the rank is taken, or there "
-                                  "are not so many",
-                                  place, options_.rank, options_.size));
+      return make_error(fmt::format("{} does not admit rank {} of {}: the rank is taken, or there "
+                                    "are not so many",
+                                    place, options_.rank, options_.size));
     // A token in a file may be that of a run before this one, until rank 0 has put its own there.
     if (admission == Admission::WrongToken && (given || over))
-      return error_of(
+      return make_error(
           fmt::format("{} does not admit rank {}: SPMD_STORE_TOKEN is another one there", place,
                       options_.rank));
     if (over)
-      return error_of(fmt::format("what listens on {} is no rank 0 of a run{}: set SPMD_STORE_PORT "
-                                  "to a port that is free",
-                                  place,
-                                  token->empty() ? ", or not one of this user (then set "
-                                                   "SPMD_STORE_TOKEN, the same on all ranks)"
-                                                 : ""));
+      return make_error(
+          fmt::format("what listens on {} is no rank 0 of a run{}: set SPMD_STORE_PORT "
+                      "to a port that is free",
+                      place,
+                      token->empty() ? ", or not one of this user (then set "
+                                       "SPMD_STORE_TOKEN, the same on all ranks)"
+                                     : ""));
     std::this_thread::sleep_for(kTick);
   }
 }

@@ -3,6 +3,8 @@
 #include "runtime/launch/team_member.h"
 #include "runtime/launch/token_file.h"
 
+#include "ir/support/error.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,10 +22,6 @@ constexpr milliseconds kAnswer{1500};
 constexpr milliseconds kLastAnswer{300};
 constexpr int kNothingRun = 2, kCannotFinish = 3;
 
-llvm::Error error_of(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-
 std::string list_of(llvm::function_ref<bool(uint32_t)> holds, uint32_t size) {
   std::string text;
   for (uint32_t rank = 0; rank < size; ++rank)
@@ -40,9 +38,9 @@ llvm::Error Team::admit() {
   if (!listener.valid()) {
     llvm::Expected<Socket> made = Socket::listen(options_.host, options_.port);
     if (!made)
-      return error_of(fmt::format("rank 0 {}: set SPMD_STORE_PORT to a port that is free, and "
-                                  "SPMD_STORE_HOST to an address of this host",
-                                  llvm::toString(made.takeError())));
+      return make_error(fmt::format("rank 0 {}: set SPMD_STORE_PORT to a port that is free, and "
+                                    "SPMD_STORE_HOST to an address of this host",
+                                    llvm::toString(made.takeError())));
     listener = std::move(*made);
   }
   members_.resize(size());
@@ -52,7 +50,7 @@ llvm::Error Team::admit() {
   if (options_.token.empty() && size() > 1) {
     llvm::Expected<TokenFile> made = TokenFile::write(door.port(), token);
     if (!made)
-      return error_of(fmt::format("rank 0: {}", llvm::toString(made.takeError())));
+      return make_error(fmt::format("rank 0: {}", llvm::toString(made.takeError())));
     file.emplace(std::move(*made));
   }
   auto missing = [&] {
@@ -63,10 +61,10 @@ llvm::Error Team::admit() {
     if (!came || !*came)
       stop(kNothingRun);
     if (!came)
-      return error_of(fmt::format("rank 0 cannot take in rank {}: {}", missing(),
-                                  llvm::toString(came.takeError())));
+      return make_error(fmt::format("rank 0 cannot take in rank {}: {}", missing(),
+                                    llvm::toString(came.takeError())));
     if (!*came)
-      return error_of(fmt::format(
+      return make_error(fmt::format(
           "rank {} did not join within {} s: the ranks must be started together, each with the "
           "same SPMD_STORE_HOST, SPMD_STORE_PORT and SPMD_STORE_TOKEN; rank 0 listens on {}:{}",
           missing(), options_.join.count() / 1000.0, options_.host, door.port()));

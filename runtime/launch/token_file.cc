@@ -4,6 +4,8 @@
 
 #include "runtime/launch/socket.h"
 
+#include "ir/support/error.h"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -49,15 +51,12 @@ bool is_own(int file, mode_t form) {
          found.st_uid == ::geteuid() && (found.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-llvm::Error error_of(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 llvm::Error system_error(const std::string &path) {
-  return error_of(fmt::format("{}: {}: {}", path, std::strerror(errno), kNext));
+  return make_error(fmt::format("{}: {}: {}", path, std::strerror(errno), kNext));
 }
 llvm::Error not_own(const std::string &path) {
-  return error_of(fmt::format("{} belongs to another user, or others may use it: remove it, or {}",
-                              path, kNext));
+  return make_error(fmt::format(
+      "{} belongs to another user, or others may use it: remove it, or {}", path, kNext));
 }
 
 int open_folder(const std::string &path) {

@@ -5,6 +5,7 @@
 #include "rules/transitions/axes.h"
 
 #include "ir/claims.h"
+#include "ir/support/error.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -58,19 +59,19 @@ llvm::Error Planner::boundary(Site &site) {
     return realias(site);
   case Backward:
   case Grad:
-    return plan_error(
+    return make_error(
         fmt::format("`{}` is carried out by the backward program: derive it, and run that", name));
   case Step:
     return step_of(site);
   default:
-    return plan_error(fmt::format("`{}` cannot be run", name));
+    return make_error(fmt::format("`{}` cannot be run", name));
   }
 }
 
 // The optimizer is no part of the program: what it reads must be right.
 llvm::Error Planner::step_of(Site &site) {
   if (site.inst.result_count > 0)
-    return plan_error("what the optimizer makes of a parameter is not in the program: only what "
+    return make_error("what the optimizer makes of a parameter is not in the program: only what "
                       "`step` reads can be checked");
   if (site.frame.call == 0 && site.values.size() > 1)
     plan_.stepped.push_back({site.values[1], site.operands.values[0]});
@@ -81,7 +82,7 @@ llvm::Expected<llvm::SmallVector<ir::AxisId, 4>> call_axes(const rules::Applicat
   rules::Outcome out;
   std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, out);
   if (!axes)
-    return plan_error("the call does not say along which axes it runs");
+    return make_error("the call does not say along which axes it runs");
   llvm::SmallVector<ir::AxisId, 4> order;
   for (const rules::WrittenAxis &written : axes->written)
     order.append(written.axes.begin(), written.axes.end());
@@ -116,7 +117,7 @@ llvm::Expected<std::pair<double, double>> Planner::factor(Site &site, ir::ScaleI
       if ((axis = ir::named_in(program_, program_.meshes[ir::MeshId{m}], each.base)))
         mesh = ir::MeshId{m};
     if (!axis)
-      return plan_error(fmt::format("the symbol `{}` in a scale has no value",
+      return make_error(fmt::format("the symbol `{}` in a scale has no value",
                                     program_.strings[each.base].str()));
     double power =
         std::pow(static_cast<double>(world_.axis_size(mesh, *axis)), std::abs(each.exponent));
@@ -128,7 +129,7 @@ llvm::Expected<std::pair<double, double>> Planner::factor(Site &site, ir::ScaleI
 llvm::Error Planner::rescale(Site &site) {
   const ir::AttrValue *by = program_.find(site.inst.attrs, "by");
   if (!by || by->form != ir::AttrForm::Scale)
-    return plan_error("`by` is no scale");
+    return make_error("`by` is no scale");
   llvm::Expected<std::pair<double, double>> number = factor(site, by->as<ir::ScaleId>());
   if (!number)
     return number.takeError();
@@ -205,7 +206,7 @@ llvm::Error Planner::recv(Site &site) {
   rules::Arg known = checked_.known(site.inst.result(0), site.frame.typing);
   std::vector<PlannedId> &waiting = sent_[static_cast<uint32_t>(integer(site, "tag"))];
   if (waiting.empty())
-    return plan_error(
+    return make_error(
         fmt::format("{} is received from another program: nothing here sends it", name));
   llvm::Expected<Placement> place = Placement::make(program_, world_, known, name);
   if (!place)
@@ -213,13 +214,13 @@ llvm::Error Planner::recv(Site &site) {
   const Buffer sent = plan_.buffers[plan_.values[waiting.front()].buffer];
   llvm::ArrayRef<RankId> from = world_.ranks(sent.mesh), to = world_.ranks(place->mesh());
   if (from.size() != to.size())
-    return plan_error(
+    return make_error(
         fmt::format("{} is received on {} ranks, and sent by {}", name, to.size(), from.size()));
   RankDims dims(world_.size());
   for (size_t i = 0; i < to.size(); ++i) {
     dims[to[i]] = place->block(world_, to[i]).dims;
     if (dims[to[i]] != sent.on(from[i]))
-      return plan_error(fmt::format("{} has other extents than what was sent", name));
+      return make_error(fmt::format("{} has other extents than what was sent", name));
   }
   LocalStep made{LocalStepForm::Receive};
   made.operands = uses_of(plan_.values[waiting.front()].buffer);
@@ -258,7 +259,7 @@ llvm::Expected<BufferId> Planner::total_norm(Site &site) {
       bool two = (order->form == ir::AttrForm::Integer && order->as_integer() == 2) ||
                  (order->form == ir::AttrForm::Float && order->as_number() == 2);
       if (!two)
-        return plan_error(fmt::format("`{}` is not 2: no other norm is known", key.str()));
+        return make_error(fmt::format("`{}` is not 2: no other norm is known", key.str()));
     }
   std::optional<BufferId> sum;
   for (PlannedId value : site.values) {
@@ -268,7 +269,7 @@ llvm::Expected<BufferId> Planner::total_norm(Site &site) {
     sum = sum ? op("add", {*sum, squares}, dtype, {Dims{}}) : squares;
   }
   if (!sum)
-    return plan_error("a norm of nothing");
+    return make_error("a norm of nothing");
   BufferId all = combine_all(*sum, axes, ir::Combiner::Sum);
   return op("sqrt", {all}, plan_.buffers[all].dtype, {Dims{}});
 }
@@ -288,7 +289,7 @@ llvm::Error Planner::norm(Site &site, bool clips) {
   const ir::AttrValue *most = program_.find(site.inst.attrs, "max_norm");
   bool number = most && (most->form == ir::AttrForm::Float || most->form == ir::AttrForm::Integer);
   if (!number)
-    return plan_error("`max_norm` is no number");
+    return make_error("`max_norm` is no number");
   double limit = most->form == ir::AttrForm::Float ? most->as_number()
                                                    : static_cast<double>(most->as_integer());
   ir::DType dtype = plan_.buffers[*total].dtype;
@@ -399,7 +400,7 @@ llvm::Expected<PlannedId> Planner::settle(Frame &frame, uint32_t id) {
     if (!seen)
       return seen.takeError();
     if (dims_of_buffer(*seen) != dims_of_buffer(plan_.values[each.value].buffer))
-      return plan_error("what was written through a view has other extents than the view");
+      return make_error("what was written through a view has other extents than the view");
     LocalStep made{LocalStepForm::Overwrite};
     made.operands = uses_of({all, *seen, plan_.values[each.value].buffer});
     made.result = buffer_like(all, dims_of_buffer(all));
@@ -419,7 +420,7 @@ llvm::Error Planner::realias(Site &site) {
   Name name = name_of(frame, site.operands.values[0], site.values[0]);
   Name old = name_of(frame, site.operands.values[1], site.values[1]);
   if (name.storage != old.storage)
-    return plan_error(fmt::format("{} and {} do not share storage",
+    return make_error(fmt::format("{} and {} do not share storage",
                                   who(frame, site.operands.values[0]),
                                   who(frame, site.operands.values[1])));
   llvm::Expected<PlannedId> content = settle(frame, old.storage);

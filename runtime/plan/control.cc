@@ -1,6 +1,7 @@
 // Bodies that instructions run. Calls are put in place, scans unrolled: how often they run is
 // known. Branches and loops become ranges of steps, entered by the ranks whose predicate says so.
 #include "ir/support/arrays.h"
+#include "ir/support/error.h"
 #include "runtime/plan/planner.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -25,10 +26,10 @@ llvm::SmallVector<BufferId, 4> Planner::arg_buffers(Site &site, size_t first) co
 llvm::Expected<ir::FunctionId> Planner::region(Site &site, llvm::StringRef role) {
   const ir::AttrValue *attr = program_.find(site.inst.attrs, role);
   if (!attr || attr->form != ir::AttrForm::Function)
-    return plan_error(fmt::format("`{}` is no function", role.str()));
+    return make_error(fmt::format("`{}` is no function", role.str()));
   ir::FunctionId id = attr->as<ir::FunctionId>();
   if (program_.functions[id].opaque)
-    return plan_error(fmt::format("`{}` is opaque: the program does not say what it computes",
+    return make_error(fmt::format("`{}` is opaque: the program does not say what it computes",
                                   program_.strings[program_.functions[id].name].str()));
   return id;
 }
@@ -67,7 +68,7 @@ llvm::Expected<llvm::SmallVector<BufferId, 4>> Planner::run_body(Frame &frame, i
   llvm::SmallVector<BufferId, 4> results;
   for (const ir::Operand &operand : program_.blocks[returned]) {
     if (!operand.is_value())
-      return plan_error(fmt::format("`{}` returns a plain number, which no rank holds",
+      return make_error(fmt::format("`{}` returns a plain number, which no rank holds",
                                     program_.strings[program_.functions[id].name].str()));
     llvm::Expected<PlannedId> value = find(frame, operand.as_value());
     if (!value)
@@ -132,11 +133,11 @@ llvm::Expected<int64_t> Planner::rounds_of(Site &site, llvm::ArrayRef<BufferId> 
     for (RankId rank : world_.ranks(plan_.buffers[each].mesh)) {
       const Dims &dims = plan_.buffers[each].on(rank);
       if (dims.empty() || (rounds && *rounds != dims[0]))
-        return plan_error("what is scanned is not of one length on all ranks");
+        return make_error("what is scanned is not of one length on all ranks");
       rounds = dims[0];
     }
   if (!rounds)
-    return plan_error("how often a scan runs is not known");
+    return make_error("how often a scan runs is not known");
   return *rounds;
 }
 
@@ -156,7 +157,7 @@ llvm::Expected<BufferId> Planner::stack_rows(Site &site, unsigned result,
     RankDims dims = dims_of_buffer(rows[0]);
     for (BufferId row : rows)
       if (plan_.buffers[row].dims != dims)
-        return plan_error("the rounds of a scan give tensors of different extents");
+        return make_error("the rounds of a scan give tensors of different extents");
     for (Dims &each : dims)
       each.insert(each.begin(), static_cast<int64_t>(rows.size()));
     made.operands = uses_of(rows);
@@ -245,7 +246,7 @@ llvm::Error Planner::branch(Site &site) {
       else if (plan_.buffers[from].dims == plan_.buffers[results[r]].dims)
         copy_into(from, results[r]);
       else
-        return plan_error(fmt::format("the two ways of result {} have different extents", r));
+        return make_error(fmt::format("the two ways of result {} have different extents", r));
     }
     (way ? plan_.branches[at].else_end : plan_.branches[at].then_end) =
         static_cast<uint32_t>(plan_.steps.size());
@@ -289,7 +290,7 @@ llvm::Error Planner::loop(Site &site) {
   for (size_t i = 0; i < carries.size(); ++i) {
     BufferId &result = (*results)[i];
     if (plan_.buffers[result].dims != plan_.buffers[carries[i]].dims)
-      return plan_error(fmt::format("carry {} changes its extents", i));
+      return make_error(fmt::format("carry {} changes its extents", i));
     if (result != carries[i] && llvm::is_contained(carries, result))
       result = copy(result);
   }

@@ -2,6 +2,7 @@
 // and their packing where they are not contiguous.
 #include "runtime/plan/pieces.h"
 #include "ir/support/arrays.h"
+#include "ir/support/error.h"
 #include "runtime/plan/planner.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -90,7 +91,7 @@ llvm::Expected<Cut> Planner::piece_lengths(MovedOperand &at, const TransitionMov
       lengths.assign(static_cast<size_t>(n), extent / n);
     bool negative = llvm::any_of(lengths, [](int64_t length) { return length < 0; });
     if (static_cast<int64_t>(lengths.size()) != n || negative || total(lengths) != extent)
-      return plan_error(fmt::format("{}: dimension {} of its operand has {} elements on rank {}, "
+      return make_error(fmt::format("{}: dimension {} of its operand has {} elements on rank {}, "
                                     "which {} ranks cannot share {}",
                                     at.name, move.dim, extent, world_.number(rank), n,
                                     lengths.empty()
@@ -105,7 +106,7 @@ llvm::Expected<int64_t> Planner::block_length(const rules::BlockDim &dim, ir::Me
   llvm::SmallVector<int64_t, 8> lengths =
       block_lengths(program_, *dim.uneven, world_.count(mesh, dim.axes));
   if (lengths.empty())
-    return plan_error("the sizes of shards are not known");
+    return make_error("the sizes of shards are not known");
   return lengths[static_cast<size_t>(world_.index(mesh, dim.axes, rank))];
 }
 

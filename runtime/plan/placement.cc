@@ -5,19 +5,14 @@
 #include "rules/ops/registry.h"
 
 #include "ir/claims.h"
+#include "ir/support/error.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
 
 namespace spmd::runtime {
-namespace {
-
-llvm::Error error(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-
-} // namespace
+namespace {} // namespace
 
 llvm::SmallVector<int64_t, 8> block_lengths(const ir::Program &program, const ir::UnevenDim &dim,
                                             int64_t blocks) {
@@ -42,12 +37,12 @@ llvm::SmallVector<int64_t, 8> block_lengths(const ir::Program &program, const ir
 llvm::Expected<Dims> dims_of(const ir::Program &program, ir::ShapeId shape,
                              const llvm::Twine &who) {
   if (!shape.valid() || !program.shapes[shape].ranked)
-    return error(who.str() + " has extents that are not known");
+    return make_error(who.str() + " has extents that are not known");
   Dims dims;
   for (ir::Extent extent : program.shapes[shape].dims) {
     if (!extent.is_number())
-      return error(fmt::format("{} has the extent `{}`, which has no value", who.str(),
-                               ir::print(extent, program.exprs, program.strings)));
+      return make_error(fmt::format("{} has the extent `{}`, which has no value", who.str(),
+                                    ir::print(extent, program.exprs, program.strings)));
     dims.push_back(extent.number());
   }
   return dims;
@@ -75,7 +70,7 @@ llvm::Expected<Placement> Placement::make(const ir::Program &program, const Worl
     else
       cut.lengths.assign(static_cast<size_t>(blocks), (*local)[d]);
     if (cut.lengths.empty())
-      return error(
+      return make_error(
           fmt::format("{} has shards in dimension {} whose sizes are not known", who.str(), d));
     for (int64_t length : cut.lengths) {
       cut.firsts.push_back(first);

@@ -1,6 +1,7 @@
 // Bodies become steps in program order. What a rank holds under a name is a buffer; values that are
 // the same data under another type share one.
 #include "ir/support/arrays.h"
+#include "ir/support/error.h"
 #include "runtime/plan/planner.h"
 #include "runtime/plan/row_dims.h"
 #include "runtime/plan/unused.h"
@@ -16,10 +17,6 @@ namespace spmd::runtime {
 
 using ir::InstId;
 using ir::ValueId;
-
-llvm::Error plan_error(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 // --- buffers and values
 
@@ -113,14 +110,14 @@ std::string Planner::who(const Frame &frame, ValueId value) const {
 llvm::Expected<PlannedId> Planner::find(Frame &frame, ValueId value) {
   auto found = frame.values.find(value.index);
   if (found == frame.values.end())
-    return plan_error(fmt::format("{} has no data here", who(frame, value)));
+    return make_error(fmt::format("{} has no data here", who(frame, value)));
   return found->second;
 }
 
 llvm::Error Planner::define(Frame &frame, ValueId value, BufferId buffer) {
   if (llvm::any_of(plan_.buffers[buffer].dims,
                    [](const Dims &dims) { return count(dims) >= kTooManyElements; }))
-    return plan_error(fmt::format("{} has more elements than can be counted", who(frame, value)));
+    return make_error(fmt::format("{} has more elements than can be counted", who(frame, value)));
   PlannedValue made;
   made.value = value;
   made.call = frame.call;
@@ -244,7 +241,7 @@ llvm::Expected<Dims> Planner::inferred_dims(Site &site, llvm::ArrayRef<PlannedId
   });
   if (first && known.shape.valid())
     return dims_of(program_, known.shape, name);
-  return plan_error(fmt::format("the extents of {} on rank {} do not follow: state them", name,
+  return make_error(fmt::format("the extents of {} on rank {} do not follow: state them", name,
                                 world_.number(rank)));
 }
 
@@ -270,7 +267,7 @@ Planner::compute(Site &site, llvm::ArrayRef<PlannedId> values, ir::DType dtype) 
       return dims.takeError();
     ir::DType own = dtype == ir::DType::Unknown ? dtype_of(known) : dtype;
     if (own == ir::DType::Unknown)
-      return plan_error(
+      return make_error(
           fmt::format("the element type of {} is not known", who(site.frame, site.inst.result(r))));
     buffers.push_back(buffer(own, mesh, std::move(*dims)));
     results.push_back({buffers.back(), place_of(known, plan_.buffers[buffers.back()])});
@@ -334,13 +331,13 @@ llvm::Error Planner::dispatch(Site &site) {
   case rules::OpForm::Unknown:
     break;
   }
-  return plan_error(fmt::format("`{}` is no op that can be run: nothing says what it computes",
+  return make_error(fmt::format("`{}` is no op that can be run: nothing says what it computes",
                                 program_.op_name(site.inst.op).str()));
 }
 
 llvm::Error Planner::instruction(Frame &frame, InstId id) {
   if (plan_.steps.size() > options_.max_steps)
-    return plan_error(fmt::format("the program unrolls to more than {} steps", options_.max_steps));
+    return make_error(fmt::format("the program unrolls to more than {} steps", options_.max_steps));
   const ir::Inst inst = program_.insts[id];
   Site site{frame, id, inst, rules_.resolve(inst.op), {}, {}, {}, {}};
   if (is_unused(inst, site.op))
@@ -370,7 +367,7 @@ llvm::Error Planner::instruction(Frame &frame, InstId id) {
   if (error && options_.failed && !options_.failed->valid())
     *options_.failed = id;
   if (error)
-    return plan_error(fmt::format("{} (op `{}`)", llvm::toString(std::move(error)),
+    return make_error(fmt::format("{} (op `{}`)", llvm::toString(std::move(error)),
                                   program_.op_name(inst.op).str()));
   execution.steps.last = static_cast<uint32_t>(plan_.steps.size());
   llvm::SmallVector<PlannedId, 2> results;
@@ -400,7 +397,7 @@ llvm::Error Planner::params(Frame &frame) {
     if (!place)
       return place.takeError();
     if (place->dtype() == ir::DType::Unknown)
-      return plan_error(fmt::format("the element type of {} is not known", name));
+      return make_error(fmt::format("the element type of {} is not known", name));
     llvm::Expected<RankDims> dims =
         map_dims(place->mesh(), [&](RankId rank) -> llvm::Expected<Dims> {
           return place->block(world_, rank).dims;

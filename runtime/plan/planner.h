@@ -7,6 +7,8 @@
 #include "checker/operand_list.h"
 #include "rules/transitions/call.h"
 
+#include "ir/support/error.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -15,7 +17,6 @@
 
 namespace spmd::runtime {
 
-llvm::Error plan_error(const std::string &text);
 // The axes of a call, outermost first.
 llvm::Expected<llvm::SmallVector<ir::AxisId, 4>> call_axes(const rules::Application &app);
 

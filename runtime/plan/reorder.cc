@@ -2,6 +2,8 @@
 // root.
 #include "runtime/plan/planner.h"
 
+#include "ir/support/error.h"
+
 #include <fmt/format.h>
 
 #include <map>
@@ -40,14 +42,14 @@ llvm::Expected<BufferId> Planner::reordered(Site &site, unsigned operand, unsign
     for (RankId rank : group[g]) {
       llvm::SmallVector<RankId, 4> &sources = held[key(after->block(world_, rank))];
       if (sources.empty())
-        return plan_error(
+        return make_error(
             fmt::format("{}: rank {} is to hold a block that no rank of its group has", name,
                         world_.number(rank)));
       own.push_back(group.position(sources.pop_back_val()));
       own.push_back(group.position(rank));
     }
     if (g > 0 && own != pairs)
-      return plan_error(fmt::format("{}: blocks move otherwise from group to group", name));
+      return make_error(fmt::format("{}: blocks move otherwise from group to group", name));
     pairs = std::move(own);
   }
   Communicate made{Collective::Permute};
@@ -66,7 +68,7 @@ llvm::Expected<uint32_t> Planner::root_of(Site &site, size_t size) {
     return 0;
   if (root->form != ir::AttrForm::Integer || root->as_integer() < 0 ||
       root->as_integer() >= static_cast<int64_t>(size))
-    return plan_error(fmt::format("`root` is none of the {} ranks of a group", size));
+    return make_error(fmt::format("`root` is none of the {} ranks of a group", size));
   return static_cast<uint32_t>(root->as_integer());
 }
 

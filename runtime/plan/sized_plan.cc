@@ -4,18 +4,13 @@
 
 #include "runtime/reference/blocks.h"
 
+#include "ir/support/error.h"
 #include "ir/text/text.h"
 
 #include <fmt/format.h>
 
 namespace spmd::runtime {
-namespace {
-
-llvm::Error error(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-
-} // namespace
+namespace {} // namespace
 
 llvm::Expected<Plan> make_sized_plan(checker::CheckedProgram &program, const World &world,
                                      StartedBackend started, TensorSizes &sizes,
@@ -27,7 +22,7 @@ llvm::Expected<Plan> make_sized_plan(checker::CheckedProgram &program, const Wor
       return plan;
     std::unique_ptr<Backend> backend = started(*plan);
     if (!backend)
-      return error("what says how much is moved could not be run");
+      return make_error("what says how much is moved could not be run");
     if (llvm::Error failed = backend->run(plan->all(), kNoDeadline))
       return llvm::Expected<Plan>(std::move(failed));
     for (PlannedId asked : plan->asked) {
@@ -40,7 +35,8 @@ llvm::Expected<Plan> make_sized_plan(checker::CheckedProgram &program, const Wor
           return llvm::Expected<Plan>(std::move(failed));
         std::optional<TensorSizes::Lengths> own = whole_numbers(held);
         if (!own || held.dims.size() != 1)
-          return error(fmt::format("{} says how much is moved, and is no list of numbers", name));
+          return make_error(
+              fmt::format("{} says how much is moved, and is no list of numbers", name));
         lengths.push_back(std::move(*own));
       }
       sizes.lengths[{value.value.index, plan->calls[value.call].path}] = std::move(lengths);

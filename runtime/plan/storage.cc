@@ -4,6 +4,7 @@
 #include "checker/definitions.h"
 
 #include "ir/support/check.h"
+#include "ir/support/error.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -16,10 +17,6 @@ using ir::InstId;
 using ir::ValueId;
 
 namespace {
-
-llvm::Error error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 bool names(const ir::Program &program, const ir::Operand &operand, ValueId value) {
   if (operand.is_value())
@@ -70,7 +67,8 @@ Storage::element_numbers(ValueId value, llvm::function_ref<const Meaning *(Value
   if (!base.valid()) {
     const Meaning *content = meaning(value);
     if (!content || content->pieces.empty())
-      return error(fmt::format("what {} holds is not known", ir::print_value(program_, value)));
+      return make_error(
+          fmt::format("what {} holds is not known", ir::print_value(program_, value)));
     Meaning numbers{content->lists, {}};
     for (const Tensor &piece : content->pieces) {
       std::vector<Residue> cells;
@@ -82,7 +80,7 @@ Storage::element_numbers(ValueId value, llvm::function_ref<const Meaning *(Value
   }
   InstId id = made_by(value);
   if (!id.valid())
-    return error(
+    return make_error(
         fmt::format("{} is a view that no instruction made", ir::print_value(program_, value)));
   const ir::Inst inst = program_.insts[id];
   checker::OperandList operands;
@@ -120,7 +118,7 @@ Storage::derive(InstId alias, llvm::function_ref<const Meaning *(ValueId)> meani
   if (!wanted)
     return wanted.takeError();
   if (wanted->pieces.empty())
-    return error("what the name is a view of is not known");
+    return make_error("what the name is a view of is not known");
   // Writes to this storage so far, the latest first, then what it held at the start.
   std::vector<ValueId> writers;
   for (uint32_t i = alias.index; i-- > 0;) {
@@ -152,8 +150,8 @@ Storage::derive(InstId alias, llvm::function_ref<const Meaning *(ValueId)> meani
     if (!any)
       continue;
     if (!meaning(writer))
-      return error(fmt::format("{}, which was written to it, has no meaning",
-                               ir::print_value(program_, writer)));
+      return make_error(fmt::format("{}, which was written to it, has no meaning",
+                                    ir::print_value(program_, writer)));
     view.of.push_back(writer);
     view.maps.push_back([from, dims = asked.dims](const Meaning &content) {
       Meaning made{content.lists, {}};

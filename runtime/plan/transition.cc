@@ -2,6 +2,7 @@
 // piece: where pieces are cut along another dimension than the outermost, packing stands before it,
 // and the inverse behind it.
 #include "ir/support/arrays.h"
+#include "ir/support/error.h"
 #include "runtime/plan/pieces.h"
 #include "runtime/plan/planner.h"
 
@@ -21,7 +22,7 @@ static llvm::Error check_combiner(const std::string &name, ir::Combiner combiner
       combiner == Combiner::And || combiner == Combiner::Or || combiner == Combiner::Xor;
   const bool order = combiner == Combiner::Max || combiner == Combiner::Min;
   if (form == ir::DTypeClass::Complex && (bits || order))
-    return plan_error(fmt::format("{}: complex numbers have no {}", name, bits ? "bits" : "order"));
+    return make_error(fmt::format("{}: complex numbers have no {}", name, bits ? "bits" : "order"));
   return llvm::Error::success();
 }
 
@@ -49,7 +50,7 @@ llvm::Error Planner::gather(MovedOperand &at, const TransitionMove &move) {
     int64_t length = total(lengths.lengths[entry]);
     if (llvm::ArrayRef<int64_t> said = stated_joined(at, move, rank);
         !said.empty() && said != ir::as_array(lengths.lengths[entry]))
-      return plan_error(
+      return make_error(
           fmt::format("{}: its pieces have other lengths than `splits` says", at.name));
     joined[entry] = joined_dims(operand.on(rank), move, length);
     flat[entry] = {total(counts.lengths[entry])};
@@ -161,12 +162,12 @@ llvm::Error Planner::exchange(MovedOperand &at, const TransitionMove &one,
     }
     if (llvm::ArrayRef<int64_t> said = stated_joined(at, join, rank);
         !said.empty() && said != ir::as_array(joined.lengths[entry]))
-      return plan_error(
+      return make_error(
           fmt::format("{}: rank {} gets pieces of other lengths than `out_splits` says", at.name,
                       world_.number(rank)));
     dims[entry] = joined_dims(own, join, total(joined.lengths[entry]));
     if (count(dims[entry]) != received)
-      return plan_error(fmt::format("{}: the pieces that rank {} gets do not fit together", at.name,
+      return make_error(fmt::format("{}: the pieces that rank {} gets do not fit together", at.name,
                                     world_.number(rank)));
     flat[entry] = {received};
     packed |= before(dims[entry], join.dim) != 1;
@@ -199,24 +200,24 @@ llvm::Error Planner::permute_pairs(Site &site, const TransitionMove &move, size_
   }
   const ir::AttrValue *perm = program_.find(site.inst.attrs, "perm");
   if (!perm || perm->form != ir::AttrForm::List)
-    return plan_error("`perm` is no list of pairs");
+    return make_error("`perm` is no list of pairs");
   made.perm.first = static_cast<uint32_t>(plan_.numbers.size());
   std::vector<bool> taken(size, false);
   for (const ir::AttrValue &item : program_.lists[perm->as<ir::AttrListId>()].items) {
     if (item.form != ir::AttrForm::List)
-      return plan_error("`perm` is no list of pairs");
+      return make_error("`perm` is no list of pairs");
     const ir::AttrList &pair = program_.lists[item.as<ir::AttrListId>()];
     if (pair.items.size() != 2)
-      return plan_error("`perm` is no list of pairs");
+      return make_error("`perm` is no list of pairs");
     for (const ir::AttrValue &each : pair.items) {
       if (each.form != ir::AttrForm::Integer || each.as_integer() < 0 ||
           each.as_integer() >= static_cast<int64_t>(size))
-        return plan_error(fmt::format("`perm` names none of the {} ranks of a group", size));
+        return make_error(fmt::format("`perm` names none of the {} ranks of a group", size));
       plan_.numbers.push_back(each.as_integer());
     }
     size_t to = static_cast<size_t>(plan_.numbers.back());
     if (taken[to])
-      return plan_error(fmt::format("`perm` sends twice to {}", to));
+      return make_error(fmt::format("`perm` sends twice to {}", to));
     taken[to] = true;
   }
   made.perm.count = static_cast<uint32_t>(plan_.numbers.size()) - made.perm.first;
@@ -252,7 +253,7 @@ llvm::Error Planner::keep(Site &site, MovedOperand &at, const TransitionMove &mo
     for (RankId rank : looked_at(at, operand.dims.size() == 1))
       for (RankId member : groups(id)[groups(id).group_of(rank)])
         if (operand.on(member) != operand.on(rank))
-          return plan_error(fmt::format("{}: ranks {} and {} hold tensors of different extents",
+          return make_error(fmt::format("{}: ranks {} and {} hold tensors of different extents",
                                         at.name, world_.number(rank), world_.number(member)));
     at.at = communicate(made, at.mesh);
   }
@@ -293,9 +294,9 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
         fmt::format("{} has as many elements as {} says, which is known once it runs", at.name,
                     who(site.frame, plan_.values[plan_.asked[0]].value));
     if (options_.sizes && dynamic_ == 0)
-      return plan_error(text);
+      return make_error(text);
     plan_.asked.clear();
-    return plan_error(text +
+    return make_error(text +
                       (dynamic_ > 0 ? ", and a loop or a branch may say otherwise each time" : ""));
   }
   bool one_step = llvm::all_of(moves, [&](const auto &each) { return each.step == moves[0].step; });
@@ -336,12 +337,12 @@ llvm::Error Planner::transition(Site &site) {
   rules::Application app = application(site);
   // Redistributions to whole types are lowered to steps before, where both ends are known.
   if (rules::redistribute::states_whole_type(app))
-    return plan_error("no steps are known: the kind of the operand on some axis is unknown, or a "
+    return make_error("no steps are known: the kind of the operand on some axis is unknown, or a "
                       "whole tensor is larger than any plan");
   llvm::SmallVector<rules::TransitionMoves, 1> moves = rules::transition_moves(app);
   llvm::SmallVector<uint32_t, 2> operands = rules::operands_of(app);
   if (moves.empty() || moves.size() != operands.size())
-    return plan_error("the call does not say along which axes it runs");
+    return make_error("the call does not say along which axes it runs");
   llvm::SmallVector<AxisId, 4> axes;
   if (site.op.transition == rules::TransitionOp::Reorder) {
     llvm::Expected<llvm::SmallVector<AxisId, 4>> named = call_axes(app);

@@ -1,6 +1,8 @@
 // Coordinates are enumerated, mesh by mesh: strides need not be multiples of one another.
 #include "runtime/plan/world.h"
 
+#include "ir/support/error.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -16,10 +18,8 @@ struct RankCoordinates {
 };
 
 llvm::Error too_many(const ir::Program &program, const ir::Mesh &mesh) {
-  return llvm::createStringError(
-      llvm::inconvertibleErrorCode(),
-      fmt::format("mesh `{}` has more than the {} ranks that a run simulates",
-                  program.strings[mesh.name].str(), kMaxRanks));
+  return make_error(fmt::format("mesh `{}` has more than the {} ranks that a run simulates",
+                                program.strings[mesh.name].str(), kMaxRanks));
 }
 
 // All ranks of a mesh, in row-major order of its axes; none if there are too many.

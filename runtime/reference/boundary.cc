@@ -9,6 +9,7 @@
 
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/check.h"
+#include "ir/support/error.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -23,10 +24,6 @@ using ir::AxisId;
 using ir::AxisSet;
 
 namespace {
-
-llvm::Error error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 // Axes on which a sum is taken for a list of what each rank holds of it.
 AxisSet lists_of_addends(const SeenInst &seen) {
@@ -83,9 +80,9 @@ llvm::Expected<Meaning> Reference::received(const rules::Arg &sent, const rules:
   if (!from || !to)
     return llvm::joinErrors(from.takeError(), to.takeError());
   if (!*from || !*to || (*from)->ranks().size() != (*to)->ranks().size())
-    return error("what was sent has other ranks than what is received");
+    return make_error("what was sent has other ranks than what is received");
   if ((*from)->type().scale != (*to)->type().scale)
-    return error("what was sent has another scale than what is received");
+    return make_error("what was sent has another scale than what is received");
   std::vector<Tensor> held = (*from)->place(meaning);
   std::vector<const Tensor *> seen;
   for (const Tensor &tensor : held)
@@ -113,7 +110,7 @@ llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings oper
   if (op == rules::Boundary::Store && operands.size() > 1)
     return first(std::move(operands[1]));
   if (operands.empty() || !is_one(operands[0]))
-    return error(fmt::format("`{}` has no meaning without what is around the program", name));
+    return make_error(fmt::format("`{}` has no meaning without what is around the program", name));
   if (op == rules::Boundary::Scale) {
     llvm::Expected<Rational> factor = factor_of_scale(seen);
     if (!factor)
@@ -123,13 +120,14 @@ llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings oper
     return first(std::move(operands[0]));
   }
   if (op == rules::Boundary::Send && (seen.app().attr("axis") || seen.app().attr("group")))
-    return error("`send` along an axis is another stage's to receive");
+    return make_error("`send` along an axis is another stage's to receive");
   if (op != rules::Boundary::Send && !rules::is_same_data(op))
-    return error(fmt::format("`{}` is carried out by the program that is derived from it", name));
+    return make_error(
+        fmt::format("`{}` is carried out by the program that is derived from it", name));
   if (made.empty() || !seen.to(0))
     return made;
   if (lists_of_addends(seen))
-    return error("the sum does not tell what each rank holds of it");
+    return make_error("the sum does not tell what each rank holds of it");
   // Here, not at the end: a claim may join pieces of the operand, or be about another mesh.
   const Distribution &from =
       op == rules::Boundary::ReinterpretMesh ? *seen.known(0) : *seen.from(0);
@@ -143,7 +141,7 @@ llvm::Expected<Meaning> Reference::coordinate(const SeenInst &seen) {
   rules::Outcome ignored;
   std::optional<rules::CallAxes> axes = rules::resolve_axes(seen.app(), {}, ignored);
   if (!axes || !seen.made(0))
-    return error("the axes of `axis_index` are not known");
+    return make_error("the axes of `axis_index` are not known");
   const ir::Mesh &mesh = seen.app().mesh();
   Grid lists = seen.made(0)->list_grid();
   Meaning made{lists.axes(), {}};
@@ -179,7 +177,7 @@ llvm::Expected<Rational> Reference::factor_of_scale(const SeenInst &seen) {
   std::optional<Rational> counted =
       number_of(program_, ir::canonical_scale(program_, written, mesh), mesh);
   if (!all || !counted)
-    return error("a symbol in a scale has no value");
+    return make_error("a symbol in a scale has no value");
   return Rational{all->first * counted->second, all->second * counted->first};
 }
 
@@ -260,7 +258,7 @@ llvm::Expected<Meanings> Reference::norms(const SeenInst &seen, Meanings operand
       Grid::Coordinates at = spread.coordinates(c);
       const Tensor &piece = meaning.pieces[static_cast<size_t>(own.position(at))];
       if (piece.is_complex())
-        return error("norms of complex numbers are not supported");
+        return make_error("norms of complex numbers are not supported");
       llvm::Expected<Tensor> squares = rows.of("sum_squares", {&piece}, {});
       if (!squares)
         return squares.takeError();
@@ -284,7 +282,7 @@ llvm::Expected<Meanings> Reference::norms(const SeenInst &seen, Meanings operand
     return made;
   const ir::AttrValue *stated = rules::any_attr(seen.app(), {"max_norm"});
   if (!stated || (stated->form != ir::AttrForm::Float && stated->form != ir::AttrForm::Integer))
-    return error("`clip_norm` does not state max_norm");
+    return make_error("`clip_norm` does not state max_norm");
   double bound = stated->form == ir::AttrForm::Float ? stated->as_number()
                                                      : static_cast<double>(stated->as_integer());
   for (Tensor &norm : norms) {

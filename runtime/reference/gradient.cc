@@ -11,6 +11,7 @@
 #include "rules/violations/operands.h"
 
 #include "ir/support/check.h"
+#include "ir/support/error.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -23,10 +24,6 @@ using ir::AxisSet;
 using ir::ValueId;
 
 namespace {
-
-llvm::Error error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 void add_to(Meaning &sum, Meaning more) {
   if (sum.pieces.empty()) {
@@ -84,7 +81,7 @@ each_derivative(const SeenInst &seen, bool all,
     rules::OperandMismatch ignored;
     std::optional<rules::Binding> binding = rules::bind_operands(bound, equation, ignored);
     if (!binding)
-      return error("operands that the row does not take");
+      return make_error("operands that the row does not take");
     for (unsigned i = 0; i < equation.operand_count; ++i) {
       const rules::Slot *slot = (*binding)[i];
       bool differentiable = use.row->gradient && !is_position(equation, i);
@@ -95,8 +92,8 @@ each_derivative(const SeenInst &seen, bool all,
                 : known.gradient_free())
           continue;
         if (!rules::derivative(*use.row, i))
-          return error(fmt::format("`{}` has no derivative by {}", use.row->name,
-                                   equation.operands[i].name));
+          return make_error(fmt::format("`{}` has no derivative by {}", use.row->name,
+                                        equation.operands[i].name));
         std::optional<int64_t> member;
         if (uses.size() > 1)
           member = u;
@@ -299,7 +296,7 @@ llvm::Expected<Meanings> ReferenceRun::gradients(ValueId loss, llvm::ArrayRef<Va
   Meanings found;
   for (Derivative &each : derivatives(loss, nullptr, of)) {
     if (!each.unknown.empty())
-      return error(each.unknown);
+      return make_error(each.unknown);
     found.push_back(std::move(each.meaning));
   }
   return found;

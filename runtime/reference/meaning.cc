@@ -5,6 +5,7 @@
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/check.h"
+#include "ir/support/error.h"
 #include "ir/support/strings.h"
 #include "ir/text/text.h"
 
@@ -20,10 +21,6 @@ using ir::Kind;
 
 namespace {
 
-llvm::Error error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-
 // Where blocks of one dimension begin; the last entry is the end.
 llvm::Expected<llvm::SmallVector<int64_t, 8>> starts_of(const ir::Program &program,
                                                         ir::Extent local, int64_t blocks,
@@ -31,8 +28,8 @@ llvm::Expected<llvm::SmallVector<int64_t, 8>> starts_of(const ir::Program &progr
   auto number = [&](ir::Extent extent) -> llvm::Expected<int64_t> {
     if (extent.is_number())
       return extent.number();
-    return error(fmt::format("the extent {} has no value",
-                             ir::print(extent, program.exprs, program.strings)));
+    return make_error(fmt::format("the extent {} has no value",
+                                  ir::print(extent, program.exprs, program.strings)));
   };
   llvm::SmallVector<int64_t, 8> starts{0};
   if (uneven && uneven->sizes.valid()) {
@@ -126,11 +123,11 @@ llvm::Expected<Distribution> Distribution::make(const ir::Program &program,
   for (AxisId axis : pending &mesh.typed_axes())
     made.pending_.push_back(axis);
   if (!value.shape.valid() || !program.shapes[value.shape].ranked)
-    return error("its shape is not known");
+    return make_error("its shape is not known");
   const ir::Shape &shape = program.shapes[value.shape];
   made.dtype_ = shape.dtype;
   if (shape.dtype == ir::DType::Unknown)
-    return error("its element type is not known");
+    return make_error("its element type is not known");
   for (unsigned dim = 0; dim < shape.dims.size(); ++dim) {
     Dimension &one = made.dims_.emplace_back();
     int64_t blocks = 1;
@@ -149,8 +146,8 @@ llvm::Expected<Distribution> Distribution::make(const ir::Program &program,
       return starts.takeError();
     one.starts = std::move(*starts);
     if (one.starts.size() != static_cast<size_t>(blocks) + 1)
-      return error(fmt::format("dimension {} has {} blocks for {} ranks", dim,
-                               one.starts.size() - 1, blocks));
+      return make_error(fmt::format("dimension {} has {} blocks for {} ranks", dim,
+                                    one.starts.size() - 1, blocks));
   }
   return made;
 }

@@ -4,6 +4,7 @@
 #include "rules/shapes/attrs.h"
 
 #include "ir/support/check.h"
+#include "ir/support/error.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -20,10 +21,6 @@ namespace {
 
 using Pieces = std::vector<Tensor>;
 using Lengths = llvm::SmallVector<int64_t, 8>;
-
-llvm::Error error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 bool is_average(const rules::TransitionCall &call) { return call.combiner == ir::Combiner::Avg; }
 
@@ -174,7 +171,7 @@ private:
       dim = word->dim;
     if (std::optional<unsigned> place = rules::place_of(dim, rank))
       return *place;
-    return error(fmt::format("there is no dimension {}", dim));
+    return make_error(fmt::format("there is no dimension {}", dim));
   }
   llvm::Expected<Lengths> lengths(llvm::StringRef key, int64_t extent, int64_t piece) const {
     Lengths lengths;
@@ -184,13 +181,13 @@ private:
     const ir::AttrValue *stated = app().attr(key);
     if (!stated || stated->form == ir::AttrForm::Null) {
       if (extent % ranks_ != 0)
-        return error(fmt::format("{} elements do not divide by {}", extent, ranks_));
+        return make_error(fmt::format("{} elements do not divide by {}", extent, ranks_));
       lengths.assign(static_cast<size_t>(ranks_), extent / ranks_);
       return lengths;
     }
     std::optional<rules::Numbers> numbers = rules::numbers_attr(app(), {key});
     if (!numbers || static_cast<int64_t>(numbers->size()) != ranks_)
-      return error(fmt::format("{} are no numbers, one for each rank", key.str()));
+      return make_error(fmt::format("{} are no numbers, one for each rank", key.str()));
     lengths.assign(numbers->begin(), numbers->end());
     return lengths;
   }
@@ -202,7 +199,7 @@ private:
   llvm::Expected<size_t> root() const {
     int64_t root = rules::number_attr(app(), {"root"}).value_or(0);
     if (root < 0 || root >= ranks_)
-      return error(fmt::format("there is no root {} among {} ranks", root, ranks_));
+      return make_error(fmt::format("there is no root {} among {} ranks", root, ranks_));
     return static_cast<size_t>(root);
   }
 
@@ -241,12 +238,13 @@ private:
     if (!stated)
       return stated.takeError();
     if (static_cast<int64_t>(stated->size()) != ranks_)
-      return error(fmt::format("{} are no numbers, one for each rank", key.str()));
+      return make_error(fmt::format("{} are no numbers, one for each rank", key.str()));
     int64_t first = 0;
     Pieces pieces;
     for (int64_t length : *stated) {
       if (length < 0 || first + length > whole.dims[at])
-        return error(fmt::format("{} ask for more than {} elements", key.str(), whole.dims[at]));
+        return make_error(
+            fmt::format("{} ask for more than {} elements", key.str(), whole.dims[at]));
       pieces.push_back(slice_of(whole, at, first, length));
       first += length;
     }
@@ -272,14 +270,14 @@ private:
   llvm::Expected<Pieces> permuted(llvm::ArrayRef<Tensor> pieces) const {
     const ir::AttrValue *perm = app().attr("perm");
     if (!perm || perm->form != ir::AttrForm::List)
-      return error("perm is no list of pairs");
+      return make_error("perm is no list of pairs");
     Pieces moved(pieces.size(), zeros_like(pieces.front(), pieces.front().dims));
     for (const ir::AttrValue &pair : app().program.lists[perm->as<ir::AttrListId>()].items) {
       std::optional<rules::Numbers> ends = rules::numbers_of(app(), pair);
       bool right = ends && ends->size() == 2 &&
                    llvm::all_of(*ends, [&](int64_t end) { return end >= 0 && end < ranks_; });
       if (!right)
-        return error("perm is no list of pairs of ranks");
+        return make_error("perm is no list of pairs of ranks");
       moved[static_cast<size_t>((*ends)[1])] = pieces[static_cast<size_t>((*ends)[0])];
     }
     return moved;
@@ -328,7 +326,7 @@ llvm::Expected<Meaning> step_on(const MovedValue &value, const Step &step, const
   if (axes.empty()) { // one piece, which may be stacked or cut all the same
     listed = is_list(step.effect.src.kind), lists = is_list(step.effect.dst.kind);
   } else if (listed && (meaning.lists & axes) != axes)
-    return error("the value is a list along some axes of the call, and no list along others");
+    return make_error("the value is a list along some axes of the call, and no list along others");
   if (!listed && !lists)
     return meaning;
   AxisSet others = meaning.lists - axes;

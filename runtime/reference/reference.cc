@@ -11,6 +11,7 @@
 #include "rules/shards/remesh.h"
 
 #include "ir/support/check.h"
+#include "ir/support/error.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -23,10 +24,6 @@ using ir::AxisSet;
 using ir::Kind;
 
 namespace {
-
-llvm::Error error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 // The axes along which an op is applied to what each rank holds: those that are local, and all
 // where nobody judged it, so that its claim is all that is known of what it does across ranks.
@@ -77,8 +74,8 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
                    auto &into) -> llvm::Error {
     llvm::Expected<std::optional<Distribution>> made = distribution_of(program_, known);
     if (!made)
-      return error(fmt::format("{}{}: {}", ir::print_value(program_, value), where,
-                               llvm::toString(made.takeError())));
+      return make_error(fmt::format("{}{}: {}", ir::print_value(program_, value), where,
+                                    llvm::toString(made.takeError())));
     into.push_back(std::move(*made));
     return llvm::Error::success();
   };
@@ -144,8 +141,8 @@ llvm::Expected<Meanings> Reference::apply(const SeenInst &seen, ir::InstId id, B
     case rules::OpForm::Boundary:
       return boundary(seen, std::move(from));
     default:
-      return error(fmt::format("`{}` has no meaning that we can compute",
-                               program_.op_name(seen.inst().op).str()));
+      return make_error(fmt::format("`{}` has no meaning that we can compute",
+                                    program_.op_name(seen.inst().op).str()));
     }
   };
   llvm::Expected<Meanings> made = run();
@@ -270,7 +267,7 @@ llvm::Expected<Meanings> Reference::equation(const SeenInst &seen, uint64_t draw
   AxisSet drawn;
   for (unsigned r = 0; r < results; ++r) {
     if (!seen.made(r))
-      return error("the shape of a result is not known");
+      return make_error("the shape of a result is not known");
     all |= seen.made(r)->lists();
     drawn |= seen.made(r)->lists();
     grids.push_back(seen.made(r)->list_grid());
@@ -289,7 +286,7 @@ llvm::Expected<Meanings> Reference::equation(const SeenInst &seen, uint64_t draw
       if (seen.made(r)->open()) {
         std::optional<Dims> found = row_dims(program_, seen.app(), call.forms(), r);
         if (!found)
-          return error("extents that only data tell do not follow from those of the operands");
+          return make_error("extents that only data tell do not follow from those of the operands");
         dims = std::move(*found);
       }
       call.result(seen.made(r)->dtype(), std::move(dims));
@@ -373,7 +370,7 @@ llvm::Expected<Meaning> Reference::derivative(const SeenInst &seen, uint64_t dra
     bool list = seen.op().row->equation.equation.results[0].list;
     if (list && given[r].pieces.empty()) {
       if (seen.made(r)->open())
-        return error("a result without a gradient has extents that only data tell");
+        return make_error("a result without a gradient has extents that only data tell");
       given[r].lists = seen.made(r)->lists();
       for (int64_t p = 0; p < seen.made(r)->list_grid().size(); ++p)
         given[r].pieces.push_back(
@@ -429,7 +426,7 @@ llvm::Expected<TensorSizes::Lengths> Reference::stated_lengths(const SeenInst &s
     if (!meaning.pieces.empty())
       numbers = whole_numbers(meaning.pieces[piece_at(Grid(mesh, meaning.lists), at)]);
     if (!numbers)
-      return error(fmt::format("what {} says is not known", key.str()));
+      return make_error(fmt::format("what {} says is not known", key.str()));
     return *numbers;
   }
   return TensorSizes::Lengths();
@@ -445,9 +442,9 @@ llvm::Expected<Meanings> Reference::transition(const SeenInst &seen, BodySite si
   for (size_t i = 0; i < tensors.size() && i < made.size(); ++i) {
     uint32_t operand = tensors[i];
     if (!seen.from(operand) || !seen.made(static_cast<unsigned>(i)))
-      return error("the shape of an operand or a result is not known");
+      return make_error("the shape of an operand or a result is not known");
     if (operands[operand].pieces.empty())
-      return error("an operand has no data");
+      return make_error("an operand has no data");
     auto said_to = [&](llvm::StringRef key, const Grid::Coordinates &at) {
       return stated_lengths(seen, site, operands, key, at);
     };

@@ -7,6 +7,7 @@
 #include "rules/shapes/attrs.h"
 
 #include "ir/support/check.h"
+#include "ir/support/error.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -20,10 +21,6 @@ using ir::InstId;
 using ir::ValueId;
 
 namespace {
-
-llvm::Error error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 int64_t integer(const ir::Program &program, ir::AttrsId attrs, llvm::StringRef key) {
   const ir::AttrValue *attr = program.find(attrs, key);
@@ -114,7 +111,7 @@ llvm::Expected<NodeId> ReferenceRun::number(const ir::AttrValue &literal, rules:
   if (!*to || (!whole && literal.form != ir::AttrForm::Float))
     return add({}, known);
   if ((*to)->open())
-    return error("a plain number stands for a tensor whose extents only data tell");
+    return make_error("a plain number stands for a tensor whose extents only data tell");
   Tensor made = Tensor::make((*to)->dtype(), (*to)->whole(), reference_.domain());
   made.visit([&](auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;
@@ -212,10 +209,10 @@ llvm::Error ReferenceRun::leaf(InstId id, Frame &frame, llvm::ArrayRef<NodeId> o
     meanings.push_back(&trace_.nodes[node]);
   llvm::Expected<Meanings> made = reference_.apply(id, frame.site, meanings);
   if (!made)
-    return error(fmt::format("`{}` at {}: {}", program_.op_name(inst.op).str(),
-                             inst.result_count ? ir::print_value(program_, inst.first_result)
-                                               : std::string("an op without a result"),
-                             llvm::toString(made.takeError())));
+    return make_error(fmt::format("`{}` at {}: {}", program_.op_name(inst.op).str(),
+                                  inst.result_count ? ir::print_value(program_, inst.first_result)
+                                                    : std::string("an op without a result"),
+                                  llvm::toString(made.takeError())));
   std::vector<NodeId> results;
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     ValueId result = inst.result(r);
@@ -275,7 +272,7 @@ llvm::Expected<std::vector<NodeId>> ReferenceRun::function(ir::FunctionId id, Bo
                                                            llvm::ArrayRef<NodeId> args) {
   const ir::Function &callee = program_.functions[id];
   if (callee.opaque)
-    return error(fmt::format("{} has no body", program_.strings[callee.name].str()));
+    return make_error(fmt::format("{} has no body", program_.strings[callee.name].str()));
   ir::Body code = callee.body;
   ir::BlockId results = callee.results;
   Frame frame;
@@ -348,7 +345,7 @@ ReferenceRun::Nodes ReferenceRun::scan(InstId id, BodySite site, llvm::ArrayRef<
   if (consts + carry < operands.size()) {
     const Meaning &first = trace_.nodes[operands[consts + carry]];
     if (first.pieces.empty())
-      return error("a scanned operand has no data");
+      return make_error("a scanned operand has no data");
     rounds = first.pieces.front().dims.front();
   }
   const ir::AttrValue *reverse = program_.find(inst.attrs, "reverse");
@@ -375,7 +372,7 @@ ReferenceRun::Nodes ReferenceRun::scan(InstId id, BodySite site, llvm::ArrayRef<
     if (!results)
       return results;
     if (llvm::is_contained(*results, kNoNode))
-      return error("a body of `scan` gives a plain number");
+      return make_error("a body of `scan` gives a plain number");
     std::copy_n(results->begin(), carry, args.begin() + static_cast<ptrdiff_t>(consts));
     for (size_t r = carry; r < results->size(); ++r)
       outs[r - carry].push_back((*results)[r]);
@@ -413,7 +410,7 @@ llvm::Expected<NodeId> ReferenceRun::chosen(NodeId condition, NodeId then, NodeI
   if (!asked || !to)
     return llvm::joinErrors(asked.takeError(), to.takeError());
   if (!*asked || !*to)
-    return error("a condition or a result of a branch has no shape");
+    return make_error("a condition or a result of a branch has no shape");
   llvm::Expected<NodeId> left = seen_as(then, known), right = seen_as(other, known);
   if (!left || !right)
     return llvm::joinErrors(left.takeError(), right.takeError());
@@ -486,7 +483,7 @@ ReferenceRun::Nodes ReferenceRun::loop(InstId id, BodySite site, llvm::ArrayRef<
     if (!asked)
       return asked;
     if (asked->front() == kNoNode)
-      return error("the condition of a loop is a plain number");
+      return make_error("the condition of a loop is a plain number");
     const Meaning &condition = trace_.nodes[asked->front()];
     if (llvm::none_of(condition.pieces, holds))
       return std::vector<NodeId>(args.begin() + static_cast<ptrdiff_t>(consts), args.end());
@@ -495,7 +492,7 @@ ReferenceRun::Nodes ReferenceRun::loop(InstId id, BodySite site, llvm::ArrayRef<
       return made;
     for (uint32_t r = 0; r < inst.result_count; ++r) {
       if ((*made)[r] == kNoNode)
-        return error("a body of `while` gives a plain number");
+        return make_error("a body of `while` gives a plain number");
       llvm::Expected<NodeId> next = chosen(asked->front(), (*made)[r], args[consts + r],
                                            checked_.known(inst.result(r), site.typing));
       if (!next)
@@ -503,7 +500,7 @@ ReferenceRun::Nodes ReferenceRun::loop(InstId id, BodySite site, llvm::ArrayRef<
       args[consts + r] = *next;
     }
   }
-  return error(fmt::format("a loop goes on after {} rounds", reference_.max_rounds()));
+  return make_error(fmt::format("a loop goes on after {} rounds", reference_.max_rounds()));
 }
 
 llvm::Expected<Meanings> ReferenceRun::run_inst(InstId id, BodySite site,

@@ -4,6 +4,7 @@
 #include "runtime/tensor/packed.h"
 
 #include "ir/support/check.h"
+#include "ir/support/error.h"
 
 #include <fmt/format.h>
 
@@ -109,10 +110,6 @@ void unpack_cells(const char *from, DType dtype, double *cells, size_t n) {
 DType part_of(DType complex) { return complex == DType::C128 ? DType::F64 : DType::F32; }
 
 } // namespace
-
-llvm::Error make_error(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), "%s", text.c_str());
-}
 
 llvm::Error unpack_elements(llvm::StringRef bytes, Tensor &tensor) {
   if (tensor.is_complex()) {

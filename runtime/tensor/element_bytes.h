@@ -24,7 +24,5 @@ std::optional<uint64_t> bytes_of(llvm::ArrayRef<int64_t> dims, ir::DType dtype);
 std::string print_position(llvm::ArrayRef<int64_t> dims, int64_t element);
 // `f32[8, 16]`
 std::string print_shape(ir::DType dtype, llvm::ArrayRef<int64_t> dims);
-// Made of pieces of text.
-llvm::Error make_error(std::string text);
 
 } // namespace spmd::runtime

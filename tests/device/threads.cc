@@ -3,6 +3,8 @@
 
 #include "runtime/tensor/element_bytes.h"
 
+#include "ir/support/error.h"
+
 #include <fmt/format.h>
 
 #include <atomic>
@@ -28,7 +30,7 @@ struct Shared {
 llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, RankRun &out) {
   std::unique_ptr<Planned> run = planned(text);
   if (!run->problem.empty())
-    return run_error(run->problem);
+    return make_error(run->problem);
   Clock::time_point since = Clock::now();
   auto patience = [&](uint32_t step, bool first) {
     if (first || step != out.reached)
@@ -53,7 +55,7 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
     const StepRange all = run->plan->all();
     for (uint64_t seed = own.seed; seed < own.seed + shared.options.runs; ++seed) {
       if (seed > own.seed && !backend.restart(seed))
-        return run_error("a device backend does not run again");
+        return make_error("a device backend does not run again");
       for (PlannedId param : run->plan->params) {
         const BufferId buffer = run->plan->values[param].buffer;
         if (!run->world->on(run->plan->buffers[buffer].mesh, rank))
@@ -76,7 +78,7 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
     while (shared.done < shared.size && !shared.stopped)
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     if (shared.stopped)
-      return run_error("another rank failed");
+      return make_error("another rank failed");
     for (PlannedId output : run->plan->outputs) {
       const BufferId buffer = run->plan->values[output].buffer;
       out.outputs.emplace_back();

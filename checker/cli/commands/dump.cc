@@ -70,12 +70,8 @@ ExitCode print_translated(Input &input, const Options &options) {
 
 ExitCode print(const ir::Program &program, const Options &options) {
   ir::Dialect words = options.dialect.value_or(ir::dialect_of(program));
-  std::string problem = write_stdout(words == ir::Dialect::Spmd ? ir::print_text(program)
-                                                                : ir::print_text(program, words));
-  if (problem.empty())
-    return ExitCode::Clean;
-  say(problem);
-  return ExitCode::Call;
+  return print_text(words == ir::Dialect::Spmd ? ir::print_text(program)
+                                               : ir::print_text(program, words));
 }
 
 } // namespace

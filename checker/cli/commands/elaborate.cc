@@ -183,10 +183,6 @@ bool print_findings(const std::string &text, const Options &options) {
 } // namespace
 
 ExitCode run_elaborate(const Options &options) {
-  auto wrong_call = [](const std::string &problem) {
-    say(problem);
-    return ExitCode::Call;
-  };
   if (options.arguments.size() != 1)
     return wrong_call("`elaborate` takes one file");
   rules::redistribute::Topology topology;

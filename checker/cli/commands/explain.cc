@@ -180,11 +180,7 @@ ExitCode run_explain(const Options &options) {
       return unknown_name(name);
     text += (text.empty() ? "" : "\n") + page;
   }
-  std::string problem = write_stdout(text);
-  if (problem.empty())
-    return ExitCode::Clean;
-  say(problem);
-  return ExitCode::Call;
+  return print_text(text);
 }
 
 } // namespace spmd::checker

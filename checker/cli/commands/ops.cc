@@ -241,11 +241,7 @@ ExitCode run_ops(const Options &options) {
                      : options.table == TableFormat::Json   ? ops_json(rows)
                      : options.arguments.empty()            ? ops_text(rows)
                                                             : op_text(*rows.front());
-  std::string problem = write_stdout(text);
-  if (problem.empty())
-    return ExitCode::Clean;
-  say(problem);
-  return ExitCode::Call;
+  return print_text(text);
 }
 
 } // namespace spmd::checker

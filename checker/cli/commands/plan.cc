@@ -11,6 +11,7 @@
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
+#include "ir/support/error.h"
 #include "ir/text/text.h"
 
 #include <fmt/format.h>
@@ -35,10 +36,6 @@ struct Asked {
            !program.types[request.target].gradient_free();
   }
 };
-
-llvm::Error wrong_request(const std::string &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 
 // What the first rank holds of each dimension.
 ir::Shape block_of(const ir::Program &program, const ir::Type &type, ir::Shape shape, bool &even) {
@@ -65,7 +62,7 @@ llvm::Expected<std::string> in_our_words(llvm::StringRef text, std::string &exte
   ir::ReadResult read =
       ir::read_text(fmt::format("mesh m {{ {} }}\n%x = input {} R\n", axes, extents));
   if (!read.errors.empty())
-    return wrong_request(read.errors.front().message);
+    return make_error(read.errors.front().message);
   ir::Program &program = read.program;
   llvm::Expected<ir::Type> type = ir::read_words(program, ir::MeshId{0}, text, dialect);
   if (!type)
@@ -75,12 +72,12 @@ llvm::Expected<std::string> in_our_words(llvm::StringRef text, std::string &exte
                llvm::all_of(program.shapes[whole].dims,
                             [](ir::Extent extent) { return extent.is_number(); });
   if (!known)
-    return wrong_request("the extents are to be numbers, as in `f32[8, 4] [Shard(0)]`");
+    return make_error("the extents are to be numbers, as in `f32[8, 4] [Shard(0)]`");
   bool even = true;
   ir::ShapeId block = program.shapes.add(block_of(program, *type, program.shapes[whole], even));
   // The framework cuts a strided shard in another way where blocks differ.
   if (!even && text.contains("_StridedShard"))
-    return wrong_request("strided-uneven: axes against mesh order need even blocks");
+    return make_error("strided-uneven: axes against mesh order need even blocks");
   return ir::print_type(program, *type, block, even ? ir::ShapeId{} : whole);
 }
 
@@ -241,10 +238,6 @@ std::string proof_of(Asked &asked, const rd::Plan &plan, const rd::Topology &top
 } // namespace
 
 ExitCode run_plan(const Options &options) {
-  auto wrong_call = [](const std::string &problem) {
-    say(problem);
-    return ExitCode::Call;
-  };
   if (options.arguments.size() != 1)
     return wrong_call("`plan` takes `FROM -> TO` and --mesh");
   rd::Topology topology;
@@ -271,8 +264,7 @@ ExitCode run_plan(const Options &options) {
   } else {
     text = text_of(asked, plan, topology, rank) + (options.prove ? proof + "\n" : "");
   }
-  std::string problem = write_stdout(text);
-  return problem.empty() ? ExitCode::Clean : wrong_call(problem);
+  return print_text(text);
 }
 
 } // namespace spmd::checker

@@ -15,19 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-ExitCode print(const std::string &text) {
-  std::string problem = write_stdout(text);
-  if (problem.empty())
-    return ExitCode::Clean;
-  say(problem);
-  return ExitCode::Call;
-}
-
-ExitCode wrong_call(const std::string &problem) {
-  say(problem);
-  return ExitCode::Call;
-}
-
 Json strings() { return {{"type", "array"}, {"items", {{"type", "string"}}}}; }
 
 Json schema_of(const OptionRow &row) {
@@ -77,11 +64,11 @@ ExitCode run_schema(const Options &options) {
     return wrong_call("`schema` takes one name: trace, config or output");
   const llvm::StringRef name = options.arguments.front();
   if (name == "trace")
-    return print(std::string(kTraceSchema));
+    return print_text(std::string(kTraceSchema));
   if (name == "output")
-    return print(std::string(kOutputSchema));
+    return print_text(std::string(kOutputSchema));
   if (name == "config")
-    return print(configuration_schema());
+    return print_text(configuration_schema());
   return wrong_call(fmt::format("no schema `{}`{}", name.str(),
                                 nearest_hint(name, {"trace", "config", "output"})));
 }
@@ -92,7 +79,7 @@ ExitCode run_config(const Options &options) {
   if (!options.arguments.empty())
     what = options.arguments.front();
   if (what == "init")
-    return print(configuration_template());
+    return print_text(configuration_template());
   if (what != "show" && what != "verify")
     return wrong_call(fmt::format("`config` takes show, init or verify, not `{}`{}", what.str(),
                                   nearest_hint(what, {"show", "init", "verify"})));
@@ -100,7 +87,7 @@ ExitCode run_config(const Options &options) {
   if (file.empty() && !options.isolated)
     file = find_configuration();
   if (file.empty())
-    return print("no configuration file: the standard holds\n");
+    return print_text("no configuration file: the standard holds\n");
   Options read;
   if (std::string problem = read_configuration(file, {}, read); !problem.empty())
     return wrong_call(problem);
@@ -108,7 +95,7 @@ ExitCode run_config(const Options &options) {
   for (const std::string &each : read.configuration.files)
     text += fmt::format("{}{}\n", what == "show" ? "# " : "", ir::printable(each));
   if (what == "verify")
-    return print(text);
+    return print_text(text);
   for (const auto &[key, value] : read.configuration.settings)
     text += fmt::format("{} = {}\n", key, ir::printable_lines(value));
   text += read.configuration.rules.empty() ? "" : "\n[rules]\n";
@@ -128,7 +115,7 @@ ExitCode run_config(const Options &options) {
       if (!value.empty())
         text += fmt::format("{} = {}\n", key, print_json(Json(value)));
   }
-  return print(text);
+  return print_text(text);
 }
 
 } // namespace spmd::checker

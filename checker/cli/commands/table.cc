@@ -77,12 +77,4 @@ std::string print_table_json(const Table &table) {
   return print_json(list, 1) + "\n";
 }
 
-ExitCode print_text(const std::string &text) {
-  std::string problem = write_stdout(text);
-  if (problem.empty())
-    return ExitCode::Clean;
-  say(problem);
-  return ExitCode::Call;
-}
-
 } // namespace spmd::checker

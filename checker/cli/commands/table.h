@@ -21,7 +21,4 @@ std::string print_table(const Table &table, TableFormat format);
 // A list of objects; numbers as they stand in `rows`.
 std::string print_table_json(const Table &table);
 
-// To stdout; what went wrong is said.
-ExitCode print_text(const std::string &text);
-
 } // namespace spmd::checker
