@@ -14,11 +14,11 @@ from .document import numbered, text
 from .ranks import coordinate, line_of
 
 
-def state(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: list) -> int:
-    """Writes them into `trace`, of `rank`; how many there are. `traces`: of the same step, by rank;
-    `axes`: names, sizes and strides.
+def state(trace: pathlib.Path, rank: int, steps: ownops.Steps, axes: list) -> int:
+    """Writes them into `trace`, of `rank`; how many there are. `steps`: the same step on all ranks
+    that are known; `axes`: names, sizes and strides.
     """
-    numbers = {one: _numbers(ownops.read(path)) for one, path in traces.items()}
+    numbers = steps.numbers
     document = ownops.read(trace)
     made = _Made(document)
     found = 0
@@ -38,24 +38,6 @@ def state(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes:
         document["op_count"] = len(document["ops"])
         trace.write_text(text(numbered(document)), encoding="utf-8")
     return found
-
-
-def _numbers(document: dict) -> dict[tuple, dict[tuple, float]]:
-    """By operation: the numbers that it takes, by their places in operands and attributes."""
-    found = {}
-    for which, op in zip(ownops.numbered(ownops.rows(document)), document["ops"]):
-        found[which] = dict(_listed(op.get("in", []), ("in",)))
-        for key, one in op.get("attrs", {}).items():
-            found[which] |= dict(_listed([one], (key,)))
-    return found
-
-
-def _listed(items: list, place: tuple):
-    for number, item in enumerate(items):
-        if isinstance(item, list):
-            yield from _listed(item, (*place, number))
-        elif isinstance(item, (int, float)) and not isinstance(item, bool):
-            yield (*place, number), item
 
 
 def _put(items: list, place: tuple, value: str) -> None:

@@ -13,19 +13,53 @@ from .document import text
 from .ranks import line_of
 
 
-def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: list) -> int:
+class Steps:
+    """One step on several ranks, whose traces are read once: of each rank what its operations look like, and
+    the numbers that they take, by operation and by their places in operands and attributes.
+    """
+
+    def __init__(self, traces: dict[int, pathlib.Path]):
+        self.traces = traces
+        self.rows: dict[int, list[tuple]] = {}
+        self.numbers: dict[int, dict[tuple, dict[tuple, float]]] = {}
+        for rank, path in traces.items():
+            document = read(path)
+            self.rows[rank] = rows(document)
+            self.numbers[rank] = {
+                which: _numbers(op)
+                for which, op in zip(numbered(self.rows[rank]), document["ops"])
+            }
+
+
+def _numbers(op: dict) -> dict[tuple, float]:
+    found = dict(_listed(op.get("in", []), ("in",)))
+    for key, one in op.get("attrs", {}).items():
+        found |= dict(_listed([one], (key,)))
+    return found
+
+
+def _listed(items: list, place: tuple):
+    for number, item in enumerate(items):
+        if isinstance(item, list):
+            yield from _listed(item, (*place, number))
+        elif isinstance(item, (int, float)) and not isinstance(item, bool):
+            yield (*place, number), item
+
+
+def mark(trace: pathlib.Path, rank: int, steps: Steps, axes: list) -> int:
     """Marks in `trace`, of `rank`, the operations that ranks beside it along an axis lack; how many there are.
 
-    `traces`: of the same step, by rank; `axes`: names, sizes and strides.
+    `steps`: the same step on all ranks that are known; `axes`: names, sizes and strides.
     """
-    mine = read(traces[rank])
-    rows_of = {one: rows(mine if one == rank else read(path)) for one, path in traces.items()}
+    rows_of = steps.rows
+    ops = None  # of the rank, read where another one differs
     counted = numbered(rows_of[rank])
     own: dict[tuple, set[str]] = {}  # by operation: the axes
     for name, size, stride in axes:
         for other in line_of(rank, size, stride):
             if other in rows_of and rows_of[other] != rows_of[rank]:
-                for place in _lacking(rows_of[rank], rows_of[other], mine["ops"]):
+                ops = ops or read(steps.traces[rank])["ops"]
+                for place in _lacking(rows_of[rank], rows_of[other], ops):
                     own.setdefault(counted[place], set()).add(name)
     if not own:
         return 0

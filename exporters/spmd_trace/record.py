@@ -269,10 +269,10 @@ def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
 
 def _mark_own(outcome: dict[int, dict], found: dict[int, dict], axes: list) -> None:
     """Notes in the traces of ranks what others on the axes do not run, and run with other numbers."""
-    traces = {rank: run["trace"] for rank, run in found.items()}
+    steps = ownops.Steps({rank: run["trace"] for rank, run in found.items()})
     for rank, run in outcome.items():
-        ownnumbers.state(run["trace"], rank, traces, axes)
-        ownops.mark(run["trace"], rank, traces, axes)
+        ownops.mark(run["trace"], rank, steps, axes)  # first: by operations as they were recorded
+        ownnumbers.state(run["trace"], rank, steps, axes)
 
 
 def _too_dear(cost: dict, ranks: int) -> str:

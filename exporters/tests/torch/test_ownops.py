@@ -29,20 +29,20 @@ def _types(path):
 
 def test_what_one_rank_alone_adds_up_is_of_no_known_type(tmp_path):
     traces = {0: _trace(tmp_path, 0, [0, 1, 2]), 1: _trace(tmp_path, 1, [0, 2])}
-    assert ownops.mark(traces[0], 0, traces, [["tp", 2, 1]]) == 2
+    assert ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 2, 1]]) == 2
     assert _types(traces[0]) == {"%n1": {"tp": "?"}, "%s1": {"tp": "?"}}
-    assert ownops.mark(traces[1], 1, traces, [["tp", 2, 1]]) == 0
+    assert ownops.mark(traces[1], 1, ownops.Steps(traces), [["tp", 2, 1]]) == 0
 
 
 def test_only_the_axis_along_which_ranks_differ_is_named(tmp_path):
     traces = {rank: _trace(tmp_path, rank, [0, 1] if rank < 2 else [0]) for rank in range(4)}
     axes = [["dp", 2, 2], ["tp", 2, 1]]
-    assert ownops.mark(traces[1], 1, traces, axes) == 2
+    assert ownops.mark(traces[1], 1, ownops.Steps(traces), axes) == 2
     assert _types(traces[1]) == {"%n1": {"dp": "?"}, "%s1": {"dp": "?"}}
 
 
 def test_equal_programs_stay_as_they_are(tmp_path):
     traces = {rank: _trace(tmp_path, rank, [0, 1]) for rank in range(2)}
     before = traces[0].read_text()
-    assert ownops.mark(traces[0], 0, traces, [["tp", 2, 1]]) == 0
+    assert ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 2, 1]]) == 0
     assert traces[0].read_text() == before
