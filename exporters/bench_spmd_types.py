@@ -1,15 +1,16 @@
 """Compares the time that type checking takes per operation: spmd_types and spmdlint.
 
-python bench_spmd_types.py [--model llama3] [--parallel GRID] [--layers N] [--runs N] [--checker PATH]
+python bench_spmd_types.py [--model llama3] [--parallel GRID] [--layers N] [--runs N] [--checker
+PATH]
 
 Both judge the same torchtitan step in one run, each in global and in local mode (kinds per axis, no
 partition specs): mode against mode. spmd_types checks while the forward runs: its time is that of
 the forward with checking less that of the forward without, over the function calls that it judged.
 spmdlint checks the recorded trace, forward, backward and optimizer, as a process of its own: its
-time is what `check --timing` says without reading, in local mode `check --timing --mode=local` of the
-same file. Each figure is the least of several runs, of spmdlint three times as many, since its times
-are of the clock and not of the processor. The forward runs on one thread and on one short sample,
-and the processor's time is taken: types do not depend on sizes.
+time is what `check --timing` says without reading, in local mode `check --timing --mode=local` of
+the same file. Each figure is the least of several runs, of spmdlint three times as many, since its
+times are of the clock and not of the processor. The forward runs on one thread and on one short
+sample, and the processor's time is taken: types do not depend on sizes.
 """
 
 import argparse
@@ -147,7 +148,9 @@ def main() -> int:
                 continue
             count, theirs = result
             print(f"{mode:6}  spmd_types  {theirs:9.3f} us per call of {count}")
-            print(f"{mode:6}  {theirs / check:.0f} times, {theirs / (check + read):.0f} with reading")
+            print(
+                f"{mode:6}  {theirs / check:.0f} times, {theirs / (check + read):.0f} with reading"
+            )
     return 0
 
 

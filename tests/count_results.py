@@ -1,6 +1,7 @@
-# Adds up what the test runners reported and prints the closing line `N passed, N failed, N skipped`.
-# Reads the test log of meson (one JSON object a line) and logs of pytest; a runner that ended without
-# a count is one test, passed or failed by its exit code. Exit code 1 if anything failed.
+# Adds up what the test runners reported and prints the closing line `N passed, N failed, N
+# skipped`. Reads the test log of meson (one JSON object a line) and logs of pytest; a runner that
+# ended without a count is one test, passed or failed by its exit code. Exit code 1 if anything
+# failed.
 import json
 import os
 import re
@@ -10,7 +11,8 @@ SKIPPED = 77
 
 
 def counts_of_text(text):
-    """Passed, failed, skipped as the last count in a runner's output says; None if there is none."""
+    """Passed, failed, skipped as the last count in a runner's output says; None if there is
+    none."""
     found = None
     for line in text.splitlines():
         line = re.sub(r"\x1b\[[0-9;]*m", "", line)
@@ -31,9 +33,11 @@ def counts_of_words(line):
     def number(words):
         return sum(int(n) for n in re.findall(rf"(\d+) (?:{words})\b", line))
 
-    return [number("passed|xpassed|failed as expected"),
-            number("failed(?! as expected)|errors?"),
-            number("skipped|xfailed")]
+    return [
+        number("passed|xpassed|failed as expected"),
+        number("failed(?! as expected)|errors?"),
+        number("skipped|xfailed"),
+    ]
 
 
 def counts_of_run(text, code):

@@ -1,4 +1,5 @@
-"""Records one step of a training script (docs/tutorial.md): `python record.py train step.spmd.json`."""
+"""Records one step of a training script (docs/tutorial.md): `python record.py train
+step.spmd.json`."""
 
 import importlib
 import sys
@@ -25,7 +26,8 @@ with fake_ranks(0, RANKS):  # this process is rank 0 of 4; the other ranks do no
 
     with recorder.recording(model):
         loss = train.loss_of(model, x, y)
-        loss = reinterpret(loss, "dp", src="V", dst="P")  # the losses of the ranks are parts of one loss
+        # The losses of the ranks are parts of one loss.
+        loss = reinterpret(loss, "dp", src="V", dst="P")
         recorder.backward(loss)
         with recorder.section("optimizer", "opt"):
             train.update(model, optimizer)

@@ -14,7 +14,8 @@ MISSING = (
 
 
 def find() -> str | None:
-    """`spmdlint` as $SPMDLINT names it, beside the interpreter, on PATH, or in a build folder above."""
+    """`spmdlint` as $SPMDLINT names it, beside the interpreter, on PATH, or in a build folder
+    above."""
     if named := os.environ.get("SPMDLINT"):
         return named if os.access(named, os.X_OK) else None
     beside = pathlib.Path(sys.executable).with_name("spmdlint")

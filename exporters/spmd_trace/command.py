@@ -1,7 +1,7 @@
 """The command `spmd-trace`.
 
-Each command lies in a module of its own, which is imported when it is asked for: it may need torch or
-JAX, and the others do not.
+Each command lies in a module of its own, which is imported when it is asked for: it may need torch
+or JAX, and the others do not.
 """
 
 import argparse
@@ -10,12 +10,15 @@ import logging
 import sys
 import warnings
 
-# The module of each command has `add_options(parser)` and `run(parser, options)`, which returns the exit
-# code.
+# The module of each command has `add_options(parser)` and `run(parser, options)`, which returns the
+# exit code.
 _COMMANDS = {
     "record": ("spmd_trace.record", "record a step of a training script"),
     "lint": ("spmd_trace.lint", "record a step of a training script and check it"),
-    "import": ("spmd_trace.importing", "make a trace of a graph of torch, or of a module of StableHLO"),
+    "import": (
+        "spmd_trace.importing",
+        "make a trace of a graph of torch, or of a module of StableHLO",
+    ),
     "bundled": ("spmd_trace.torch.bundled", "record a step of Megatron-Core or torchtitan"),
     "examples": ("spmd_trace.examples", "record the traces of a folder of examples again"),
     "dtensor": ("spmd_trace.torch.dtensor.command", "record DTensor's decisions, and compare"),

@@ -8,7 +8,8 @@ import pathlib
 
 from . import command
 
-# How each trace of a folder is recorded by `spmd-trace bundled`; those of examples/jax are in jax.examples.
+# How each trace of a folder is recorded by `spmd-trace bundled`; those of examples/jax are in
+# jax.examples.
 _BUNDLED = {
     "megatron_gpt": {
         "tp.spmd.json": ["megatron"],

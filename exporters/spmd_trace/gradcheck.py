@@ -1,8 +1,9 @@
 """What finite differences of the loss say of the gradients that an optimizer gets.
 
-`torch.script.gradcheck` changes one parameter at a time on all ranks. The loss is the sum of what all backwards of
-the step begin with, so a right gradient is its slope, divided by the same number for all parameters: the
-ranks that share a batch, those whose gradients are averaged, and what a clip divides by.
+`torch.script.gradcheck` changes one parameter at a time on all ranks. The loss is the sum of what
+all backwards of the step begin with, so a right gradient is its slope, divided by the same number
+for all parameters: the ranks that share a batch, those whose gradients are averaged, and what a
+clip divides by.
 """
 
 import json
@@ -38,8 +39,9 @@ def ratios(rows: list[dict]) -> dict[str, float]:
 
 
 def shared(found: dict[str, float], world: int) -> float | None:
-    """The ratio of right gradients: that of the mean over all ranks if a quarter of the parameters have it, else
-    the one that most have. None if no half of them have one. All layers count as one, and so do all experts.
+    """The ratio of right gradients: that of the mean over all ranks if a quarter of the parameters
+    have it, else the one that most have. None if no half of them have one. All layers count as one,
+    and so do all experts.
     """
     kinds = {re.sub(r"\d+", "*", f"{name} {ratio:.2g}"): ratio for name, ratio in found.items()}
     known = [ratio for ratio in kinds.values() if 0 < ratio < math.inf]
@@ -57,7 +59,8 @@ def _middle(values: list[float]) -> float:
 
 
 def relative(rows: list[dict], world: int) -> dict[str, float]:
-    """By parameter: its ratio over that of right ones, or of the mean over all ranks: 1 where it is right."""
+    """By parameter: its ratio over that of right ones, or of the mean over all ranks: 1 where it is
+    right."""
     known = ratios(rows)
     like = shared(known, world) or 1 / world
     found = {name: _plain(ratio / like) for name, ratio in known.items()}
@@ -85,12 +88,14 @@ def _plain(ratio: float) -> float:
 
 
 def without(found: dict[str, float], alone: dict[str, float]) -> dict[str, float]:
-    """What is left if a single rank already disagrees: the script means it so, or it is no matter of ranks."""
+    """What is left if a single rank already disagrees: the script means it so, or it is no matter
+    of ranks."""
     return {name: ratio for name, ratio in found.items() if ratio == 1 or alone.get(name, 1) == 1}
 
 
 def state(trace: pathlib.Path, found: dict[str, float]) -> list[str]:
-    """Writes what was found into the parameters of a trace; the wrong ones that the recorded rank does not have."""
+    """Writes what was found into the parameters of a trace; the wrong ones that the recorded rank
+    does not have."""
     document = json.loads(trace.read_text(encoding="utf-8"))
     names = {param.get("name") for param in document["params"] if param.get("role") == "param"}
     for param in document["params"]:

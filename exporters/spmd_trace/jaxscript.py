@@ -1,5 +1,5 @@
-"""JAX scripts for `lint`: a script runs as it is, with as many virtual devices of the CPU as its mesh wants, and each
-jitted function with a shard_map in it is recorded when it is first called.
+"""JAX scripts for `lint`: a script runs as it is, with as many virtual devices of the CPU as its
+mesh wants, and each jitted function with a shard_map in it is recorded when it is first called.
 """
 
 import ast
@@ -31,7 +31,8 @@ def is_one(script: str) -> bool:
 
 
 def recorded(options, folder: pathlib.Path) -> dict | None:
-    """The files of the traces (`traces`), and what was `refused`; None after a word about what failed."""
+    """The files of the traces (`traces`), and what was `refused`; None after a word about what
+    failed."""
     outcome = _run(options, folder, options.world or 8)
     if "wants" in outcome:
         outcome = _run(options, folder, outcome["wants"])

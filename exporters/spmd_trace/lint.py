@@ -1,11 +1,12 @@
-"""Records one step of a training script, as `record` does, and checks it: one command from script to findings.
+"""Records one step of a training script, as `record` does, and checks it: one command from script
+to findings.
 
 spmd-trace lint train.py --batch-size 4
 spmd-trace lint --world 16 --format=json train.py
 
-Options of `spmdlint check` may stand before the script, with their values after `=`. The exit code is that of
-`spmdlint check`; 3 if the script cannot be recorded, 4 if nothing was found and a part was not
-recorded.
+Options of `spmdlint check` may stand before the script, with their values after `=`. The exit code
+is that of `spmdlint check`; 3 if the script cannot be recorded, 4 if nothing was found and a part
+was not recorded.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
 In the trace of one rank they would be numbers like others. They become values that differ along the
 axes along which they do: the place on an axis, multiplied and moved, where all ranks of a line say
-so; else what comes from outside. Of a rank's own attribute, such as where a slice begins, it is only
-known that what comes of it is unknown. Numbers beside integers stay: they are places, such as where
-the words of a rank begin, and the checker looks for what is masked by them.
+so; else what comes from outside. Of a rank's own attribute, such as where a slice begins, it is
+only known that what comes of it is unknown. Numbers beside integers stay: they are places, such as
+where the words of a rank begin, and the checker looks for what is masked by them.
 """
 
 import pathlib

@@ -1,7 +1,7 @@
 """Operations that some ranks run and others do not, such as those below `if rank == 0:`.
 
-What they make is not the same part of anything on every rank: their results are of no known type along the
-axis, which is written into the trace.
+What they make is not the same part of anything on every rank: their results are of no known type
+along the axis, which is written into the trace.
 """
 
 import collections
@@ -14,8 +14,9 @@ from .ranks import line_of
 
 
 class Steps:
-    """One step on several ranks, whose traces are read once: of each rank what its operations look like, and
-    the numbers that they take, by operation and by their places in operands and attributes.
+    """One step on several ranks, whose traces are read once: of each rank what its operations look
+    like, and the numbers that they take, by operation and by their places in operands and
+    attributes.
     """
 
     def __init__(self, traces: dict[int, pathlib.Path]):
@@ -26,8 +27,7 @@ class Steps:
             document = read(path)
             self.rows[rank] = rows(document)
             self.numbers[rank] = {
-                which: _numbers(op)
-                for which, op in zip(numbered(self.rows[rank]), document["ops"])
+                which: _numbers(op) for which, op in zip(numbered(self.rows[rank]), document["ops"])
             }
 
 
@@ -47,7 +47,8 @@ def _listed(items: list, place: tuple):
 
 
 def mark(trace: pathlib.Path, rank: int, steps: Steps, axes: list) -> int:
-    """Marks in `trace`, of `rank`, the operations that ranks beside it along an axis lack; how many there are.
+    """Marks in `trace`, of `rank`, the operations that ranks beside it along an axis lack; how many
+    there are.
 
     `steps`: the same step on all ranks that are known; `axes`: names, sizes and strides.
     """
@@ -79,7 +80,8 @@ def read(trace: pathlib.Path) -> dict:
 
 
 def rows(document: dict) -> list[tuple]:
-    """What each operation looks like: where it stands, its name, the shapes that it reads and makes."""
+    """What each operation looks like: where it stands, its name, the shapes that it reads and
+    makes."""
     shapes = {one["id"]: one.get("shape") for one in document["params"]}
     locs, found = document["locs"], []
     for op in document["ops"]:
@@ -108,7 +110,8 @@ def numbered(found: list[tuple]) -> list[tuple]:
 
 
 def _lacking(mine: list[tuple], theirs: list[tuple], ops: list[dict]) -> list[int]:
-    """The operations of one rank that have none like them on another, line by line of the script."""
+    """The operations of one rank that have none like them on another, line by line of the
+    script."""
     lines: dict[tuple, tuple[list, list]] = {}
     for side, rows in enumerate((mine, theirs)):
         for place, row in enumerate(rows):

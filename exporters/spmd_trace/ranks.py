@@ -23,16 +23,16 @@ def compared(
     apart: bool = False,
     exchanged: tuple[str, ...] | list[str] = (),
 ) -> dict:
-    """Kinds by name and axis, the axes along which ranks have batches of their own, and how the positions of the parts
-    that they take grow along axes.
+    """Kinds by name and axis, the axes along which ranks have batches of their own, and how the
+    positions of the parts that they take grow along axes.
 
-    `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes along which
-    the program sums the gradient of a parameter. A parameter that is equal on ranks is used by each of them (R)
-    where its gradient is summed, and by all as one (I) elsewhere. What has no gradient is either (R|I).
-    What ranks had in common before the first step, and have no more, has drifted along the axis.
-    A parameter that another rank lacks, such as its own expert, differs from what that one has.
-    `exchanged`: parameters that ranks send to each other, whose copies may drift apart. `apart`: ranks run
-    programs of their own.
+    `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes
+    along which the program sums the gradient of a parameter. A parameter that is equal on ranks is
+    used by each of them (R) where its gradient is summed, and by all as one (I) elsewhere. What has
+    no gradient is either (R|I). What ranks had in common before the first step, and have no more,
+    has drifted along the axis. A parameter that another rank lacks, such as its own expert, differs
+    from what that one has. `exchanged`: parameters that ranks send to each other, whose copies may
+    drift apart. `apart`: ranks run programs of their own.
     """
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
@@ -97,14 +97,17 @@ def compared(
 
 
 def _even_steps(ranks: list[int], named: list[dict[str, list]]) -> dict[str, int]:
-    """By name: how much greater the place of a part is on each rank than on the one before it, on all of them."""
+    """By name: how much greater the place of a part is on each rank than on the one before it, on
+    all of them."""
     found: dict[str, int] = {}
     for name, (first,) in named[0].items():
         there = [one.get(name, [None])[0] for one in named]
         if len(ranks) < 2 or None in there:
             continue
         step, rest = divmod(there[1] - first, ranks[1] - ranks[0])
-        if not rest and all(place == first + step * (rank - ranks[0]) for rank, place in zip(ranks, there)):
+        if not rest and all(
+            place == first + step * (rank - ranks[0]) for rank, place in zip(ranks, there)
+        ):
             found[name] = step
     return found
 
@@ -112,8 +115,8 @@ def _even_steps(ranks: list[int], named: list[dict[str, list]]) -> dict[str, int
 def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
     """By name, whether its values are the same on some ranks; what nobody can know is left out.
 
-    A parameter is what it was before the first step: one that has drifted apart since then should not have.
-    Where it began as one number everywhere, it is equal if it still is.
+    A parameter is what it was before the first step: one that has drifted apart since then should
+    not have. Where it began as one number everywhere, it is equal if it still is.
     """
     began = _compared([_by_name(rows, "initial") for rows in ranks])
     now = _compared([_by_name(rows, "digest") for rows in ranks])

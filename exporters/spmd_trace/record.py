@@ -1,4 +1,5 @@
-"""Records one step of a training script, which runs as it is: no GPU, no other processes, no change to it.
+"""Records one step of a training script, which runs as it is: no GPU, no other processes, no change
+to it.
 
 spmd-trace record train.py --batch-size 4
 spmd-trace record --nproc-per-node 8 --nnodes 2 -o step.spmd.json train.py
@@ -232,8 +233,8 @@ def _in_company(runs: "_Runs", outcome: dict) -> dict:
 
 
 def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
-    """The step of ranks that run programs of their own: of the stages of a pipeline, as one program;
-    else that of one rank.
+    """The step of ranks that run programs of their own: of the stages of a pipeline, as one
+    program; else that of one rank.
     """
     outcome = found[runs.rank]
     logs = {rank: run["messages"] for rank, run in found.items()}
@@ -268,7 +269,8 @@ def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
 
 
 def _mark_own(outcome: dict[int, dict], found: dict[int, dict], axes: list) -> None:
-    """Notes in the traces of ranks what others on the axes do not run, and run with other numbers."""
+    """Notes in the traces of ranks what others on the axes do not run, and run with other
+    numbers."""
     steps = ownops.Steps({rank: run["trace"] for rank, run in found.items()})
     for rank, run in outcome.items():
         ownops.mark(run["trace"], rank, steps, axes)  # first: by operations as they were recorded
@@ -424,7 +426,8 @@ class _Runs:
         return found
 
     def together(self, name: str = "together", **more) -> tuple[dict[int, dict], str]:
-        """What every rank says, where all run up to the step with collectives that move data; else why not."""
+        """What every rank says, where all run up to the step with collectives that move data; else
+        why not."""
         if reason := self.too_many():
             return {}, reason
         # Ranks that wait for each other wait forever.
@@ -438,7 +441,8 @@ class _Runs:
         return found, ""
 
     def checked(self, kinds: dict, axes: list, world: int | None = None, **more) -> dict:
-        """What the gradient check found on all ranks, or on a single one, or why it found nothing (`error`)."""
+        """What the gradient check found on all ranks, or on a single one, or why it found nothing
+        (`error`)."""
         observed = {"kinds": kinds, "axes": axes, "apart": self.apart and world is None}
         more |= {"check": _CHECKING, "observed": observed}
         ranks = self.world
@@ -513,7 +517,11 @@ def _run_child(
         variables["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
     stderr = None if target is sys.stderr else target
     child = process.started(
-        "spmd_trace.torch.script.child", [str(folder / "settings.json")], target, stderr, **variables
+        "spmd_trace.torch.script.child",
+        [str(folder / "settings.json")],
+        target,
+        stderr,
+        **variables,
     )
     try:
         code = _wait(child, folder, timeout) if watch is None else watch.wait(child, timeout)

@@ -1,8 +1,8 @@
 """Messages between ranks as permutations: what every rank sends and receives, taken together.
 
-One program of all ranks has a permutation where each rank that takes part sends along one axis by the same
-distance. Ranks that send what they make of what they receive, as the stages of a pipeline do, run programs
-of their own.
+One program of all ranks has a permutation where each rank that takes part sends along one axis by
+the same distance. Ranks that send what they make of what they receive, as the stages of a pipeline
+do, run programs of their own.
 """
 
 import collections
@@ -13,9 +13,9 @@ from .ranks import coordinate
 def rounds(logs: dict[int, list[dict]], axes: list) -> dict[int, list[dict]]:
     """By rank, the permutation of each of its messages; none where ranks run programs of their own.
 
-    `logs`: in order, what a rank sends and receives (`way`, `peer`, `tag`), with the positions in its log of what
-    it has received that a message needs (`needs`); `axes`: names, sizes and strides. A rank that does not take
-    part in all permutations is left out.
+    `logs`: in order, what a rank sends and receives (`way`, `peer`, `tag`), with the positions in
+    its log of what it has received that a message needs (`needs`); `axes`: names, sizes and
+    strides. A rank that does not take part in all permutations is left out.
     """
     if not matched(logs):
         return {}
@@ -48,7 +48,8 @@ def matched(logs: dict[int, list[dict]]) -> bool:
 
 
 def _keys(rank: int, log: list[dict], axes: list) -> list:
-    """For each message: the axis, by how many ranks, and the how-manieth of these; None if it is along none."""
+    """For each message: the axis, by how many ranks, and the how-manieth of these; None if it is
+    along none."""
     counts: collections.Counter = collections.Counter()
     found: list = []
     for one in log:
@@ -67,7 +68,8 @@ def _keys(rank: int, log: list[dict], axes: list) -> list:
 
 
 def _pairs(logs: dict, keys: dict, axes: list) -> dict | None:
-    """Source and target on the axis, by permutation; None where they differ from one line of ranks to another."""
+    """Source and target on the axis, by permutation; None where they differ from one line of ranks
+    to another."""
     extents = {name: (size, stride) for name, size, stride in axes}
     found: dict = {}
     for rank, log in logs.items():
@@ -100,5 +102,7 @@ def _in_order(log: list[dict], keys: list) -> bool:
 
 def _takes_part(log: list[dict], keys: list, every: set) -> bool:
     """Whether a rank sends and receives in each permutation."""
-    ways = {way: {key for one, key in zip(log, keys) if one["way"] == way} for way in ("send", "recv")}
+    ways = {
+        way: {key for one, key in zip(log, keys) if one["way"] == way} for way in ("send", "recv")
+    }
     return ways["send"] == ways["recv"] == every

@@ -21,7 +21,8 @@ class Apart(Exception):
 
 
 class Line:
-    """The ranks that run the stages, one each, and where all ranks lie without the axes of stages."""
+    """The ranks that run the stages, one each, and where all ranks lie without the axes of
+    stages."""
 
     def __init__(self, axes: list, members: list[int]):
         """`axes`: names, sizes and strides; `members`: ranks that messages connect."""
@@ -81,7 +82,9 @@ class Line:
         for count in range(len(self.kept) + 1):
             for chosen in itertools.combinations(self.kept, count):
                 steps = itertools.product(*(range(size) for _, size, _ in chosen))
-                base = numbers[0] - sum(coordinate(numbers[0], size, s) * s for _, size, s in chosen)
+                base = numbers[0] - sum(
+                    coordinate(numbers[0], size, s) * s for _, size, s in chosen
+                )
                 if (
                     sorted(
                         base + sum(n * s for n, (_, _, s) in zip(step, chosen)) for step in steps
@@ -157,9 +160,9 @@ class _Stage:
         self.params = [self._value(one) for one in document["params"]]
         self.outputs = [self._value(one) for one in document["outputs"]]
         self.ops = collections.deque(self._op(one) for one in document["ops"])
-        self.expected: dict[str, tuple[dict, tuple, int]] = (
-            {}
-        )  # by value: `recv`, whose message, which one
+        self.expected: dict[
+            str, tuple[dict, tuple, int]
+        ] = {}  # by value: `recv`, whose message, which one
         self.calls: collections.Counter = (
             collections.Counter()
         )  # of groups that several stages are in
@@ -279,9 +282,10 @@ class _Join:
 
     def document(self) -> dict:
         self._run()
-        first, kept = self._first, {
-            name: {"size": size, "stride": s} for name, size, s in self.line.kept
-        }
+        first, kept = (
+            self._first,
+            {name: {"size": size, "stride": s} for name, size, s in self.line.kept},
+        )
         world = math.prod(axis["size"] for axis in kept.values())
         alone = {"size": 1, "stride": world}
         axes = [
@@ -310,7 +314,8 @@ class _Join:
         return numbered(result | {"ops": self.ops})
 
     def _named(self, stage: _Stage) -> list[dict]:
-        """The values that a stage starts from; names that several stages have say which one it is."""
+        """The values that a stage starts from; names that several stages have say which one it
+        is."""
         names = collections.Counter(
             name for one in self.stages for name in {p["name"] for p in one.params}
         )
@@ -388,8 +393,9 @@ class _Join:
         return True
 
     def _attach(self, value: str, context: int) -> int:
-        """Autograd ends where a stage sends a value, and begins anew where it arrives: together they
-        are one program, whose gradients the stages send back. Returns a context with gradients.
+        """Autograd ends where a stage sends a value, and begins anew where it arrives: together
+        they are one program, whose gradients the stages send back. Returns a context with
+        gradients.
         """
         grad = {key: one for key, one in self.tables.contexts[context].items() if key != "grad"}
         context = self.tables.context(grad)
@@ -434,8 +440,8 @@ class _Join:
     # Collectives.
 
     def _group_of(self, op: dict, stage: _Stage) -> tuple[list[int], list[str]] | None:
-        """The members of the line that are in the group of a collective, in its order, and the other
-        axes along which it runs; None of what is none.
+        """The members of the line that are in the group of a collective, in its order, and the
+        other axes along which it runs; None of what is none.
         """
         attrs = op.get("attrs", {})
         if "group" not in attrs:

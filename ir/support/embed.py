@@ -6,9 +6,12 @@ PIECE = 8000  # compilers limit the length of one literal
 
 
 def constant(name, text):
-    pieces = [text[at:at + PIECE] for at in range(0, len(text), PIECE)]
-    return f"inline constexpr std::string_view {name} =\n" + "\n".join(
-        f'R"__({piece})__"' for piece in pieces) + ";\n"
+    pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+    return (
+        f"inline constexpr std::string_view {name} =\n"
+        + "\n".join(f'R"__({piece})__"' for piece in pieces)
+        + ";\n"
+    )
 
 
 out, *entries = sys.argv[1:]

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "runtime/inputs/contents.h"
-#include "runtime/plan/plan.h"
 #include "runtime/plan/placement.h"
+#include "runtime/plan/plan.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringMap.h"

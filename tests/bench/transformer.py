@@ -1,6 +1,6 @@
-"""A training step of a small transformer, as a program for eight simulated ranks and as torch for one
-device: `transformer.py program` prints the program, `transformer.py compare SPMDRUN` runs both in turn and
-prints the times of their steps and the ratio. Torch is needed for the second.
+"""A training step of a small transformer, as a program for eight simulated ranks and as torch for
+one device: `transformer.py program` prints the program, `transformer.py compare SPMDRUN` runs both
+in turn and prints the times of their steps and the ratio. Torch is needed for the second.
 """
 
 import argparse
@@ -43,10 +43,15 @@ def program(layers=2):
 
     def reduced(value, into):
         words = "axis = tp, src = P, dst = I"
-        return [f"%{into}_r = all_reduce %{value} {{ {words} }}", f"%{into} = add %{state}, %{into}_r"]
+        return [
+            f"%{into}_r = all_reduce %{value} {{ {words} }}",
+            f"%{into} = add %{state}, %{into}_r",
+        ]
 
     def norm(value, weight, into):
-        return [f"%{into} = rms_norm %{value}, %{weight} {{ normalized_shape = [{WIDTH}], eps = 1e-5 }}"]
+        return [
+            f"%{into} = rms_norm %{value}, %{weight} {{ normalized_shape = [{WIDTH}], eps = 1e-5 }}"
+        ]
 
     def spread(value, into):
         return [f"%{into} = convert %{value} {{ axis = tp, src = I, dst = R }}"]
@@ -126,8 +131,9 @@ def processor_time(who):
 
 
 def compare(spmdrun, layers, rounds):
-    """Both in turn on one thread each; processor time per step of each, and the ratio of the best. A step of
-    ours is what a run with one more seed takes, so that it includes the drawing of its inputs.
+    """Both in turn on one thread each; processor time per step of each, and the ratio of the best.
+    A step of ours is what a run with one more seed takes, so that it includes the drawing of its
+    inputs.
     """
     import torch
 
@@ -138,11 +144,21 @@ def compare(spmdrun, layers, rounds):
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "transformer.spmd"
         file.write_text(program(layers))
-        call = [spmdrun, str(file), "--check=off", "--tier=real", "--timing", "--quiet", "--threads=1"]
+        call = [
+            spmdrun,
+            str(file),
+            "--check=off",
+            "--tier=real",
+            "--timing",
+            "--quiet",
+            "--threads=1",
+        ]
 
         def run(seeds):
             begin = processor_time(resource.RUSAGE_CHILDREN)
-            done = subprocess.run([*call, f"--seeds={seeds}"], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [*call, f"--seeds={seeds}"], capture_output=True, text=True, check=True
+            )
             walls.extend(float(ms) / 1000 for ms in re.findall(r"run +([0-9.]+) ms", done.stderr))
             return processor_time(resource.RUSAGE_CHILDREN) - begin
 
@@ -151,7 +167,9 @@ def compare(spmdrun, layers, rounds):
             step()
             theirs.append(processor_time(resource.RUSAGE_SELF) - begin)
             ours.append((run(3) - run(1)) / 2)
-    print(f"spmdrun, {DP * TP} ranks   {1000 * min(ours):8.1f} ms of processor time a step, best of {rounds}")
+    print(
+        f"spmdrun, {DP * TP} ranks   {1000 * min(ours):8.1f} ms of processor time a step, best of {rounds}"
+    )
     print(f"  its steps alone  {1000 * min(walls):8.1f} ms by the clock")
     print(f"torch, one device  {1000 * min(theirs):8.1f} ms of processor time a step")
     print(f"ratio              {min(ours) / min(theirs):8.2f}")

@@ -1,5 +1,5 @@
-"""Runs of `spmdrun` whose ranks are processes: what they compute, how they meet, and how they end when one of
-them is killed, stopped, late, of another file or of no memory. A skip says why.
+"""Runs of `spmdrun` whose ranks are processes: what they compute, how they meet, and how they end
+when one of them is killed, stopped, late, of another file or of no memory. A skip says why.
 
 usage: cluster.py SPMDRUN [--devices MODULE] [--repeat N] [--only WORD]
 """
@@ -29,8 +29,10 @@ ROOT = HERE.parents[1]
 MARK = "SPMD_TEST_RUN"
 # As root, in a container, with fewer cores than ranks.
 MPI_ENVIRONMENT = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
     "ASAN_OPTIONS": "detect_leaks=0",  # of a sanitized build: Open MPI leaves memory behind
 }
@@ -54,12 +56,20 @@ class Run:
 
     def __init__(self, words, **environment):
         self.mark = uuid.uuid4().hex
-        kept = {name: value for name, value in os.environ.items()
-                if not re.match(r"(OMPI|PMI|SLURM|SPMD|MASTER|RANK|WORLD|LOCAL)_?", name)}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not re.match(r"(OMPI|PMI|SLURM|SPMD|MASTER|RANK|WORLD|LOCAL)_?", name)
+        }
         self.began = time.monotonic()
         self.process = subprocess.Popen(
-            [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**kept, **MPI_ENVIRONMENT, **environment, MARK: self.mark}, start_new_session=True)
+            [str(word) for word in words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**kept, **MPI_ENVIRONMENT, **environment, MARK: self.mark},
+            start_new_session=True,
+        )
 
     def processes(self):
         """Of the tool: rank and process id; -1 for what has no rank."""
@@ -100,11 +110,16 @@ class Run:
         tick = 1 / os.sysconf("SC_CLK_TCK")
         while time.monotonic() < end and self.process.poll() is None:
             try:
-                fields = [pathlib.Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
-                          for of, each in self.processes() if of >= 0]
+                fields = [
+                    pathlib.Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
+                    for of, each in self.processes()
+                    if of >= 0
+                ]
             except OSError:
                 fields = []
-            if len(fields) >= len(ranks) and all((int(f[11]) + int(f[12])) * tick >= seconds for f in fields):
+            if len(fields) >= len(ranks) and all(
+                (int(f[11]) + int(f[12])) * tick >= seconds for f in fields
+            ):
                 return pid
             time.sleep(0.05)
         raise Failed(f"the ranks do not compute: {self.finish()}")
@@ -159,8 +174,14 @@ def free_port():
 # Ranks: programs, those of the tests and of the examples.
 PROGRAMS = {
     2: ["tests/cluster/collectives2.spmd"],
-    4: ["tests/cluster/rows4.spmd", "tests/cases/run/mlp.spmd", "examples/vocab_parallel/good.spmd",
-        "examples/moe_dispatch/good.spmd", "examples/context_parallel/ring.spmd", "examples/fsdp/good.spmd"],
+    4: [
+        "tests/cluster/rows4.spmd",
+        "tests/cases/run/mlp.spmd",
+        "examples/vocab_parallel/good.spmd",
+        "examples/moe_dispatch/good.spmd",
+        "examples/context_parallel/ring.spmd",
+        "examples/fsdp/good.spmd",
+    ],
     8: ["tests/cluster/axes8.spmd", "examples/pipeline/good.spmd"],
 }
 
@@ -174,7 +195,8 @@ def verdicts(file, *words):
 
 
 def same_as_cpu(ranks):
-    """Every step, in every tier: verdicts, counts and the bits of all outputs are those of the cpu backend."""
+    """Every step, in every tier: verdicts, counts and the bits of all outputs are those of the cpu
+    backend."""
     for file in PROGRAMS[ranks]:
         alone = verdicts(file, "--check=all")
         together = verdicts(file, "--check=all", f"--nproc={ranks}")
@@ -202,8 +224,11 @@ def refuted():
 
 # --- how they meet
 
+
 def by_mpirun():
-    code, out, err = run("mpirun", "-n", "4", SPMDRUN, "--backend=mpi", ROOT / "tests/cases/run/mlp.spmd")
+    code, out, err = run(
+        "mpirun", "-n", "4", SPMDRUN, "--backend=mpi", ROOT / "tests/cases/run/mlp.spmd"
+    )
     expect(code == 0 and out.count("4 ranks") == 1, f"exit {code}", out, err)
     code, _, err = run("mpirun", "-n", "2", SPMDRUN, ROOT / "tests/cases/run/mlp.spmd")
     expect(code == 2 and "add --backend=mpi" in err, f"exit {code}", err)
@@ -211,15 +236,23 @@ def by_mpirun():
 
 def together(count, words, variables):
     """Processes of the null backend, as a launcher starts them; `words` and `variables` by rank."""
-    runs = [Run([SPMDRUN, "--backend=null", "--check=off", *words(rank)], **variables(rank))
-            for rank in range(count)]
+    runs = [
+        Run([SPMDRUN, "--backend=null", "--check=off", *words(rank)], **variables(rank))
+        for rank in range(count)
+    ]
     return [each.finish() for each in runs]
 
 
 def torchrun(rank, size, port, **more):
-    return {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
-            "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port - 1),
-            **more}
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port - 1),
+        **more,
+    }
 
 
 MLP = ROOT / "tests/cases/run/mlp.spmd"
@@ -227,12 +260,23 @@ MLP = ROOT / "tests/cases/run/mlp.spmd"
 
 def by_variables():
     port = free_port()
-    for ended in together(4, lambda rank: [MLP], lambda rank: torchrun(rank, 4, port, SPMD_STORE_TOKEN="x")):
+    for ended in together(
+        4, lambda rank: [MLP], lambda rank: torchrun(rank, 4, port, SPMD_STORE_TOKEN="x")
+    ):
         expect(ended[0] == 0, "torchrun", *ended)
     port = free_port()
-    for ended in together(4, lambda rank: [MLP], lambda rank: {
-            "SLURM_PROCID": str(rank), "SLURM_NTASKS": "4", "SLURM_LOCALID": str(rank),
-            "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "localhost", "SPMD_STORE_PORT": str(port)}):
+    for ended in together(
+        4,
+        lambda rank: [MLP],
+        lambda rank: {
+            "SLURM_PROCID": str(rank),
+            "SLURM_NTASKS": "4",
+            "SLURM_LOCALID": str(rank),
+            "SLURM_STEP_ID": "0",
+            "SLURM_STEP_NODELIST": "localhost",
+            "SPMD_STORE_PORT": str(port),
+        },
+    ):
         expect(ended[0] == 0, "Slurm", *ended)
     code, out, err = run(SPMDRUN, "--backend=null", "--nproc=4", "--check=off", MLP)
     expect(code == 0 and out.count("4 ranks") == 1, f"--nproc: exit {code}", out, err)
@@ -240,14 +284,18 @@ def by_variables():
 
 def another_token():
     port = free_port()
-    ended = together(4, lambda rank: ["--join-timeout=2", MLP],
-                     lambda rank: torchrun(rank, 4, port, SPMD_STORE_TOKEN="ab"[rank == 2]))
+    ended = together(
+        4,
+        lambda rank: ["--join-timeout=2", MLP],
+        lambda rank: torchrun(rank, 4, port, SPMD_STORE_TOKEN="ab"[rank == 2]),
+    )
     expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
     expect("rank 2 did not join" in ended[0][2], "rank 0", ended[0][2])
     expect("does not admit rank 2" in ended[2][2], "rank 2", ended[2][2])
     port = free_port()
-    code, _, err = together(1, lambda rank: [MLP], lambda rank: torchrun(
-        0, 4, port, SPMD_STORE_HOST="0.0.0.0"))[0]
+    code, _, err = together(
+        1, lambda rank: [MLP], lambda rank: torchrun(0, 4, port, SPMD_STORE_HOST="0.0.0.0")
+    )[0]
     expect(code == 2 and "SPMD_STORE_TOKEN" in err, "a token for other hosts is given", err)
 
 
@@ -317,6 +365,7 @@ class Strangers:
                         return
                     made.sendall(bytes([byte]))
                     time.sleep(seconds)
+
         self.threads.append(threading.Thread(target=dribble))
         self.threads[-1].start()
 
@@ -343,10 +392,17 @@ def strangers():
             others.garbage()
             others.half()
             for token in ("", "y"):
-                expect(others.ask(token) == b"\0", f"a stranger with token `{token}` is not refused")
+                expect(
+                    others.ask(token) == b"\0", f"a stranger with token `{token}` is not refused"
+                )
             begin = time.monotonic()
-            rest = [Run([SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(rank, 4, port, **more))
-                    for rank in (1, 2, 3)]
+            rest = [
+                Run(
+                    [SPMDRUN, "--backend=null", "--check=off", MLP],
+                    **torchrun(rank, 4, port, **more),
+                )
+                for rank in (1, 2, 3)
+            ]
             with contextlib.suppress(OSError):  # rank 0 may have all ranks by now
                 for _ in range(50):
                     others.connect(patience=0)
@@ -366,13 +422,27 @@ def token_in_a_file():
         while not (files := list(folder.glob(f"store-*-{port}"))) and time.monotonic() < end:
             time.sleep(0.02)
         expect(len(files) == 1, "no token", first)
-        expect(stat.S_IMODE(folder.stat().st_mode) == 0o700, "who may look into the folder", folder.stat())
-        expect(stat.S_IMODE(files[0].stat().st_mode) == 0o600, "who may read the token", files[0].stat())
+        expect(
+            stat.S_IMODE(folder.stat().st_mode) == 0o700,
+            "who may look into the folder",
+            folder.stat(),
+        )
+        expect(
+            stat.S_IMODE(files[0].stat().st_mode) == 0o600,
+            "who may read the token",
+            files[0].stat(),
+        )
         token = files[0].read_text()
         expect(len(token) == 32, "the token", token)
-        rest = [Run([SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(rank, 4, port)) for rank in (1, 2)]
-        words = b"".join(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-                         for each in [first, *rest] for _, pid in each.processes())
+        rest = [
+            Run([SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(rank, 4, port))
+            for rank in (1, 2)
+        ]
+        words = b"".join(
+            pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+            for each in [first, *rest]
+            for _, pid in each.processes()
+        )
         expect(words and token.encode() not in words, "the token is on a command line", words)
         expect(others.ask(token, 3, 5) == b"\2", "a rank of another size is not refused")
         rest.append(Run([SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(3, 4, port)))
@@ -394,24 +464,46 @@ def folder_of_another_user():
             tool = shutil.copy(SPMDRUN, place)
             program = shutil.copy(MLP, place)
             port = free_port()
-            runs = [Run(["setpriv", f"--reuid={user}", "--clear-groups", tool, "--backend=null", "--check=off",
-                         "--join-timeout=2", program], **torchrun(rank, 2, port)) for rank in range(2)]
+            runs = [
+                Run(
+                    [
+                        "setpriv",
+                        f"--reuid={user}",
+                        "--clear-groups",
+                        tool,
+                        "--backend=null",
+                        "--check=off",
+                        "--join-timeout=2",
+                        program,
+                    ],
+                    **torchrun(rank, 2, port),
+                )
+                for rank in range(2)
+            ]
             ended = [each.finish() for each in runs]
         expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
-        expect(f"{folder} belongs to another user" in ended[0][2] and "SPMD_STORE_TOKEN" in ended[0][2], "rank 0", ended)
+        expect(
+            f"{folder} belongs to another user" in ended[0][2]
+            and "SPMD_STORE_TOKEN" in ended[0][2],
+            "rank 0",
+            ended,
+        )
     finally:
         folder.rmdir()
 
 
 def wide_program(folder, ranks):
     file = pathlib.Path(folder) / f"ranks{ranks}.spmd"
-    file.write_text(f"mesh m {{ dp = {ranks} }}\n%x = input f32[{4 * ranks}@dp]\n"
-                    "%y = all_gather %x { axis = dp, src = S(0), dst = R }\noutput %y\n")
+    file.write_text(
+        f"mesh m {{ dp = {ranks} }}\n%x = input f32[{4 * ranks}@dp]\n"
+        "%y = all_gather %x { axis = dp, src = S(0), dst = R }\noutput %y\n"
+    )
     return file
 
 
 def few_files():
-    """A connection for each of 80 ranks where 32 files may be open: the limit is raised, or named if it cannot be."""
+    """A connection for each of 80 ranks where 32 files may be open: the limit is raised, or named
+    if it cannot be."""
     with tempfile.TemporaryDirectory() as folder:
         words = [SPMDRUN, "--backend=null", "--check=off", "--nproc=80", wide_program(folder, 80)]
         code, out, err = run("sh", "-c", 'ulimit -Sn 32; exec "$0" "$@"', *words)
@@ -419,8 +511,12 @@ def few_files():
         begin = time.monotonic()
         code, out, err = run("sh", "-c", 'ulimit -n 32; exec "$0" "$@"', *words)
         expect(code == 2, f"exit {code}", out, err)
-        expect("rank 0 cannot take in rank" in err and "Too many open files: a process may have 32 here" in err,
-               "the cause", err)
+        expect(
+            "rank 0 cannot take in rank" in err
+            and "Too many open files: a process may have 32 here" in err,
+            "the cause",
+            err,
+        )
         expect(time.monotonic() - begin < 25, "it was waited for the end of the join time-out", err)
 
 
@@ -433,13 +529,26 @@ def many_ranks():
         running = Run([SPMDRUN, "--backend=null", "--nproc=64", "--timeout=10", *LONG, file])
         os.kill(running.begun(17, range(64), 0.05), signal.SIGKILL)
         code, out, err = running.finish()
-        expect(code == 3 and (out + err).count("error[run-lost-rank]") == 1, f"killed: exit {code}", out, err)
+        expect(
+            code == 3 and (out + err).count("error[run-lost-rank]") == 1,
+            f"killed: exit {code}",
+            out,
+            err,
+        )
 
 
 def a_thousand_ranks():
-    """They meet, agree on what they run, and end; all of it takes 4 s on two cores with nothing else to do."""
+    """They meet, agree on what they run, and end; all of it takes 4 s on two cores with nothing
+    else to do."""
     with tempfile.TemporaryDirectory() as folder:
-        code, out, err = run(SPMDRUN, "--backend=null", "--check=off", "--nproc=1000", "--join-timeout=120", wide_program(folder, 1000))
+        code, out, err = run(
+            SPMDRUN,
+            "--backend=null",
+            "--check=off",
+            "--nproc=1000",
+            "--join-timeout=120",
+            wide_program(folder, 1000),
+        )
         expect(code == 0 and "1000 ranks" in out, f"exit {code}", out, err)
 
 
@@ -447,12 +556,14 @@ def plan_of_many_ranks():
     """A plan for 16384 ranks whose tensors are alike takes no list per rank: 16 MB, not 4 GB."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "many.spmd"
-        file.write_text("trace { mode = local }\nmesh m { dp = 16384 }\n%x = input f32[16384, 2] V\n%p = input f32[16384, 2] P\n"
-                        "%a = all_gather %x { axis = dp, src = S(1), dst = R }\n"
-                        "%b = all_to_all %x { axis = dp, src = S(1), dst = S(0) }\n"
-                        "%c = reduce_scatter %p { axis = dp, src = P, dst = S(0) }\n"
-                        "%d = all_reduce %p { axis = dp, src = P, dst = R }\n"
-                        + "".join(f"output %{name}\n" for name in "abcd"))
+        file.write_text(
+            "trace { mode = local }\nmesh m { dp = 16384 }\n%x = input f32[16384, 2] V\n%p = input f32[16384, 2] P\n"
+            "%a = all_gather %x { axis = dp, src = S(1), dst = R }\n"
+            "%b = all_to_all %x { axis = dp, src = S(1), dst = S(0) }\n"
+            "%c = reduce_scatter %p { axis = dp, src = P, dst = S(0) }\n"
+            "%d = all_reduce %p { axis = dp, src = P, dst = R }\n"
+            + "".join(f"output %{name}\n" for name in "abcd")
+        )
         started = subprocess.Popen([SPMDRUN, "--plan", file], stdout=subprocess.DEVNULL)
         _, status, used = os.wait4(started.pid, 0)
         started.returncode = os.waitstatus_to_exitcode(status)
@@ -468,13 +579,18 @@ def many_ranks_by_mpi():
 
 def another_plan():
     port = free_port()
-    ended = together(4, lambda rank: ["--no-backward"] * (rank == 2) + [MLP],
-                     lambda rank: torchrun(rank, 4, port))
+    ended = together(
+        4,
+        lambda rank: ["--no-backward"] * (rank == 2) + [MLP],
+        lambda rank: torchrun(rank, 4, port),
+    )
     expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
     said = "".join(out + err for _, out, err in ended)
     expect(said.count("error[run-plans-differ]") == 1 and "rank 2" in said, "one finding", said)
     port = free_port()
-    ended = together(4, lambda rank: [f"{MLP}{'.gone' * (rank == 3)}"], lambda rank: torchrun(rank, 4, port))
+    ended = together(
+        4, lambda rank: [f"{MLP}{'.gone' * (rank == 3)}"], lambda rank: torchrun(rank, 4, port)
+    )
     expect(all(code == 3 for code, _, _ in ended), "exit codes", ended)
     expect("rank 3 cannot go on" in ended[0][2], "the file of rank 3", ended[0])
     code, out, err = run(SPMDRUN, "--nproc=2", MLP)
@@ -485,15 +601,25 @@ def another_file():
     """One op is another: the plans differ, and nothing is sent."""
     with tempfile.TemporaryDirectory() as folder:
         other = pathlib.Path(folder) / "mlp.spmd"
-        for old, new in (("gelu", "relu"), ("dim = [0, 1], ", "dim = [1, 0], "), ("op = avg", "op = sum")):
+        for old, new in (
+            ("gelu", "relu"),
+            ("dim = [0, 1], ", "dim = [1, 0], "),
+            ("op = avg", "op = sum"),
+        ):
             changed = MLP.read_text().replace(old, new)
             expect(changed != MLP.read_text(), f"no {old} in {MLP}")
             other.write_text(changed)
             port = free_port()
-            ended = together(4, lambda rank: [other if rank == 1 else MLP], lambda rank: torchrun(rank, 4, port))
+            ended = together(
+                4, lambda rank: [other if rank == 1 else MLP], lambda rank: torchrun(rank, 4, port)
+            )
             said = "".join(out + err for _, out, err in ended)
-            expect(all(code in (1, 2) for code, _, _ in ended) and len({code for code, _, _ in ended}) == 1,
-                   "exit codes", ended)
+            expect(
+                all(code in (1, 2) for code, _, _ in ended)
+                and len({code for code, _, _ in ended}) == 1,
+                "exit codes",
+                ended,
+            )
             expect("rank 1" in said, f"{new}: the rank", said)
 
 
@@ -502,12 +628,22 @@ def another_version():
     with tempfile.TemporaryDirectory() as folder:
         other = pathlib.Path(folder) / "spmdrun"
         version = run(SPMDRUN, "--version")[1].split()[1]
-        other.write_bytes(SPMDRUN.read_bytes().replace(version[:-1].encode(), b"9" + version[1:-1].encode()))
+        other.write_bytes(
+            SPMDRUN.read_bytes().replace(version[:-1].encode(), b"9" + version[1:-1].encode())
+        )
         other.chmod(0o755)
-        expect(run(other, "--version")[1].split()[1] == "9" + version[1:], "the version was not changed")
+        expect(
+            run(other, "--version")[1].split()[1] == "9" + version[1:],
+            "the version was not changed",
+        )
         port = free_port()
-        runs = [Run([other if rank == 3 else SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(rank, 4, port))
-                for rank in range(4)]
+        runs = [
+            Run(
+                [other if rank == 3 else SPMDRUN, "--backend=null", "--check=off", MLP],
+                **torchrun(rank, 4, port),
+            )
+            for rank in range(4)
+        ]
         ended = [each.finish() for each in runs]
         said = "".join(out + err for _, out, err in ended)
         expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
@@ -526,9 +662,15 @@ def taken_port():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ended = together(2, lambda rank: ["--join-timeout=2", MLP], lambda rank: torchrun(rank, 2, port))
+        ended = together(
+            2, lambda rank: ["--join-timeout=2", MLP], lambda rank: torchrun(rank, 2, port)
+        )
         expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
-        expect("Address already in use" in ended[0][2] and "SPMD_STORE_PORT" in ended[0][2], "rank 0", ended)
+        expect(
+            "Address already in use" in ended[0][2] and "SPMD_STORE_PORT" in ended[0][2],
+            "rank 0",
+            ended,
+        )
         expect("is no rank 0 of a run" in ended[1][2], "rank 1", ended)
         code, _, err = run(SPMDRUN, "--nproc=4", MLP, SPMD_STORE_PORT=str(port))
         expect(code == 2 and "Address already in use" in err, f"exit {code}", err)
@@ -536,15 +678,24 @@ def taken_port():
 
 def unreachable():
     begin = time.monotonic()
-    code, _, err = together(1, lambda rank: ["--join-timeout=1", MLP],
-                            lambda rank: torchrun(1, 4, free_port()))[0]
+    code, _, err = together(
+        1, lambda rank: ["--join-timeout=1", MLP], lambda rank: torchrun(1, 4, free_port())
+    )[0]
     expect(code == 2 and "cannot reach 127.0.0.1" in err, "nobody listens", err)
-    code, _, err = together(1, lambda rank: ["--join-timeout=1", MLP], lambda rank: torchrun(
-        1, 4, free_port(), SPMD_STORE_HOST="no.such.host.invalid", SPMD_STORE_TOKEN="x"))[0]
+    code, _, err = together(
+        1,
+        lambda rank: ["--join-timeout=1", MLP],
+        lambda rank: torchrun(
+            1, 4, free_port(), SPMD_STORE_HOST="no.such.host.invalid", SPMD_STORE_TOKEN="x"
+        ),
+    )[0]
     expect(code == 2 and "no host that is known here" in err, "no such host", err)
     # An address for examples, RFC 5737: nobody answers, or there is no way there.
-    code, _, err = together(1, lambda rank: ["--join-timeout=2", MLP], lambda rank: torchrun(
-        1, 4, free_port(), SPMD_STORE_HOST="192.0.2.1", SPMD_STORE_TOKEN="x"))[0]
+    code, _, err = together(
+        1,
+        lambda rank: ["--join-timeout=2", MLP],
+        lambda rank: torchrun(1, 4, free_port(), SPMD_STORE_HOST="192.0.2.1", SPMD_STORE_TOKEN="x"),
+    )[0]
     expect(code == 2 and "cannot reach 192.0.2.1" in err, "no answer", err)
     expect(time.monotonic() - begin < 20, "too late")
 
@@ -552,8 +703,14 @@ def unreachable():
 def no_plugin():
     with tempfile.TemporaryDirectory() as folder:
         code, _, err = run(SPMDRUN, "--backend=mpi", MLP, SPMD_PLUGIN_DIR=folder)
-        expect(code == 2 and f"no spmd_mpi.so in {folder}" in err and "apt-get install" in err, "missing", err)
-        code, _, err = run(SPMDRUN, "--backend=mpi", "--skip-unavailable", MLP, SPMD_PLUGIN_DIR=folder)
+        expect(
+            code == 2 and f"no spmd_mpi.so in {folder}" in err and "apt-get install" in err,
+            "missing",
+            err,
+        )
+        code, _, err = run(
+            SPMDRUN, "--backend=mpi", "--skip-unavailable", MLP, SPMD_PLUGIN_DIR=folder
+        )
         expect(code == 77, "to be skipped", code, err)
         broken = pathlib.Path(folder) / "spmd_mpi.so"
         broken.write_bytes(b"\x7fELF")
@@ -563,9 +720,11 @@ def no_plugin():
 
 # --- on simulated devices
 
+
 @contextlib.contextmanager
 def devices():
-    """The plug-in of `--backend=nccl` is the one over simulated libraries; its ranks meet in a folder."""
+    """The plug-in of `--backend=nccl` is the one over simulated libraries; its ranks meet in a
+    folder."""
     with tempfile.TemporaryDirectory() as folder:
         meeting = pathlib.Path(folder) / "meeting"
         meeting.mkdir()
@@ -580,7 +739,8 @@ def on_devices(ranks):
         alone = verdicts(file, "--check=all", "--tier=real")
         with devices():
             together = verdicts(
-                file, "--check=all", "--tier=real", f"--nproc={ranks}", "--backend=nccl")
+                file, "--check=all", "--tier=real", f"--nproc={ranks}", "--backend=nccl"
+            )
         for each in (alone[2], together[2]):
             each.pop("digest")
         same = alone[0] == together[0] and alone[2] == together[2]
@@ -588,12 +748,14 @@ def on_devices(ranks):
 
 
 def recorded_on_devices():
-    """Steps of real models, scaled down: all claims that can be upheld are, forward and backward."""
+    """Steps of real models, scaled down: all claims that can be upheld are, forward and
+    backward."""
     for name in ("megatron_gpt/sp", "torchtitan/llama3_fsdp_tp_sp"):
         file = f"examples/{name}.spmd.json"
         with devices():
             code, out, notes = verdicts(
-                file, "--check=all", "--scale-down", "--nproc=4", "--backend=nccl")
+                file, "--check=all", "--scale-down", "--nproc=4", "--backend=nccl"
+            )
         upheld = re.search(r"^  all +(\d+)", out, re.M)
         expect(code == 0 and upheld and int(upheld[1]) > 2000, f"{file}: exit {code}", out)
 
@@ -604,27 +766,49 @@ def profiled():
         code, out, err = run(SPMDRUN, "--nproc=4", "--check=off", f"--profile={path}", MLP)
         expect(code == 0, f"exit {code}", out, err)
         events = json.loads(path.read_text())["traceEvents"]
-        times = {rank: [event for event in events if event["pid"] == rank and event["ph"] == "X"] for rank in range(4)}
-        expect(all(len(each) == len(times[0]) > 10 for each in times.values()), "as many steps on all ranks", events)
+        times = {
+            rank: [event for event in events if event["pid"] == rank and event["ph"] == "X"]
+            for rank in range(4)
+        }
+        expect(
+            all(len(each) == len(times[0]) > 10 for each in times.values()),
+            "as many steps on all ranks",
+            events,
+        )
 
 
 def benched():
     """Times of all runs; on devices also of bare calls."""
-    cpu = run(SPMDRUN, "--nproc=2", "--check=off", "--bench=3", ROOT / "tests/cluster/collectives2.spmd")
-    expect(cpu[0] == 0 and re.search(r"^3 runs: +median [\d.]+ ms, least [\d.]+, most", cpu[1], re.M), "mpi", *cpu[1:])
+    cpu = run(
+        SPMDRUN, "--nproc=2", "--check=off", "--bench=3", ROOT / "tests/cluster/collectives2.spmd"
+    )
+    expect(
+        cpu[0] == 0 and re.search(r"^3 runs: +median [\d.]+ ms, least [\d.]+, most", cpu[1], re.M),
+        "mpi",
+        *cpu[1:],
+    )
     with devices():
-        code, out, told = verdicts("tests/cluster/collectives2.spmd", "--bench=3", "--nproc=2", "--backend=nccl")
+        code, out, told = verdicts(
+            "tests/cluster/collectives2.spmd", "--bench=3", "--nproc=2", "--backend=nccl"
+        )
     seconds = told["seconds"]
-    expect(code == 0 and len(seconds["runs"]) == len(seconds["bare_calls"]) == 3, "devices", out, told)
+    expect(
+        code == 0 and len(seconds["runs"]) == len(seconds["bare_calls"]) == 3, "devices", out, told
+    )
     expect("of bare calls" in out, "devices", out)
 
 
 def replayed_on_devices():
-    """Several runs of one plan have the same bits recorded, one collective at a time, and as ever."""
+    """Several runs of one plan have the same bits recorded, one collective at a time, and as
+    ever."""
     for file in ("examples/fsdp/good.spmd", "tests/cases/run/mlp.spmd"):
+
         def several(*words):
             with devices():
-                return verdicts(file, "--seeds=3", "--tier=real", "--nproc=4", "--backend=nccl", *words)
+                return verdicts(
+                    file, "--seeds=3", "--tier=real", "--nproc=4", "--backend=nccl", *words
+                )
+
         plain = several()
         expect(plain[0] == 0 and plain[2]["digest"], "plain", plain)
         for words in (["--graphs"], ["--deterministic"], ["--graphs", "--deterministic"]):
@@ -632,7 +816,13 @@ def replayed_on_devices():
             expect(found == plain, f"{file} {words}: not as without", found, plain)
     with devices(), variables(SPMD_FAKE_RECORDS_NOT="1"):
         code, out, err = run(SPMDRUN, "--graphs", "--seeds=2", "--nproc=4", "--backend=nccl", MLP)
-    expect(code == 0 and err.count("steps are not recorded as graphs: nccl: cudaStreamBeginCapture") == 1, f"exit {code}", out, err)
+    expect(
+        code == 0
+        and err.count("steps are not recorded as graphs: nccl: cudaStreamBeginCapture") == 1,
+        f"exit {code}",
+        out,
+        err,
+    )
 
 
 def refuted_on_devices():
@@ -648,8 +838,14 @@ def no_devices():
     """What is missing is named with the next step; nothing is run."""
     with tempfile.TemporaryDirectory() as folder:
         code, _, err = run(SPMDRUN, "--backend=nccl", MLP, SPMD_PLUGIN_DIR=folder)
-        expect(code == 2 and f"no spmd_nccl.so in {folder}" in err and "CUDA toolkit" in err, "missing", err)
-        code, _, err = run(SPMDRUN, "--backend=nccl", "--skip-unavailable", MLP, SPMD_PLUGIN_DIR=folder)
+        expect(
+            code == 2 and f"no spmd_nccl.so in {folder}" in err and "CUDA toolkit" in err,
+            "missing",
+            err,
+        )
+        code, _, err = run(
+            SPMDRUN, "--backend=nccl", "--skip-unavailable", MLP, SPMD_PLUGIN_DIR=folder
+        )
         expect(code == 77, "to be skipped", code, err)
     for words in (["--tier=field"], ["--dtype-mode=f64"]):
         code, _, err = run(SPMDRUN, "--backend=nccl", *words, MLP)
@@ -658,8 +854,10 @@ def no_devices():
 
 # --- on several hosts
 
+
 class Hosts:
-    """Two hosts, as far as their network goes: ranks 0 and 1 on the first, 2 and 3 on the second, with devices."""
+    """Two hosts, as far as their network goes: ranks 0 and 1 on the first, 2 and 3 on the second,
+    with devices."""
 
     def __enter__(self):
         self.names = [f"spmd{uuid.uuid4().hex[:8]}{i}" for i in range(2)]
@@ -667,7 +865,20 @@ class Hosts:
             for name in self.names:
                 self.ip("netns", "add", name)
             first, second = self.names
-            self.ip("link", "add", "wire", "netns", first, "type", "veth", "peer", "name", "wire", "netns", second)
+            self.ip(
+                "link",
+                "add",
+                "wire",
+                "netns",
+                first,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "wire",
+                "netns",
+                second,
+            )
             for i, name in enumerate(self.names):
                 self.ip("-n", name, "address", "add", f"10.0.0.{i + 1}/24", "dev", "wire")
                 for link in ("lo", "wire"):
@@ -691,9 +902,21 @@ class Hosts:
 
     def start(self, *words):
         port = free_port()
-        return [Run(["ip", "netns", "exec", self.names[rank // 2], SPMDRUN, "--backend=nccl", *words],
-                    **torchrun(rank, 4, port, MASTER_ADDR="10.0.0.1", LOCAL_RANK=str(rank % 2),
-                               LOCAL_WORLD_SIZE="2", SPMD_STORE_TOKEN="x")) for rank in range(4)]
+        return [
+            Run(
+                ["ip", "netns", "exec", self.names[rank // 2], SPMDRUN, "--backend=nccl", *words],
+                **torchrun(
+                    rank,
+                    4,
+                    port,
+                    MASTER_ADDR="10.0.0.1",
+                    LOCAL_RANK=str(rank % 2),
+                    LOCAL_WORLD_SIZE="2",
+                    SPMD_STORE_TOKEN="x",
+                ),
+            )
+            for rank in range(4)
+        ]
 
 
 def several_hosts():
@@ -713,8 +936,12 @@ def host_cut_off():
         ended = [each.finish() for each in runs]
     expect(all(code == 3 for code, _, _ in ended), "exit codes", ended)
     said = ended[0][1] + ended[0][2]
-    expect(said.count("error[") == 1 and re.search(r"error\[run-(lost-rank|timeout)\]: .*rank [23]\b", said),
-           "one finding", said)
+    expect(
+        said.count("error[") == 1
+        and re.search(r"error\[run-(lost-rank|timeout)\]: .*rank [23]\b", said),
+        "one finding",
+        said,
+    )
     expect(time.monotonic() - struck < FAULT_SECONDS, "too late", ended)
 
 
@@ -728,7 +955,9 @@ FAULT_SECONDS = 30  # on a machine with other work
 def fault(name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10):
     """A fault is reported once, with exit code 3, and in time."""
     before, after = ([], start) if start[0].startswith("--") else (start[:-1], start[-1:])
-    running = Run([*before, SPMDRUN, *after, f"--timeout={timeout}", "--format=concise", *LONG, file])
+    running = Run(
+        [*before, SPMDRUN, *after, f"--timeout={timeout}", "--format=concise", *LONG, file]
+    )
     pid = running.begun(rank)
     struck = time.monotonic()
     strike(pid)
@@ -738,7 +967,11 @@ def fault(name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeou
     expect(said.count("error[") == 1 and f"error[{name}]" in said, "one finding", said)
     expect(re.search(rf"rank {rank}\b", said), "names the rank", said)
     expect(re.search(r"\.spmd:\d+:\d+: error", said), "names the line", said)
-    expect(re.search(r"step \d+, `%\w+ = [\w.]+`", said) or name == "run-memory", "names the step", said)
+    expect(
+        re.search(r"step \d+, `%\w+ = [\w.]+`", said) or name == "run-memory",
+        "names the step",
+        said,
+    )
     expect(time.monotonic() - struck < FAULT_SECONDS, "too late", said)
 
 
@@ -750,20 +983,31 @@ def killed():
 def killed_under_mpirun():
     """mpirun ends the others at once, and may have a code of its own for it."""
     for rank in (0, 2):
-        fault("run-lost-rank", rank, lambda pid: os.kill(pid, signal.SIGKILL),
-              start=("mpirun", "-n", "4", "--backend=mpi"), codes=(3, 128 + signal.SIGKILL))
+        fault(
+            "run-lost-rank",
+            rank,
+            lambda pid: os.kill(pid, signal.SIGKILL),
+            start=("mpirun", "-n", "4", "--backend=mpi"),
+            codes=(3, 128 + signal.SIGKILL),
+        )
 
 
 def out_of_memory():
     """Of one rank, in the midst of the run: no more of it from then on."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "wide.spmd"
-        file.write_text("mesh m { dp = 4 }\n%x = input f32[4096@dp, 64] R\n%y = gelu %x\n%s = square %y\n"
-                        "%z = all_gather %s { axis = dp, src = S(0), dst = R }\noutput %z\n")
+        file.write_text(
+            "mesh m { dp = 4 }\n%x = input f32[4096@dp, 64] R\n%y = gelu %x\n%s = square %y\n"
+            "%z = all_gather %s { axis = dp, src = S(0), dst = R }\noutput %z\n"
+        )
+
         def strike(pid):
             pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[0])
-            less = pages * resource.getpagesize() - (4 << 20) # it may have had the most that it needs
+            less = pages * resource.getpagesize() - (
+                4 << 20
+            )  # it may have had the most that it needs
             resource.prlimit(pid, resource.RLIMIT_AS, (less, less))
+
         # Each tensor is asked for anew.
         with variables(MALLOC_MMAP_THRESHOLD_="65536", MALLOC_TOP_PAD_="0"):
             fault("run-memory", 2, strike, file)
@@ -772,14 +1016,24 @@ def out_of_memory():
 def killed_on_devices():
     for rank in (0, 1, 3):
         with devices():
-            fault("run-lost-rank", rank, lambda pid: os.kill(pid, signal.SIGKILL), start=("--nproc=4", "--backend=nccl"))
+            fault(
+                "run-lost-rank",
+                rank,
+                lambda pid: os.kill(pid, signal.SIGKILL),
+                start=("--nproc=4", "--backend=nccl"),
+            )
 
 
 def stopped_on_devices():
     for rank in (0, 2):
         with devices():
-            fault("run-timeout", rank, lambda pid: os.kill(pid, signal.SIGSTOP), timeout=2,
-                  start=("--nproc=4", "--backend=nccl"))
+            fault(
+                "run-timeout",
+                rank,
+                lambda pid: os.kill(pid, signal.SIGSTOP),
+                timeout=2,
+                start=("--nproc=4", "--backend=nccl"),
+            )
 
 
 def stopped():
@@ -789,7 +1043,18 @@ def stopped():
 
 def slow():
     """A rank that stands still for less than the time-out is waited for."""
-    running = Run([SPMDRUN, "--nproc=4", "--timeout=30", "--join-timeout=120", "--check=off", "--tier=real", "--seeds=300", MLP])
+    running = Run(
+        [
+            SPMDRUN,
+            "--nproc=4",
+            "--timeout=30",
+            "--join-timeout=120",
+            "--check=off",
+            "--tier=real",
+            "--seeds=300",
+            MLP,
+        ]
+    )
     pid = running.rank(2)
     time.sleep(0.3)
     with contextlib.suppress(ProcessLookupError):
@@ -810,15 +1075,25 @@ def launcher_killed():
 
 
 def mpirun_fails():
-    """Of its own, or because it is told to stop: nothing is known of the program, and that has a code of its own."""
+    """Of its own, or because it is told to stop: nothing is known of the program, and that has a
+    code of its own."""
     with variables(OMPI_MCA_rmaps_base_mapping_policy="no-such-policy"):
         code, out, err = run(SPMDRUN, "--nproc=4", MLP)
-    expect(code == 5 and "mpirun ended with code" in err and "4 of 4 ranks" in err, f"exit {code}", out, err)
+    expect(
+        code == 5 and "mpirun ended with code" in err and "4 of 4 ranks" in err,
+        f"exit {code}",
+        out,
+        err,
+    )
     for rank, sent in ((None, signal.SIGTERM), (None, signal.SIGKILL), (2, signal.SIGTERM)):
         running = Run([SPMDRUN, "--nproc=4", *LONG, MLP])
         pid = running.begun(0)
         if rank is None:
-            pid = int(pathlib.Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()[0])
+            pid = int(
+                pathlib.Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+                .read_text()
+                .split()[0]
+            )
         else:
             pid = running.rank(rank)
         os.kill(pid, sent)
@@ -832,9 +1107,11 @@ def mpirun_fails():
 
 def no_ranks():
     """A launcher that ends without having started a rank, or starts none and does not end."""
-    for does, said in (("exit 0", "mpirun ended with code 0 before 4 of 4 ranks"),
-                       ("exit 1", "mpirun ended with code 1 before 4 of 4 ranks"),
-                       ("exec /bin/sleep 1000", "mpirun started no rank within 2 s")):
+    for does, said in (
+        ("exit 0", "mpirun ended with code 0 before 4 of 4 ranks"),
+        ("exit 1", "mpirun ended with code 1 before 4 of 4 ranks"),
+        ("exec /bin/sleep 1000", "mpirun started no rank within 2 s"),
+    ):
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder) / "mpirun"
             script.write_text(f"#!/bin/sh\n{does}\n")
@@ -859,46 +1136,138 @@ def no_memory():
 
 
 def no_memory_on_devices():
-    """A plan that is too large for one device is a finding that names its rank, before anything is run."""
+    """A plan that is too large for one device is a finding that names its rank, before anything is
+    run."""
     for rank in (0, 2):
         with devices(), variables(SPMD_FAKE_MEMORY=f"{rank}:2048"):
             code, out, err = run(SPMDRUN, "--nproc=4", "--backend=nccl", MLP)
         said = out + err
         expect(code == 2 and said.count("error[run-memory]") == 1, f"exit {code}", out, err)
-        expect(re.search(rf"needs \S+ \S+ on rank {rank}, and 2\.0 KiB may be used; largest: %", said), "who and how much", said)
+        expect(
+            re.search(rf"needs \S+ \S+ on rank {rank}, and 2\.0 KiB may be used; largest: %", said),
+            "who and how much",
+            said,
+        )
 
 
 def no_half_files():
     """A rank that ends before it has joined; mpirun may hang then."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "verdicts.json"
-        running = Run([SPMDRUN, "--nproc=4", "--timeout=2", *LONG, "--join-timeout=5", f"--verdicts={path}", MLP])
+        running = Run(
+            [
+                SPMDRUN,
+                "--nproc=4",
+                "--timeout=2",
+                *LONG,
+                "--join-timeout=5",
+                f"--verdicts={path}",
+                MLP,
+            ]
+        )
         os.kill(running.rank(1), signal.SIGKILL)
         running.finish()
         expect(not list(pathlib.Path(folder).iterdir()), "half a file")
 
 
 TESTS = {
-    "same-as-cpu-2": lambda: same_as_cpu(2), "same-as-cpu-4": lambda: same_as_cpu(4),
-    "same-as-cpu-8": lambda: same_as_cpu(8), "other-checks": other_checks, "refuted": refuted,
-    "by-mpirun": by_mpirun, "by-variables": by_variables, "another-token": another_token,
-    "strangers": strangers, "token-in-a-file": token_in_a_file, "folder-of-another-user": folder_of_another_user,
-    "few-files": few_files, "many-ranks": many_ranks, "a-thousand-ranks": a_thousand_ranks,
-    "plan-of-many-ranks": plan_of_many_ranks, "many-ranks-by-mpi": many_ranks_by_mpi,
-    "mpirun-fails": mpirun_fails, "no-ranks": no_ranks, "told-to-stop": told_to_stop,
-    "another-plan": another_plan, "another-file": another_file, "another-version": another_version,
-    "not-by-mpi": not_by_mpi, "taken-port": taken_port, "unreachable": unreachable,
-    "no-plugin": no_plugin, "devices-2": lambda: on_devices(2), "devices-4": lambda: on_devices(4),
-    "devices-8": lambda: on_devices(8), "devices-refuted": refuted_on_devices, "devices-replayed": replayed_on_devices, "devices-recorded": recorded_on_devices, "profiled": profiled, "benched": benched, "no-devices": no_devices,
-    "several-hosts": several_hosts, "host-cut-off": host_cut_off,
-    "devices-killed": killed_on_devices, "devices-stopped": stopped_on_devices, "killed": killed, "killed-under-mpirun": killed_under_mpirun,
-    "out-of-memory": out_of_memory, "stopped": stopped, "slow": slow,
-    "launcher-killed": launcher_killed, "no-memory": no_memory, "devices-no-memory": no_memory_on_devices, "no-half-files": no_half_files,
+    "same-as-cpu-2": lambda: same_as_cpu(2),
+    "same-as-cpu-4": lambda: same_as_cpu(4),
+    "same-as-cpu-8": lambda: same_as_cpu(8),
+    "other-checks": other_checks,
+    "refuted": refuted,
+    "by-mpirun": by_mpirun,
+    "by-variables": by_variables,
+    "another-token": another_token,
+    "strangers": strangers,
+    "token-in-a-file": token_in_a_file,
+    "folder-of-another-user": folder_of_another_user,
+    "few-files": few_files,
+    "many-ranks": many_ranks,
+    "a-thousand-ranks": a_thousand_ranks,
+    "plan-of-many-ranks": plan_of_many_ranks,
+    "many-ranks-by-mpi": many_ranks_by_mpi,
+    "mpirun-fails": mpirun_fails,
+    "no-ranks": no_ranks,
+    "told-to-stop": told_to_stop,
+    "another-plan": another_plan,
+    "another-file": another_file,
+    "another-version": another_version,
+    "not-by-mpi": not_by_mpi,
+    "taken-port": taken_port,
+    "unreachable": unreachable,
+    "no-plugin": no_plugin,
+    "devices-2": lambda: on_devices(2),
+    "devices-4": lambda: on_devices(4),
+    "devices-8": lambda: on_devices(8),
+    "devices-refuted": refuted_on_devices,
+    "devices-replayed": replayed_on_devices,
+    "devices-recorded": recorded_on_devices,
+    "profiled": profiled,
+    "benched": benched,
+    "no-devices": no_devices,
+    "several-hosts": several_hosts,
+    "host-cut-off": host_cut_off,
+    "devices-killed": killed_on_devices,
+    "devices-stopped": stopped_on_devices,
+    "killed": killed,
+    "killed-under-mpirun": killed_under_mpirun,
+    "out-of-memory": out_of_memory,
+    "stopped": stopped,
+    "slow": slow,
+    "launcher-killed": launcher_killed,
+    "no-memory": no_memory,
+    "devices-no-memory": no_memory_on_devices,
+    "no-half-files": no_half_files,
 }
-FAULTS = {"a-thousand-ranks", "host-cut-off", "devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "mpirun-fails", "told-to-stop", "many-ranks", "many-ranks-by-mpi", "no-half-files"}
+FAULTS = {
+    "a-thousand-ranks",
+    "host-cut-off",
+    "devices-killed",
+    "devices-stopped",
+    "killed",
+    "killed-under-mpirun",
+    "out-of-memory",
+    "stopped",
+    "slow",
+    "launcher-killed",
+    "mpirun-fails",
+    "told-to-stop",
+    "many-ranks",
+    "many-ranks-by-mpi",
+    "no-half-files",
+}
 
-WITHOUT_MPI = {"by-variables", "another-token", "strangers", "token-in-a-file", "folder-of-another-user", "few-files", "many-ranks", "a-thousand-ranks", "plan-of-many-ranks", "no-ranks", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
-SIMULATED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped", "devices-no-memory", "devices-replayed", "several-hosts", "host-cut-off"}
+WITHOUT_MPI = {
+    "by-variables",
+    "another-token",
+    "strangers",
+    "token-in-a-file",
+    "folder-of-another-user",
+    "few-files",
+    "many-ranks",
+    "a-thousand-ranks",
+    "plan-of-many-ranks",
+    "no-ranks",
+    "another-file",
+    "another-version",
+    "unreachable",
+    "no-plugin",
+    "no-devices",
+}
+SIMULATED = {
+    "devices-2",
+    "devices-4",
+    "devices-8",
+    "devices-refuted",
+    "devices-recorded",
+    "devices-killed",
+    "devices-stopped",
+    "devices-no-memory",
+    "devices-replayed",
+    "several-hosts",
+    "host-cut-off",
+}
 HOSTS = {"several-hosts", "host-cut-off"}
 
 
@@ -916,14 +1285,21 @@ def main():
     global SPMDRUN, DEVICES
     arguments = argparse.ArgumentParser()
     arguments.add_argument("spmdrun", type=pathlib.Path)
-    arguments.add_argument("--devices", type=pathlib.Path, help="the plug-in whose devices are simulated")
+    arguments.add_argument(
+        "--devices", type=pathlib.Path, help="the plug-in whose devices are simulated"
+    )
     arguments.add_argument("--repeat", type=int, default=1, help="of each fault")
     arguments.add_argument("--only", default="", help="tests whose name has this word")
     options = arguments.parse_args()
     SPMDRUN = options.spmdrun.resolve()
     DEVICES = options.devices and options.devices.resolve()
-    reason = ("built without MPI (libopenmpi-dev, openmpi-bin)" if not (SPMDRUN.parent / "spmd_mpi.so").exists()
-              else "no mpirun here" if not shutil.which("mpirun") else "")
+    reason = (
+        "built without MPI (libopenmpi-dev, openmpi-bin)"
+        if not (SPMDRUN.parent / "spmd_mpi.so").exists()
+        else "no mpirun here"
+        if not shutil.which("mpirun")
+        else ""
+    )
     sanitized = b"__asan_init" in SPMDRUN.read_bytes()
     failed = passed = skipped = 0
     for name, test in TESTS.items():

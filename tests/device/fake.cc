@@ -228,7 +228,7 @@ SpmdStatus forget(SpmdDevice *device, uint32_t recording) {
   return status;
 }
 
-SpmdStatus fix_order(SpmdDevice *) { return status_of(kSpmdFine); } // it is that of the ranks
+SpmdStatus fix_order(SpmdDevice *) { return status_of(kSpmdFine); }     // it is that of the ranks
 SpmdStatus watch(SpmdDevice *device, uint32_t) { return wait(device); } // steps are told anyway
 
 uint32_t reached(SpmdDevice *device) {

@@ -1,6 +1,7 @@
-# Holds the Markdown files of the tree against the binaries. Arguments: spmdlint, spmdrun; `--update` writes what is
-# printed now. Checked are
-# - blocks fenced as `console`: each `$ spmdlint ...` or `$ spmdrun ...` prints what stands below it, stdout before
+# Holds the Markdown files of the tree against the binaries. Arguments: spmdlint, spmdrun;
+# `--update` writes what is printed now. Checked are
+# - blocks fenced as `console`: each `$ spmdlint ...` or `$ spmdrun ...` prints what stands below
+# it, stdout before
 #   stderr, in a folder that has the tree's folders and the files that the page shows (`<!-- file: NAME -->` in front of
 #   a block), or in the folder that `<!-- in: FOLDER -->` names. A line `...` stands for any lines; `[exit N]` ends the
 #   output of a command that does not exit with 0;
@@ -15,7 +16,10 @@ import tempfile
 import reference
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`\n]*)\n(?P<body>.*?)^ *(?P=ticks)$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`\n]*)\n(?P<body>.*?)^ *(?P=ticks)$",
+    re.MULTILINE | re.DOTALL,
+)
 FILE = re.compile(r"<!-- file: (\S+) -->\n$")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 BELOW = re.compile(r"^<!-- in: (\S+) -->$", re.MULTILINE)
@@ -25,15 +29,23 @@ SHOWN = ("checker", "docs", "examples", "exporters", "ir", "rules", "runtime", "
 def pages():
     for path in sorted(ROOT.rglob("*.md")):
         parts = path.relative_to(ROOT).parts[:-1]
-        if not any(part.startswith((".", "build", "venv")) or part == "node_modules" for part in parts):
+        if not any(
+            part.startswith((".", "build", "venv")) or part == "node_modules" for part in parts
+        ):
             yield path
 
 
 def run(command, binaries, folder):
     """What a command prints, with its exit code unless that is 0."""
     calls = "".join(f'{name}() {{ "{binary}" "$@"; }}; ' for name, binary in binaries.items())
-    done = subprocess.run(["bash", "-c", calls + command], cwd=folder, capture_output=True, text=True, check=False,
-                          env={"PATH": "/usr/bin:/bin", "TERM": "dumb", "COLUMNS": "100"})
+    done = subprocess.run(
+        ["bash", "-c", calls + command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "TERM": "dumb", "COLUMNS": "100"},
+    )
     text = done.stdout + done.stderr
     if text and not text.endswith("\n"):
         text += "\n"
@@ -55,15 +67,17 @@ def fits(wanted, have):
     """Whether printed lines are the wanted ones, of which `...` is any number of lines."""
     if "..." not in wanted:
         return wanted == have
-    first, rest = wanted[:wanted.index("...")], wanted[wanted.index("...") + 1:]
-    if have[:len(first)] != first:
+    first, rest = wanted[: wanted.index("...")], wanted[wanted.index("...") + 1 :]
+    if have[: len(first)] != first:
         return False
     return any(fits(rest, have[start:]) for start in range(len(first), len(have) + 1))
 
 
 def first_difference(wanted, have):
     for number in range(max(len(wanted), len(have))):
-        left, right = (lines[number] if number < len(lines) else "(nothing)" for lines in (wanted, have))
+        left, right = (
+            lines[number] if number < len(lines) else "(nothing)" for lines in (wanted, have)
+        )
         if left != right:
             return f"\n  - {left}\n  + {right}"
     return ""
@@ -79,20 +93,24 @@ def checked_page(path, binaries, problems):
         for name in SHOWN:
             (pathlib.Path(folder) / name).symlink_to(ROOT / name)
         for block in FENCE.finditer(text):
-            if file := FILE.search(text[:block.start()]):
+            if file := FILE.search(text[: block.start()]):
                 (pathlib.Path(folder) / file[1]).write_text(block["body"], encoding="utf-8")
             if block["info"].strip() != "console":
                 continue
             lines = []
             for line, wanted in commands(block["body"]):
-                have = run(line[2:], binaries, pathlib.Path(folder) / (below[1] if below else "")).splitlines()
+                have = run(
+                    line[2:], binaries, pathlib.Path(folder) / (below[1] if below else "")
+                ).splitlines()
                 count += 1
                 if fits(wanted, have):
                     have = wanted
                 else:
-                    problems.append(f"{path.relative_to(ROOT)}: {line}{first_difference(wanted, have)}")
+                    problems.append(
+                        f"{path.relative_to(ROOT)}: {line}{first_difference(wanted, have)}"
+                    )
                 lines += [line, *have]
-            made += [text[at:block.start("body")], *(line + "\n" for line in lines)]
+            made += [text[at : block.start("body")], *(line + "\n" for line in lines)]
             at = block.end("body")
     return "".join(made) + text[at:], count
 
@@ -135,7 +153,9 @@ def main():
                 path.write_text(text, encoding="utf-8")
     links = [problem for path in pages() for problem in broken_links(path)]
     print("\n".join(problems + links))
-    print(f"{count + len(made) + 1 - len(problems) - len(links)} passed, {len(problems) + len(links)} failed")
+    print(
+        f"{count + len(made) + 1 - len(problems) - len(links)} passed, {len(problems) + len(links)} failed"
+    )
     return bool(links or (problems and not update))
 
 

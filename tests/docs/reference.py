@@ -1,4 +1,5 @@
-# docs/reference.md, made of what the binaries say of themselves: `page(spmdlint, spmdrun)` is its text.
+# docs/reference.md, made of what the binaries say of themselves: `page(spmdlint, spmdrun)` is its
+# text.
 import re
 import subprocess
 
@@ -29,8 +30,13 @@ FORMATS = """
 
 
 def said(binary, *words):
-    done = subprocess.run([binary, *words], capture_output=True, text=True, check=False,
-                          env={"PATH": "/usr/bin:/bin", "TERM": "dumb", "COLUMNS": "100"})
+    done = subprocess.run(
+        [binary, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "TERM": "dumb", "COLUMNS": "100"},
+    )
     return done.stdout
 
 
@@ -69,13 +75,18 @@ def one_line_each(lint, names, title):
     yield f"| {title} | |\n|---|---|"
     for name in names:
         first = said(lint, "explain", name).splitlines()[0]
-        text = first.split(":", 1)[-1].strip() or f"`spmdlint explain {name}` lists what it does on each axis"
+        text = (
+            first.split(":", 1)[-1].strip()
+            or f"`spmdlint explain {name}` lists what it does on each axis"
+        )
         yield f"| `{name}` | {cell(text)} |"
 
 
 def page(lint, execute):
     sections = contents(lint)
-    commands = re.findall(r"^  (\w+)(?: .*)?  +\w", said(lint, "--help").split("exit codes")[0], re.MULTILINE)
+    commands = re.findall(
+        r"^  (\w+)(?: .*)?  +\w", said(lint, "--help").split("exit codes")[0], re.MULTILINE
+    )
     lines = [HEAD, "## spmdlint\n", f"```text\n{said(lint, '--help').rstrip()}\n```"]
     for command in commands:
         if command not in ("help", "version"):
@@ -83,13 +94,19 @@ def page(lint, execute):
             lines += [f"\n### spmdlint {command}\n", f"```text\n{text}\n```"]
     lines += ["\n## spmdrun\n", f"```text\n{said(execute, '--help').rstrip()}\n```", FORMATS]
     lines += ["## Findings\n", *findings(lint, sections["findings"])]
-    lines += ["\n## Input errors\n", "All give exit code 3 and name the place.\n",
-              *one_line_each(lint, sections["input errors"], "name")]
+    lines += [
+        "\n## Input errors\n",
+        "All give exit code 3 and name the place.\n",
+        *one_line_each(lint, sections["input errors"], "name"),
+    ]
     lines += ["\n## Kinds\n"]
     pages = "\n\n".join(said(lint, "explain", kind).rstrip() for kind in sections["kinds"])
     lines += [f"```text\n{pages}\n```"]
     lines += ["\n## Transitions\n", *transitions(lint, sections["transitions"])]
     lines += ["\n## Statements\n", *one_line_each(lint, sections["statements"], "statement")]
-    lines += ["\n## Ops\n", f"{len(sections['ops'])} rows. `spmdlint ops` prints all of them with their equations and "
-              "spellings, `spmdlint ops --format=md` as a\ntable, `spmdlint explain OP` one of them with its attributes."]
+    lines += [
+        "\n## Ops\n",
+        f"{len(sections['ops'])} rows. `spmdlint ops` prints all of them with their equations and "
+        "spellings, `spmdlint ops --format=md` as a\ntable, `spmdlint explain OP` one of them with its attributes.",
+    ]
     return "\n".join(lines) + "\n"

@@ -1,6 +1,7 @@
-# Gates over the source text: includes go only downwards (ir <- rules <- checker <- runtime) and never in a circle,
-# some headers stay out or inside of their layer, folders stay small, every file says what it is for, comments fit
-# into a line (code is clang-format's), no two types share a full name. Reads lines; needs no compiler.
+# Gates over the source text: includes go only downwards (ir <- rules <- checker <- runtime) and
+# never in a circle, some headers stay out or inside of their layer, folders stay small, every file
+# says what it is for, comments fit into a line (code is clang-format's), no two types share a full
+# name. Reads lines; needs no compiler.
 import fnmatch
 import pathlib
 import re
@@ -8,14 +9,20 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# A folder may include itself and what stands before it. The longest folder that a path begins with counts.
+# A folder may include itself and what stands before it. The longest folder that a path begins with
+# counts.
 LAYERS = ["ir", "rules", "checker", "checker/render", "checker/cli", "runtime", "runtime/cli"]
 
 # What the rest of a layer shares, and nobody above it may lean on.
-PRIVATE = {"checker/walk/": "checker/", "checker/gradual/": "checker/",
-           "checker/fix/candidates.h": "checker/fix/", "checker/fix/search.h": "checker/fix/"}
+PRIVATE = {
+    "checker/walk/": "checker/",
+    "checker/gradual/": "checker/",
+    "checker/fix/candidates.h": "checker/fix/",
+    "checker/fix/search.h": "checker/fix/",
+}
 
-# Nobody reads a longer list of names. Tests are found by the name of what they test, and have no such limit.
+# Nobody reads a longer list of names. Tests are found by the name of what they test, and have no
+# such limit.
 MOST_ENTRIES = 25
 ANY_NUMBER = ["tests/*", "exporters/tests/*"]
 NO_SOURCE = re.compile(r"^\.|^__pycache__$|^build|\.egg-info$")
@@ -26,11 +33,15 @@ COLUMNS = 100
 UNWANTED = {"iostream", "ranges", "regex"}
 
 # What LLVM 14 has and LLVM 19 has not: ir/support has functions of ours for these.
-REMOVED = re.compile(r"\b(?:starts|ends)with(?:_insensitive)?\(|\bllvm::(?:None|Optional|make(?:Mutable)?ArrayRef)\b|\.equals\(")
+REMOVED = re.compile(
+    r"\b(?:starts|ends)with(?:_insensitive)?\(|\bllvm::(?:None|Optional|make(?:Mutable)?ArrayRef)\b|\.equals\("
+)
 
 NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]*)\s*\{$")
 NAMESPACE_END = re.compile(r"^\}\s*// namespace")
-TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|enum) (?:LLVM_\w+ )?(\w+)(?!\w|::)[^;()]*\{")
+TYPE = re.compile(
+    r"^(?:template <.*> )?(?:struct|class|enum class|enum) (?:LLVM_\w+ )?(\w+)(?!\w|::)[^;()]*\{"
+)
 STRING = re.compile(r'R"([^\s()\\]*)\((?:.|\n)*?\)\1"|"(?:[^"\\\n]|\\.)*"|\'"\'')
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
@@ -79,12 +90,14 @@ def private_includes():
 
 
 def circles_of_headers():
-    needs = {path: [target for _, quoted, target in includes(text) if quoted] for path, text in sources()}
+    needs = {
+        path: [target for _, quoted, target in includes(text) if quoted] for path, text in sources()
+    }
     done, open_ = set(), []
 
     def visit(path):
         if path in open_:
-            yield " -> ".join(open_[open_.index(path):] + [path])
+            yield " -> ".join(open_[open_.index(path) :] + [path])
         elif path not in done:
             open_.append(path)
             for target in needs.get(path, []):
@@ -139,7 +152,8 @@ def long_comments():
 
 
 def types(text):
-    """Line and full name of each type that other files could define too; nested ones are inside of another."""
+    """Line and full name of each type that other files could define too; nested ones are inside of
+    another."""
     inside = []
     for number, line in enumerate(text.splitlines(), 1):
         if match := NAMESPACE.match(line):
@@ -151,7 +165,8 @@ def types(text):
 
 
 def types_defined_twice():
-    """The linker keeps one of two functions that the compiler made for one name, whichever type it is for."""
+    """The linker keeps one of two functions that the compiler made for one name, whichever type it
+    is for."""
     first = {}
     for path, text in sources():
         for number, name in types(text):

@@ -1,7 +1,7 @@
-# Functions have at most 80 lines and lines at most 100 columns; with `--report` the longest ones, and where the distribution
-# lies. Functions are found by their shape in formatted text: a head that ends in `{`, and the `}` in the same column.
-# Lines of raw strings and of tables that clang-format leaves alone may be longer, and functions `..._kernels()`: each
-# returns a table, a row a line.
+# Functions have at most 80 lines and lines at most 100 columns; with `--report` the longest ones,
+# and where the distribution lies. Functions are found by their shape in formatted text: a head that
+# ends in `{`, and the `}` in the same column. Lines of raw strings and of tables that clang-format
+# leaves alone may be longer, and functions `..._kernels()`: each returns a table, a row a line.
 import pathlib
 import re
 import sys
@@ -12,8 +12,10 @@ MOST_LINES, MOST_COLUMNS = 80, 100
 ALONE = re.compile(r'// clang-format off.*?// clang-format on|R"(\w*~?)\(.*?\)\1"', re.DOTALL)
 
 # A head has an argument list and does not begin like a statement or a type.
-HEAD = re.compile(r"^( *)(?!(?:if|for|while|switch|else|do|return|namespace|struct|class|enum|union|case)\b)\S.*"
-                  r"\)[^;]*\{$|^( *)\S.*\) (?:const )?\{ .* \}$")
+HEAD = re.compile(
+    r"^( *)(?!(?:if|for|while|switch|else|do|return|namespace|struct|class|enum|union|case)\b)\S.*"
+    r"\)[^;]*\{$|^( *)\S.*\) (?:const )?\{ .* \}$"
+)
 
 
 def functions(lines):
@@ -26,8 +28,13 @@ def functions(lines):
             number += 1
             continue
         first = number
-        while first > 0 and not line.lstrip().startswith("[") and lines[first - 1].strip() and not lines[first - 1].rstrip().endswith((";", "{", "}", ":")) \
-                and not lines[first - 1].lstrip().startswith(("//", "#", "template")):
+        while (
+            first > 0
+            and not line.lstrip().startswith("[")
+            and lines[first - 1].strip()
+            and not lines[first - 1].rstrip().endswith((";", "{", "}", ":"))
+            and not lines[first - 1].lstrip().startswith(("//", "#", "template"))
+        ):
             first -= 1
         if line.endswith("}"):
             yield first + 1, number - first + 1
@@ -42,12 +49,18 @@ def functions(lines):
 
 
 def percentile(sorted_values, percent):
-    return sorted_values[min(len(sorted_values) - 1, len(sorted_values) * percent // 100)] if sorted_values else 0
+    return (
+        sorted_values[min(len(sorted_values) - 1, len(sorted_values) * percent // 100)]
+        if sorted_values
+        else 0
+    )
 
 
 def show(title, entries):
     lengths = sorted(length for length, _ in entries)
-    print(f"{title}: {len(lengths)}, median {percentile(lengths, 50)}, p95 {percentile(lengths, 95)} lines")
+    print(
+        f"{title}: {len(lengths)}, median {percentile(lengths, 50)}, p95 {percentile(lengths, 95)} lines"
+    )
     for length, place in sorted(entries, key=lambda e: (-e[0], e[1]))[:SHOWN]:
         print(f"  {length:4} {place}")
 
@@ -72,11 +85,16 @@ def main(folders, report):
             name = path.relative_to(ROOT).as_posix()
             text = path.read_text(encoding="utf-8")
             lines = text.splitlines()
-            wrong += [f"{name}:{number}: more than {MOST_COLUMNS} columns" for number in long_lines(text)]
+            wrong += [
+                f"{name}:{number}: more than {MOST_COLUMNS} columns" for number in long_lines(text)
+            ]
             files.append((len(lines), name))
             all_functions += [(length, f"{name}:{number}") for number, length in functions(lines)]
-    wrong += [f"{place}: a function of {length} lines, more than {MOST_LINES}"
-              for length, place in all_functions if length > MOST_LINES and not is_table(place)]
+    wrong += [
+        f"{place}: a function of {length} lines, more than {MOST_LINES}"
+        for length, place in all_functions
+        if length > MOST_LINES and not is_table(place)
+    ]
     if report:
         show("functions", all_functions)
         show("files", files)

@@ -1,14 +1,18 @@
-# Gates over names. Every value of `variant` and `computes`, the columns of the op table that kernels and the checker
-# read in place of names, stands in a row or a spelling and is read. No source compares the name of a row, or a name
-# that stands in the table of transitions, statements, formats, backends, dialects or findings.
+# Gates over names. Every value of `variant` and `computes`, the columns of the op table that
+# kernels and the checker read in place of names, stands in a row or a spelling and is read. No
+# source compares the name of a row, or a name that stands in the table of transitions, statements,
+# formats, backends, dialects or findings.
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COLUMNS = {"Variant": ("rules/ops/variant.h", "variant", "Plain"), "Computes": ("rules/ops/op.h", "computes", "Other")}
-# Where the names of a table are written, by pattern. Whoever else needs one compares an enumerator or a row; readers
-# and printers of programs and of the command line work with words.
+COLUMNS = {
+    "Variant": ("rules/ops/variant.h", "variant", "Plain"),
+    "Computes": ("rules/ops/op.h", "computes", "Other"),
+}
+# Where the names of a table are written, by pattern. Whoever else needs one compares an enumerator
+# or a row; readers and printers of programs and of the command line work with words.
 TABLES = {
     "op": ("rules/ops/*.cc", r"\{\.name = \"(\w+)\""),
     "transition": ("rules/transitions/op.h", r"\"(\w+)\""),
@@ -19,10 +23,13 @@ TABLES = {
     "finding": ("rules/violations/**/*.cc", r"\.name = \"([\w-]+)\""),
 }
 WORDS = ("ir/", "rules/bind.cc", "checker/cli/config.cc", "checker/cli/commands/schema.cc")
-# What kernels compare are values of attributes, some of which are names of ops as well: `reduce = "sum"`.
+# What kernels compare are values of attributes, some of which are names of ops as well: `reduce =
+# "sum"`.
 ATTRIBUTES = ("runtime/kernels/",)
-NAME_COMPARED = re.compile(r"\brow(?:\.|->)name\s*[!=]=\s*\"\w|\balias->spelling\s*[!=]=\s*\"|"
-                           r"\b(?:starts|ends)_with\([^\n]*\brow(?:\.|->)name")
+NAME_COMPARED = re.compile(
+    r"\brow(?:\.|->)name\s*[!=]=\s*\"\w|\balias->spelling\s*[!=]=\s*\"|"
+    r"\b(?:starts|ends)_with\([^\n]*\brow(?:\.|->)name"
+)
 
 
 def code(folders):
@@ -43,13 +50,21 @@ def compared_names():
     """Comparisons with a name that stands in a table."""
     known = {}
     for table, (where, pattern) in TABLES.items():
-        found = [name for path in ROOT.glob(where) for name in re.findall(pattern, path.read_text(encoding="utf-8"))]
+        found = [
+            name
+            for path in ROOT.glob(where)
+            for name in re.findall(pattern, path.read_text(encoding="utf-8"))
+        ]
         if len(found) < 3:
             yield f"{where}: holds no table of {table}s any more"
         known |= dict.fromkeys(found, table)
     for path, text in code(["ir", "rules", "checker", "runtime"]):
         for match in re.finditer(r"([^\n]*?)[!=]=\s*\"([\w-]+)\"", text):
-            if match[2] in known and "word_attr(" not in match[1] and not path.startswith(WORDS + ATTRIBUTES):
+            if (
+                match[2] in known
+                and "word_attr(" not in match[1]
+                and not path.startswith(WORDS + ATTRIBUTES)
+            ):
                 number = text.count("\n", 0, match.start(2)) + 1
                 yield f"{path}:{number}: compares the name of a {known[match[2]]}: {match[2]}"
 
@@ -73,5 +88,7 @@ def problems():
 
 
 found = list(problems())
-print("\n".join(found) or "columns: every value is in a table and read; no name of a row is compared")
+print(
+    "\n".join(found) or "columns: every value is in a table and read; no name of a row is compared"
+)
 sys.exit(bool(found))

@@ -1,5 +1,5 @@
-# Gate over READMEs and docs: a source that they name exists. `walk/check.cc`, `placement.*`, `blocks/*.cc` are looked for
-# at the end of a path, from any folder on.
+# Gate over READMEs and docs: a source that they name exists. `walk/check.cc`, `placement.*`,
+# `blocks/*.cc` are looked for at the end of a path, from any folder on.
 import fnmatch
 import pathlib
 import re
@@ -8,12 +8,16 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = "ir|rules|checker|runtime|exporters|spmd_trace|tests"
-NAMED = re.compile(rf"(?<![\w/.-])((?:{FOLDERS})/[\w/-]+(?:\*|\.\*|\.\w+))|`((?:[\w-]+/)*[\w-]+\.(?:cc|h|cu|\*))`")
+NAMED = re.compile(
+    rf"(?<![\w/.-])((?:{FOLDERS})/[\w/-]+(?:\*|\.\*|\.\w+))|`((?:[\w-]+/)*[\w-]+\.(?:cc|h|cu|\*))`"
+)
 EXTENDING = "docs/extending.md"  # the files of its exercises are to be made
 
 
 def tracked():
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return listed.stdout.splitlines()
 
 

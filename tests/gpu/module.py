@@ -1,5 +1,6 @@
-# The plug-in for NVIDIA devices as it was built: it loads without a driver and says what is missing, and shows one
-# name. Call: module.py COMMANDS [MODULE]; without MODULE it could not be built, which is a skipped test.
+# The plug-in for NVIDIA devices as it was built: it loads without a driver and says what is
+# missing, and shows one name. Call: module.py COMMANDS [MODULE]; without MODULE it could not be
+# built, which is a skipped test.
 import shutil
 import subprocess
 import sys
@@ -9,12 +10,16 @@ EXPORTED = "spmd_device_plugin"
 
 
 def exported(module):
-    symbols = subprocess.run(["nm", "-D", "--defined-only", module], capture_output=True, text=True, check=True).stdout
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", module], capture_output=True, text=True, check=True
+    ).stdout
     return sorted(line.split()[-1].split("@")[0] for line in symbols.splitlines())
 
 
 def linked(module):
-    lines = subprocess.run(["readelf", "-d", module], capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(
+        ["readelf", "-d", module], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     return [line.split("[")[1].rstrip("]") for line in lines if "(NEEDED)" in line]
 
 
@@ -23,12 +28,26 @@ def main(commands, module=""):
         print("skipped: built without nvcc, cuBLASLt or NCCL (meson says which is missing)")
         return SKIPPED
     passed = failed = 0
-    loaded = subprocess.run([commands, "--load", module], capture_output=True, text=True, check=False)
-    checks = [("loads, and opens a device or says what is missing", loaded.returncode == 0, loaded.stdout + loaded.stderr)]
+    loaded = subprocess.run(
+        [commands, "--load", module], capture_output=True, text=True, check=False
+    )
+    checks = [
+        (
+            "loads, and opens a device or says what is missing",
+            loaded.returncode == 0,
+            loaded.stdout + loaded.stderr,
+        )
+    ]
     if shutil.which("nm") and shutil.which("readelf"):
         names, libraries = exported(module), linked(module)
-        checks += [("shows one name", names == [EXPORTED], ", ".join(names)),
-                   ("does not link the driver", not any("libcuda.so" in name for name in libraries), ", ".join(libraries))]
+        checks += [
+            ("shows one name", names == [EXPORTED], ", ".join(names)),
+            (
+                "does not link the driver",
+                not any("libcuda.so" in name for name in libraries),
+                ", ".join(libraries),
+            ),
+        ]
     for what, holds, text in checks:
         passed += holds
         failed += not holds

@@ -1,5 +1,6 @@
-"""Characters that act on a terminal or cannot be seen, in every place that is printed: SPMDLINT SPMDRUN. No output may
-hold one of them as it is, and what should be JSON must be."""
+"""Characters that act on a terminal or cannot be seen, in every place that is printed: SPMDLINT
+SPMDRUN. No output may hold one of them as it is, and what should be JSON must be."""
+
 import json
 import os
 import re
@@ -9,31 +10,45 @@ import tempfile
 import unicodedata
 
 # Controls of both tables, marks of direction, zero-width and filling characters, separators, tags.
-CHARACTERS = ([chr(c) for c in range(1, 0x20) if chr(c) not in "\n\r"] + ["\n", "\r", "\x7f"] +
-              [chr(c) for c in range(0x80, 0xA0)] +
-              list("\u00ad\u034f\u061c\u115f\u180e\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
-                   "\u2060\u2066\u2067\u2068\u2069\u206f\u3164\ufe0f\ufeff\uffa0\ufff9\ufffe\U000e0001\U000e0041"))
+CHARACTERS = (
+    [chr(c) for c in range(1, 0x20) if chr(c) not in "\n\r"]
+    + ["\n", "\r", "\x7f"]
+    + [chr(c) for c in range(0x80, 0xA0)]
+    + list(
+        "\u00ad\u034f\u061c\u115f\u180e\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
+        "\u2060\u2066\u2067\u2068\u2069\u206f\u3164\ufe0f\ufeff\uffa0\ufff9\ufffe\U000e0001\U000e0041"
+    )
+)
 GROUP = 6  # of them in one name
 DOCUMENTS = ("json", "sarif", "gitlab")  # formats that are JSON
 
 
 def formats(lint):
     """The output formats, as the help lists them."""
-    printed = subprocess.run([lint, "help", "check"], check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run(
+        [lint, "help", "check"], check=True, capture_output=True, text=True
+    ).stdout
     return re.findall(r"^  (\w+)  ", printed.split("\nformats\n")[1].split("\n\n")[0], re.MULTILINE)
 
 
 def invisible(text, lines=True):
     """The characters of an output that should not be there."""
     kept = "\n" if lines else ""
-    return sorted({c for c in text if c not in kept and
-                   (unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") or c in CHARACTERS)})
+    return sorted(
+        {
+            c
+            for c in text
+            if c not in kept
+            and (unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") or c in CHARACTERS)
+        }
+    )
 
 
 def program(word):
-    """Names of all kinds that hold the word, with findings, notes, fixes, suppressions and scales about them."""
+    """Names of all kinds that hold the word, with findings, notes, fixes, suppressions and scales
+    about them."""
     w = json.dumps(word)  # escapes of JSON are those of the text
-    return f'''trace {{ mode = local }}
+    return f"""trace {{ mode = local }}
 mesh m {{ dp = 2, tp = 4 {w} }}
 symbol s {{ min = 1 }}
 group {w} = m.tp
@@ -48,24 +63,25 @@ suppress partial-into-nonlinear {{ scope = {w}, reason = {w} }}
 %k = mul %h, %p
 %l: f32[8, 16] R = neg %x
 output %k {w}
-'''
+"""
 
 
 def warned(word):
-    """The word where there are warnings alone: what a report says first of them stands nowhere else."""
+    """The word where there are warnings alone: what a report says first of them stands nowhere
+    else."""
     w = json.dumps(word)
-    return f'''trace {{ mode = local }}
+    return f"""trace {{ mode = local }}
 mesh m {{ tp = 4 }}
 group {w} = [0, 1, 3]
 %x = input f32[8] P {w}
 %y = all_reduce %x {{ group = {w}, src = P, dst = R }}
-'''
+"""
 
 
 def malformed(word):
     """The word where no such name may stand: each line is an error that quotes it."""
     w = json.dumps(word)
-    return f'''mesh m {{ tp = 4 }}
+    return f"""mesh m {{ tp = 4 }}
 mesh {w} {{ tp = 4 }}
 symbol {w} {{ {w} = 1 }}
 %{w} = input f32[8] R
@@ -73,12 +89,16 @@ symbol {w} {{ {w} = 1 }}
 %z = neg %x {{ axis = {w}, phase = {w}, {word} }}
 {word}
 suppress {w} {{ reason = "" }}
-'''
+"""
 
 
 def run(arguments, **more):
     done = subprocess.run(arguments, capture_output=True, check=False, timeout=60, **more)
-    return done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="surrogateescape")
+    return (
+        done.returncode,
+        done.stdout.decode(errors="surrogateescape"),
+        done.stderr.decode(errors="surrogateescape"),
+    )
 
 
 class Tests:
@@ -109,17 +129,32 @@ class Tests:
         with open(path, "w", encoding="utf-8") as out:
             out.write(program(word))
         for form in self.texts:
-            self.look(form, word, [self.lint, "check", f"--format={form}", "--annotate", "--stats", path])
+            self.look(
+                form, word, [self.lint, "check", f"--format={form}", "--annotate", "--stats", path]
+            )
         for form in DOCUMENTS:
             self.look(form, word, [self.lint, "check", f"--format={form}", path], document=True)
         mild = os.path.join(self.folder, "warned.spmd")
         with open(mild, "w", encoding="utf-8") as out:
             out.write(warned(word))
         for form in (*self.texts, *DOCUMENTS):
-            self.look(f"warnings in {form}", word, [self.lint, "check", f"--format={form}", mild], codes=(0,))
-        for command in (["dump"], ["dump", "--stage=types"], ["dump", "--dialect=jax"], ["backward"], ["elaborate"],
-                        ["fmt", "--to=text", "-o", "-"], ["fmt", "--to=json", "-o", "-"], ["fmt", "--to=jsonl", "-o", "-"],
-                        ["validate"]):
+            self.look(
+                f"warnings in {form}",
+                word,
+                [self.lint, "check", f"--format={form}", mild],
+                codes=(0,),
+            )
+        for command in (
+            ["dump"],
+            ["dump", "--stage=types"],
+            ["dump", "--dialect=jax"],
+            ["backward"],
+            ["elaborate"],
+            ["fmt", "--to=text", "-o", "-"],
+            ["fmt", "--to=json", "-o", "-"],
+            ["fmt", "--to=jsonl", "-o", "-"],
+            ["validate"],
+        ):
             out = self.look(" ".join(command), word, [self.lint, *command, path])
             if "--to=json" in command or "--to=text" in command:
                 again = os.path.join(self.folder, "again")
@@ -133,14 +168,19 @@ class Tests:
     def refused(self, word):
         """In what the readers refuse."""
         path = os.path.join(self.folder, "refused.spmd")
-        for text in (malformed(word), json.dumps({"format": word, word: {word: word}, "meshes": [{"id": word, word: 1}]}),
-                     '{"' + word + '": "' + word + '\\q"}'):
+        for text in (
+            malformed(word),
+            json.dumps({"format": word, word: {word: word}, "meshes": [{"id": word, word: 1}]}),
+            '{"' + word + '": "' + word + '\\q"}',
+        ):
             with open(path, "w", encoding="utf-8") as out:
                 out.write(text)
             for command in ("check", "validate", "fmt", "dump"):
                 self.look(f"refused by {command}", word, [self.lint, command, path])
             for form in (*self.texts, *DOCUMENTS):
-                self.look(f"refused by {form}", word, [self.lint, "check", f"--format={form}", path])
+                self.look(
+                    f"refused by {form}", word, [self.lint, "check", f"--format={form}", path]
+                )
             self.look("refused by spmdrun", word, [self.run_binary, path])
 
     def outside(self, word):
@@ -159,15 +199,36 @@ class Tests:
             for form in self.texts:
                 self.look("path", word, [self.lint, "check", f"--format={form}", file])
             for form in DOCUMENTS:
-                self.look(f"path in {form}", word, [self.lint, "check", f"--format={form}", file], document=True)
+                self.look(
+                    f"path in {form}",
+                    word,
+                    [self.lint, "check", f"--format={form}", file],
+                    document=True,
+                )
             self.look("path of spmdrun", word, [self.run_binary, file])
-        for arguments in (["check", "--config=" + config, good], ["check", "--" + word, good], [word], ["explain", word],
-                          ["ops", word], ["check", "--format=" + word, good], ["check", f"--format=json:/absent/{word}", good],
-                          ["plan", word, "--mesh", word], ["config", "show", "--config=" + config], ["schema", word],
-                          ["check", "--select=" + word, good], ["help", word], ["fmt", "-o", "/absent/" + name, good]):
+        for arguments in (
+            ["check", "--config=" + config, good],
+            ["check", "--" + word, good],
+            [word],
+            ["explain", word],
+            ["ops", word],
+            ["check", "--format=" + word, good],
+            ["check", f"--format=json:/absent/{word}", good],
+            ["plan", word, "--mesh", word],
+            ["config", "show", "--config=" + config],
+            ["schema", word],
+            ["check", "--select=" + word, good],
+            ["help", word],
+            ["fmt", "-o", "/absent/" + name, good],
+        ):
             self.look(f"spmdlint {arguments[0]}", word, [self.lint, *arguments])
-        for arguments in (["--" + word, good], ["--backend=" + word, good], ["--input", word + "=absent.npy", good],
-                          ["--until=" + word, good], ["--trace-out=/absent/" + name, good]):
+        for arguments in (
+            ["--" + word, good],
+            ["--backend=" + word, good],
+            ["--input", word + "=absent.npy", good],
+            ["--until=" + word, good],
+            ["--trace-out=/absent/" + name, good],
+        ):
             self.look("spmdrun's options", word, [self.run_binary, *arguments])
 
 
@@ -176,7 +237,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tests = Tests(lint, run_binary, folder)
         for i in range(0, len(CHARACTERS), GROUP):
-            word = "a" + "b".join(CHARACTERS[i:i + GROUP]) + "c"
+            word = "a" + "b".join(CHARACTERS[i : i + GROUP]) + "c"
             tests.inside(word)
             tests.refused(word)
             tests.outside(word)

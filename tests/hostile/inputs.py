@@ -1,5 +1,6 @@
-"""Files that are none, that never end, that change, that hold too much: SPMDLINT SPMDRUN. Each run ends by itself with a
-sentence and a documented exit code, within a bounded time and memory."""
+"""Files that are none, that never end, that change, that hold too much: SPMDLINT SPMDRUN. Each run
+ends by itself with a sentence and a documented exit code, within a bounded time and memory."""
+
 import gzip
 import os
 import resource
@@ -28,7 +29,8 @@ class Tests:
         return path
 
     def expect(self, what, arguments, code, words="", memory=None, peak=None, seconds=60, **more):
-        """`memory`: bytes of addresses that the process may take; `peak`: MiB that it may have used."""
+        """`memory`: bytes of addresses that the process may take; `peak`: MiB that it may have
+        used."""
         self.tried += 1
 
         def limit():
@@ -38,12 +40,19 @@ class Tests:
 
         more.setdefault("stdin", subprocess.DEVNULL)
         more.setdefault("stdout", subprocess.PIPE)
-        process = subprocess.Popen(arguments, stderr=subprocess.PIPE, preexec_fn=limit, cwd=self.folder, **more)
+        process = subprocess.Popen(
+            arguments, stderr=subprocess.PIPE, preexec_fn=limit, cwd=self.folder, **more
+        )
         killer = threading.Timer(seconds, process.kill)
         killer.start()
         outputs = {}
-        readers = [threading.Thread(target=lambda name=name, file=file: outputs.update({name: file.read()}))
-                   for name, file in (("out", process.stdout), ("err", process.stderr)) if file]
+        readers = [
+            threading.Thread(
+                target=lambda name=name, file=file: outputs.update({name: file.read()})
+            )
+            for name, file in (("out", process.stdout), ("err", process.stderr))
+            if file
+        ]
         for reader in readers:
             reader.start()
         _, status, usage = os.wait4(process.pid, 0)  # what this process used, and no other
@@ -73,16 +82,29 @@ class Tests:
         for binary in (self.lint, self.run_binary):
             self.expect("absent file", [binary, absent], 3, "no such file or directory")
             self.expect("/proc/self/mem", [binary, "/proc/self/mem"], 3, "error")
-            for name, text in (("UTF-16", PROGRAM.encode("utf-16")), ("UTF-16, no mark", PROGRAM.encode("utf-16-le")),
-                               ("UTF-32", PROGRAM.encode("utf-32")), ("Latin-1", "// \u00e9\n".encode("latin-1")),
-                               ("NUL bytes", b"mesh m { tp = 4 }\n\0\0\0\n"), ("NUL in a string", b'%x = input f32[8] R "a\0b"\n'),
-                               ("NUL in JSON", b'{"a": "\0"}'), ("a lone brace", b"{"), ("random bytes", bytes(range(256)) * 40)):
+            for name, text in (
+                ("UTF-16", PROGRAM.encode("utf-16")),
+                ("UTF-16, no mark", PROGRAM.encode("utf-16-le")),
+                ("UTF-32", PROGRAM.encode("utf-32")),
+                ("Latin-1", "// \u00e9\n".encode("latin-1")),
+                ("NUL bytes", b"mesh m { tp = 4 }\n\0\0\0\n"),
+                ("NUL in a string", b'%x = input f32[8] R "a\0b"\n'),
+                ("NUL in JSON", b'{"a": "\0"}'),
+                ("a lone brace", b"{"),
+                ("random bytes", bytes(range(256)) * 40),
+            ):
                 self.expect(name, [binary, self.path("odd.spmd", text)], 3, "error[trace-")
         self.expect("folder", [self.lint, "fmt", self.folder], 3, "is a directory")
         self.expect("folder", [self.run_binary, self.folder], 3, "is a directory")
         self.expect("empty file", [self.lint, empty], (0, 3))
-        self.expect("byte order mark", [self.lint, self.path("bom.spmd", "\ufeff" + PROGRAM)], (1, 3))
-        self.expect("line feeds of Windows", [self.lint, self.path("crlf.spmd", PROGRAM.replace("\n", "\r\n"))], 1)
+        self.expect(
+            "byte order mark", [self.lint, self.path("bom.spmd", "\ufeff" + PROGRAM)], (1, 3)
+        )
+        self.expect(
+            "line feeds of Windows",
+            [self.lint, self.path("crlf.spmd", PROGRAM.replace("\n", "\r\n"))],
+            1,
+        )
         if os.geteuid() != 0:
             os.chmod(good, 0)
             self.expect("unreadable file", [self.lint, good], 3, "permission denied")
@@ -105,7 +127,9 @@ class Tests:
         writer.start()
         self.expect("a named pipe", [self.lint, fifo], 1)
         writer.join()
-        self.expect("standard input", [self.lint, "-"], 1, stdin=open(self.path("good.spmd", PROGRAM), "rb"))
+        self.expect(
+            "standard input", [self.lint, "-"], 1, stdin=open(self.path("good.spmd", PROGRAM), "rb")
+        )
         self.expect("no standard input", ["sh", "-c", '"$0" check - <&-', self.lint], 3)
 
     # --- what never ends, or holds too much
@@ -113,11 +137,28 @@ class Tests:
     def endless(self):
         limit = str(64 * MIB)
         for binary in (self.lint,):
-            self.expect("/dev/zero", [binary, "check", "--max-input=" + limit, "/dev/zero"], 3, "--max-input", peak=300)
-            self.expect("/dev/zero as it is", [binary, "check", "/dev/zero"], 3, "--max-input", peak=1400)
+            self.expect(
+                "/dev/zero",
+                [binary, "check", "--max-input=" + limit, "/dev/zero"],
+                3,
+                "--max-input",
+                peak=300,
+            )
+            self.expect(
+                "/dev/zero as it is", [binary, "check", "/dev/zero"], 3, "--max-input", peak=1400
+            )
         self.expect("/dev/zero", [self.run_binary, "/dev/zero"], 3, "--max-input", peak=1400)
-        self.expect("/dev/zero as data", [self.run_binary, "--input", "x=/dev/zero", self.path("clean.spmd", CLEAN)], 2)
-        self.expect("an endless configuration", [self.lint, "check", "--config=/dev/zero", self.path("good.spmd")], 2, "bytes")
+        self.expect(
+            "/dev/zero as data",
+            [self.run_binary, "--input", "x=/dev/zero", self.path("clean.spmd", CLEAN)],
+            2,
+        )
+        self.expect(
+            "an endless configuration",
+            [self.lint, "check", "--config=/dev/zero", self.path("good.spmd")],
+            2,
+            "bytes",
+        )
         large = self.path("large.spmd")
         with open(large, "wb") as out:
             out.truncate(2 << 30)  # of no blocks
@@ -128,16 +169,32 @@ class Tests:
         member = gzip.compress(b" " * (16 * MIB), 9)
         packed = self.path("bomb.spmd.gz", member * 200)
         self.expect("a gzip bomb", [self.lint, "check", packed], 3, "trace-limit", peak=1400)
-        self.expect("a gzip bomb, limited", [self.lint, "check", f"--max-input={64 * MIB}", packed], 3, "trace-limit")
+        self.expect(
+            "a gzip bomb, limited",
+            [self.lint, "check", f"--max-input={64 * MIB}", packed],
+            3,
+            "trace-limit",
+        )
         # What passes as a ratio may still be too large.
         member = gzip.compress(os.urandom(1 << 17) + b" " * (16 * MIB), 1)
         packed = self.path("bomb.spmd.gz", member * 80)
-        self.expect("many compressed bytes", [self.lint, "check", packed], 3, "--max-input", peak=1400)
+        self.expect(
+            "many compressed bytes", [self.lint, "check", packed], 3, "--max-input", peak=1400
+        )
         os.unlink(packed)
-        self.expect("a magic number alone", [self.lint, self.path("short.gz", b"\x1f\x8b")], 3, "error[")
-        self.expect("a magic number alone", [self.lint, self.path("short.zst", b"\x28\xb5\x2f\xfd")], 3, "error[")
+        self.expect(
+            "a magic number alone", [self.lint, self.path("short.gz", b"\x1f\x8b")], 3, "error["
+        )
+        self.expect(
+            "a magic number alone",
+            [self.lint, self.path("short.zst", b"\x28\xb5\x2f\xfd")],
+            3,
+            "error[",
+        )
         inner = gzip.compress(gzip.compress(PROGRAM.encode()))
-        self.expect("compressed twice", [self.lint, self.path("twice.gz", inner)], 3, "more than once")
+        self.expect(
+            "compressed twice", [self.lint, self.path("twice.gz", inner)], 3, "more than once"
+        )
 
     # --- what changes
 
@@ -158,7 +215,12 @@ class Tests:
         path = self.path("many.spmd", text)
         for mib in (30, 45, 60, 90, 150):
             for command in (["check"], ["fmt", "--to=json", "-o", "/dev/null"], ["dump"]):
-                self.expect(f"{command[0]} in {mib} MiB", [self.lint, *command, path], (0, 1, 3), memory=mib * MIB)
+                self.expect(
+                    f"{command[0]} in {mib} MiB",
+                    [self.lint, *command, path],
+                    (0, 1, 3),
+                    memory=mib * MIB,
+                )
         packed = self.path("many.spmd.gz", gzip.compress(text.encode()))
         self.expect("unpacked in 60 MiB", [self.lint, "check", packed], (1, 3), memory=60 * MIB)
 
@@ -173,48 +235,92 @@ class Tests:
             if not os.path.exists(target):
                 self.wrong.append(f"{name} was not written")
             self.expect(f"from {name}", [self.lint, "check", target], 1)
-            self.expect(f"report to {name}", [self.lint, "check", f"--format=json:{target}", source], 1)
+            self.expect(
+                f"report to {name}", [self.lint, "check", f"--format=json:{target}", source], 1
+            )
         left = [name for name in os.listdir(self.path("percent%%")) if name.endswith(".part")]
         if left:
             self.wrong.append(f"files are left behind: {left}")
         good = self.path("good.spmd", PROGRAM)
-        for arguments in (["check", "--format=json", good], ["check", "--format=full", good], ["dump", good], ["ops"],
-                          ["explain"], ["schema", "trace"], ["help"], ["version"]):
+        for arguments in (
+            ["check", "--format=json", good],
+            ["check", "--format=full", good],
+            ["dump", good],
+            ["ops"],
+            ["explain"],
+            ["schema", "trace"],
+            ["help"],
+            ["version"],
+        ):
             with open("/dev/full", "wb") as full:
-                self.expect(f"{arguments[0]} to a full device", [self.lint, *arguments], 2, "no space left", stdout=full)
+                self.expect(
+                    f"{arguments[0]} to a full device",
+                    [self.lint, *arguments],
+                    2,
+                    "no space left",
+                    stdout=full,
+                )
             read, write = os.pipe()
             os.close(read)
-            self.expect(f"{arguments[0]} to a closed pipe", [self.lint, *arguments], (0, 1), stdout=write)
+            self.expect(
+                f"{arguments[0]} to a closed pipe", [self.lint, *arguments], (0, 1), stdout=write
+            )
             os.close(write)
         with open("/dev/full", "wb") as full:
-            self.expect("spmdrun to a full device", [self.run_binary, "--help"], 2, "no space left", stdout=full)
-        self.expect("report to a full device", [self.lint, "check", "--format=json:/dev/full", good], 2, "no space left")
-        self.expect("fmt to a full device", [self.lint, "fmt", "-o", "/dev/full", good], 2, "no space left")
+            self.expect(
+                "spmdrun to a full device",
+                [self.run_binary, "--help"],
+                2,
+                "no space left",
+                stdout=full,
+            )
+        self.expect(
+            "report to a full device",
+            [self.lint, "check", "--format=json:/dev/full", good],
+            2,
+            "no space left",
+        )
+        self.expect(
+            "fmt to a full device", [self.lint, "fmt", "-o", "/dev/full", good], 2, "no space left"
+        )
         self.expect("to a folder", [self.lint, "fmt", "-o", self.folder, good], 2, "is a directory")
 
     # --- configurations
 
     def configurations(self):
         good = self.path("good.spmd", PROGRAM)
-        for name, text in (("a key of a million parts", "a." * 1000000 + "b = 1\n"),
-                           ("a key of 65 parts", "a." * 100 + "b = 1\n"),
-                           ("a table of many parts", "[" + "a." * 5000 + "b]\n"),
-                           ("lists in lists", "select = " + "[" * 100000 + "]" * 100000 + "\n"),
-                           ("tables in tables", "a = " + "{b = " * 5000 + "1" + "}" * 5000 + "\n"),
-                           ("parts in lists", "a = " + ("[{" + "b." * 60 + "c = ") * 200 + "1" + "}]" * 200 + "\n"),
-                           ("no text", bytes(range(256))), ("UTF-16", "strict = true".encode("utf-16")),
-                           ("a file to write", 'format = "concise:stolen"\n'),
-                           ("a list of files to write", 'format = ["full", "concise:stolen"]\n'),
-                           ("a source root", 'source-root = "/"\n')):
+        for name, text in (
+            ("a key of a million parts", "a." * 1000000 + "b = 1\n"),
+            ("a key of 65 parts", "a." * 100 + "b = 1\n"),
+            ("a table of many parts", "[" + "a." * 5000 + "b]\n"),
+            ("lists in lists", "select = " + "[" * 100000 + "]" * 100000 + "\n"),
+            ("tables in tables", "a = " + "{b = " * 5000 + "1" + "}" * 5000 + "\n"),
+            (
+                "parts in lists",
+                "a = " + ("[{" + "b." * 60 + "c = ") * 200 + "1" + "}]" * 200 + "\n",
+            ),
+            ("no text", bytes(range(256))),
+            ("UTF-16", "strict = true".encode("utf-16")),
+            ("a file to write", 'format = "concise:stolen"\n'),
+            ("a list of files to write", 'format = ["full", "concise:stolen"]\n'),
+            ("a source root", 'source-root = "/"\n'),
+        ):
             path = self.path("c.toml", text)
-            self.expect(f"configuration: {name}", [self.lint, "check", "--config=" + path, good], 2, "c.toml")
+            self.expect(
+                f"configuration: {name}",
+                [self.lint, "check", "--config=" + path, good],
+                2,
+                "c.toml",
+            )
             if os.path.exists(self.path("stolen")):
                 self.wrong.append(f"{name}: a configuration wrote a file")
         os.makedirs(self.path("theirs"), exist_ok=True)
         own = self.path("theirs/p.spmd", PROGRAM)
         self.path("theirs/spmdlint.toml", 'exit-zero = true\nselect = "needless-partial"\n')
         self.expect("a configuration beside the input", [self.lint, "check", own], 1, "is not used")
-        self.expect("the same, named", [self.lint, "check", "--config=theirs/spmdlint.toml", own], 0)
+        self.expect(
+            "the same, named", [self.lint, "check", "--config=theirs/spmdlint.toml", own], 0
+        )
 
 
 def main():
@@ -222,8 +328,19 @@ def main():
     wrong = tried = 0
     sanitized = "--sanitized" in sys.argv  # which takes addresses and memory of its own
     parts = [word for word in sys.argv[3:] if word != "--sanitized"]
-    for part in ("odd_files", "pipes", "outputs", "configurations", "bombs", "cut_files", "little_memory", "endless"):
-        if (parts and part not in parts) or (sanitized and part in ("little_memory", "endless", "bombs")):
+    for part in (
+        "odd_files",
+        "pipes",
+        "outputs",
+        "configurations",
+        "bombs",
+        "cut_files",
+        "little_memory",
+        "endless",
+    ):
+        if (parts and part not in parts) or (
+            sanitized and part in ("little_memory", "endless", "bombs")
+        ):
             continue
         with tempfile.TemporaryDirectory() as folder:
             tests = Tests(lint, run_binary, folder)

@@ -1,6 +1,7 @@
 """Communication and casts over mesh axes, with the source and the target that JAX means by each.
 
-A tiled collective concatenates or cuts a dimension, `S(dim)`; one that is not adds or removes it, `V`.
+A tiled collective concatenates or cuts a dimension, `S(dim)`; one that is not adds or removes it,
+`V`.
 """
 
 import dataclasses
@@ -95,7 +96,8 @@ def _axis_index(recorder, name: str, eqn) -> None:
 
 
 def _erased(recorder, name: str, eqn) -> None:
-    """What JAX does not say the state of: sums and extremes, of what and for whom is for the checker."""
+    """What JAX does not say the state of: sums and extremes, of what and for whom is for the
+    checker."""
     word = {"psum_invariant": "psum", "unreduced_psum": "psum"}.get(name, name)
     for atom, var in zip(eqn.invars, eqn.outvars):
         operand, out = recorder.tensor(atom), recorder.region.value(var.aval)

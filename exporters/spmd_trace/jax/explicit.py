@@ -1,9 +1,9 @@
 """Operations on explicit axes: what JAX leaves to the compiler is written out.
 
-There an operation may take an invariant operand beside a sharded one, and sum over a sharded dimension;
-the communication behind it, forward or backward, is part of the operation. A trace says it: the operand is
-first made replicated (its gradient is summed), the sum is partial and then redistributed to what
-JAX types.
+There an operation may take an invariant operand beside a sharded one, and sum over a sharded
+dimension; the communication behind it, forward or backward, is part of the operation. A trace says
+it: the operand is first made replicated (its gradient is summed), the sum is partial and then
+redistributed to what JAX types.
 """
 
 from .attributes import attributes
@@ -13,7 +13,8 @@ from .refused import Unrecordable
 
 
 def joined(recorder, ins: list, outs: list[Value]) -> list:
-    """The operands, those that are invariant on an axis where another one varies made replicated."""
+    """The operands, those that are invariant on an axis where another one varies made
+    replicated."""
     values = [item for item in ins if isinstance(item, Value)]
     found = []
     for item in ins:

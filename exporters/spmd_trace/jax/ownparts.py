@@ -1,7 +1,9 @@
-"""Parts of a tensor that each rank takes for itself: a slice that begins at `axis_index(axis) * rows`.
+"""Parts of a tensor that each rank takes for itself: a slice that begins at `axis_index(axis) *
+rows`.
 
-Where the ranks of an axis take equal parts, each its own, and nothing is left over, the tensor is cut along the
-axis: a `convert` to S(dim). A part that is put in its place among zeros is an addend of the whole.
+Where the ranks of an axis take equal parts, each its own, and nothing is left over, the tensor is
+cut along the axis: a `convert` to S(dim). A part that is put in its place among zeros is an addend
+of the whole.
 """
 
 from .document import Value

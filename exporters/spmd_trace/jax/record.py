@@ -57,8 +57,8 @@ def _on(mesh, argument):
 
 
 def record(function, *args, mesh) -> Program:
-    """The program of `function(*args)`; args are arrays or `jax.ShapeDtypeStruct`, with shardings on
-    explicit axes. mesh: abstract, or of devices."""
+    """The program of `function(*args)`; args are arrays or `jax.ShapeDtypeStruct`, with shardings
+    on explicit axes. mesh: abstract, or of devices."""
     return _recorded(function, args, getattr(mesh, "abstract_mesh", mesh))
 
 

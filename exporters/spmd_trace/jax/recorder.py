@@ -1,8 +1,8 @@
 """From a jaxpr to the program: values, operations, bodies.
 
 A jaxpr says what is computed and, in the types of its variables, what JAX inferred about the ranks.
-Calls that only name a part (`jit`, `custom_jvp`, `custom_vjp`) are put in their place; loops, branches,
-rematerialisation and shard_map are kept as operations with bodies.
+Calls that only name a part (`jit`, `custom_jvp`, `custom_vjp`) are put in their place; loops,
+branches, rematerialisation and shard_map are kept as operations with bodies.
 """
 
 import dataclasses
@@ -249,7 +249,8 @@ class Recorder:
         return outs
 
     def _emit_scaled(self, name: str, ins: list, outs: list[Value], by: dict[str, int]) -> None:
-        """A product or quotient with a number that has sizes of axes in it: the number, then the sizes."""
+        """A product or quotient with a number that has sizes of axes in it: the number, then the
+        sizes."""
         ins = [item.base if isinstance(item, Sized) else item for item in ins]
         middle = dataclasses.replace(outs[0])
         if isinstance(ins[0], Value) and ins[1] == 1.0:

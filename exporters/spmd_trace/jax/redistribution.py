@@ -1,5 +1,5 @@
-"""From one sharding to another, one axis at a time: an axis leaves a dimension that it cuts innermost
-first, and comes to one outermost first."""
+"""From one sharding to another, one axis at a time: an axis leaves a dimension that it cuts
+innermost first, and comes to one outermost first."""
 
 from .document import Value
 
@@ -45,7 +45,8 @@ def _steps(value: Value, out: Value) -> list[tuple[str, str, int | None]]:
         for axis in targets
         if (positions[axis], value.type[axis]) != (targets[axis], out.type[axis])
     }
-    # What stays on a dimension keeps its place in the order only if all that is outside of it stays.
+    # What stays on a dimension keeps its place in the order only if all that is outside of it
+    # stays.
     for axis in sorted(positions, key=lambda one: positions[one][1]):
         dim = positions[axis][0]
         if dim is not None and any(

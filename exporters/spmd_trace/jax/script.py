@@ -1,5 +1,6 @@
-"""Runs a JAX script as it is, on virtual devices of the CPU, and records the first call of each jitted
-function that has a shard_map in it: `python -m spmd_trace.jax.script FOLDER SCRIPT ARGUMENT...`.
+"""Runs a JAX script as it is, on virtual devices of the CPU, and records the first call of each
+jitted function that has a shard_map in it: `python -m spmd_trace.jax.script FOLDER SCRIPT
+ARGUMENT...`.
 """
 
 import contextlib

@@ -1,8 +1,9 @@
 """Programs with shard_maps in which JAX checks nothing (`check_vma=False`).
 
-Nothing is inferred there, so the trace has no types but those that the specs state: the whole program is one of
-what each rank holds, judged gradually. The bodies of shard_maps stand in their place; what one of them
-returns, another one takes by the same spec as it was. Where something else uses it, the spec is a claim.
+Nothing is inferred there, so the trace has no types but those that the specs state: the whole
+program is one of what each rank holds, judged gradually. The bodies of shard_maps stand in their
+place; what one of them returns, another one takes by the same spec as it was. Where something else
+uses it, the spec is a claim.
 """
 
 import jax
@@ -155,14 +156,18 @@ class Outside(Recorder):
     def _reshard(self, eqn) -> None:
         """The same array, where the program wants it."""
         (atom,), (var,) = eqn.invars, eqn.outvars
-        item, spec = self.operand(atom), (eqn.params.get("dst_sharding") or eqn.params["sharding"]).spec
+        item, spec = (
+            self.operand(atom),
+            (eqn.params.get("dst_sharding") or eqn.params["sharding"]).spec,
+        )
         if isinstance(item, Value):
             self.values[var] = self._as(item, placed(self.region.sizes, atom.aval, spec))
         else:
             self.values[var] = self.written(item, var.aval)
 
     def _whole(self, eqn) -> None:
-        """An operation that the compiler divides: blocks where it is one for each element, else whole."""
+        """An operation that the compiler divides: blocks where it is one for each element, else
+        whole."""
         name = eqn.primitive.name
         shape = getattr(eqn.outvars[0].aval, "shape", ())
         values = [self._known(atom) for atom in eqn.invars]
@@ -215,8 +220,9 @@ def _entry_specs(jaxpr) -> dict:
 
 
 def record_unchecked(closed, mesh, names, sizes: Sizes, shardings=()) -> Program:
-    """The program of a jaxpr of whole arrays, in which shard_maps are not checked. Gradients in it are values like
-    others: what they must be is what the specs say. shardings: specs of arguments that no shard_map takes.
+    """The program of a jaxpr of whole arrays, in which shard_maps are not checked. Gradients in it
+    are values like others: what they must be is what the specs say. shardings: specs of arguments
+    that no shard_map takes.
     """
     region = Region.untyped_of(dict(mesh.shape))
     program = Program(dict(mesh.shape), f"jax {jax.__version__}", Body("main", region.manual))

@@ -62,7 +62,8 @@ class Program:
     local: bool = True  # whether operations without a context of their own track kinds alone
 
     def from_outside(self, value: Value, name: str, kinds: dict[str, str]) -> None:
-        """Makes what an operation returns an input: how it came about says less of it than its kinds."""
+        """Makes what an operation returns an input: how it came about says less of it than its
+        kinds."""
         for op in self.ops:
             op.outs = [dataclasses.replace(one) if one is value else one for one in op.outs]
         value.alias_of = None
@@ -243,7 +244,9 @@ def document(program: Program) -> dict:
 def _phase(program: Program) -> str:
     """How much of a training step the operations cover."""
     phases = {op.phase for op in program.ops}
-    return "step" if program.stepped or "opt" in phases else "joint" if "bwd" in phases else "forward"
+    return (
+        "step" if program.stepped or "opt" in phases else "joint" if "bwd" in phases else "forward"
+    )
 
 
 def dumps(program: Program) -> str:

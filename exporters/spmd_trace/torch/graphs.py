@@ -116,9 +116,10 @@ class _Graph:
         ):
             entry = self._collective(node)
         else:
-            args, kwargs = self.argument(node.args), {
-                k: self.argument(v) for k, v in node.kwargs.items()
-            }
+            args, kwargs = (
+                self.argument(node.args),
+                {k: self.argument(v) for k, v in node.kwargs.items()},
+            )
             entry = {"op": _name_of(node), "args": args} | ({"kwargs": kwargs} if kwargs else {})
         several = isinstance(value, (list, tuple))
         made = [self.described(one) for one in (value if several else [value])]
@@ -248,8 +249,9 @@ _ROLES = {
 def import_graph(graph, mesh: dict[str, int], types=None, groups=None, inputs=None) -> dict:
     """The trace of a GraphModule, or of what torch.export gives, as plain data.
 
-    `types`: by name, or pattern of names, of inputs and parameters: the kind on each axis. `groups`: by name
-    of a process group: its axes. `inputs`: tensors to find the shapes with, where the graph has none.
+    `types`: by name, or pattern of names, of inputs and parameters: the kind on each axis.
+    `groups`: by name of a process group: its axes. `inputs`: tensors to find the shapes with, where
+    the graph has none.
     """
     types, groups = dict(types or {}), dict(groups or {})
     signature, owner, frontend = {}, graph, "fx"

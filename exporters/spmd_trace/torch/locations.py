@@ -94,7 +94,8 @@ def user_locals():
 
 
 def user_variables() -> list[tuple[str, object]]:
-    """Names and values of the variables of all frames of the program, those of the innermost first."""
+    """Names and values of the variables of all frames of the program, those of the innermost
+    first."""
     scopes = [scope for frame in user_frames() for scope in (frame.f_locals, frame.f_globals)]
     return [item for scope in scopes for item in scope.items()]
 

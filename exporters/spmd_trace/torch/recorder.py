@@ -86,7 +86,8 @@ class Recorder:
         self._state = _State()
         self._packed: dict[int, list[torch.Tensor]] = {}
         self._scratch: set[int] = set()
-        # By storage: copies that composite functions have made of views of their operands, which a backward may read.
+        # By storage: copies that composite functions have made of views of their operands, which a
+        # backward may read.
         self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._folding = False  # inside of such a function
         self._went_back = False  # an operation of a backward was recorded
@@ -100,7 +101,8 @@ class Recorder:
         # By value: sees the tensor when it is first used.
         self.on_first_use: dict[Value, Callable[[torch.Tensor, Value], None]] = {}
         self.on_made: Callable[[Op, object, tuple], None] = lambda op, result, args: None
-        # Numbers of the script that become a tensor: one, as a value; several, after a backward, yet to be one.
+        # Numbers of the script that become a tensor: one, as a value; several, after a backward,
+        # yet to be one.
         self.on_literal: Callable[[torch.Tensor, Value | None], None] = lambda tensor, value: None
         # What could not be recorded, if the recording is to go on in spite of it.
         self.refusals: list[Refusal] | None = None
@@ -268,7 +270,8 @@ class Recorder:
         return self.from_outside(tensor)
 
     def see(self, items: list) -> None:
-        """Declares those tensors from outside that are about to be overwritten behind torch's back."""
+        """Declares those tensors from outside that are about to be overwritten behind torch's
+        back."""
         for tensor in (item for item in items if isinstance(item, torch.Tensor)):
             known = self.values.knows_storage(tensor) or self.values.find(tensor) is not None
             storage = tensor.untyped_storage()._cdata
@@ -351,7 +354,8 @@ class Recorder:
         return tensor
 
     def _resized(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Memory that is given other extents, mostly to be overwritten: what it holds is unknown."""
+        """Memory that is given other extents, mostly to be overwritten: what it holds is
+        unknown."""
         op = Op("call", [], [self.values.define(tensor, None, written=True)])
         op.body = f"{RESIZED}{len(self.program.ops)}"
         self.add(op)

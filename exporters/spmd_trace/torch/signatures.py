@@ -2,12 +2,12 @@
 
 python -m spmd_trace.torch.signatures -o ir/calls/torch.txt
 
-All operators and functions that the checker knows (it is asked, as SPMDLINT names it). A line `= NAME...`
-has the names under which a group of signatures is called; each line below is one of them: its overload, `-`
-if it has none, and its parameters. `*` parts off those that are given by name alone. Types are those of
-torch's schemas, in fewer words: `number` may stand for a tensor, `_` says nothing of the program, `any` is
-unknown, `!` is written in place, a type behind a `*` takes all that is left. A line `! NAME WORD` is a dtype
-of torch in the words of a trace.
+All operators and functions that the checker knows (it is asked, as SPMDLINT names it). A line `=
+NAME...` has the names under which a group of signatures is called; each line below is one of them:
+its overload, `-` if it has none, and its parameters. `*` parts off those that are given by name
+alone. Types are those of torch's schemas, in fewer words: `number` may stand for a tensor, `_` says
+nothing of the program, `any` is unknown, `!` is written in place, a type behind a `*` takes all
+that is left. A line `! NAME WORD` is a dtype of torch in the words of a trace.
 """
 
 import argparse
@@ -97,7 +97,8 @@ def _of_function(name: str, function) -> str | None:
         inspect.Parameter.VAR_POSITIONAL,
         inspect.Parameter.VAR_KEYWORD,
     ]:
-        # It chooses between two functions by a flag; the simple one says what the others are called.
+        # It chooses between two functions by a flag; the simple one says what the others are
+        # called.
         simple = getattr(torch.nn.functional, "_" + name.rpartition(".")[2], None)
         return _of_function("", simple) if simple is not None else None
     found, named = [], False

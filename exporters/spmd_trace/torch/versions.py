@@ -1,7 +1,8 @@
 """What differs between versions of torch, from 2.6 on: the rest of the recorder knows of one torch.
 
-A process group that moves no data gives the results of ranks that all have what this one has. Before
-`simulate_uniform_ranks` most of its collectives left their outputs as they were: here they are given.
+A process group that moves no data gives the results of ranks that all have what this one has.
+Before `simulate_uniform_ranks` most of its collectives left their outputs as they were: here they
+are given.
 """
 
 import contextlib
@@ -90,7 +91,8 @@ def _complete_sharding() -> None:
     copy = packet._op
 
     def split_with_sizes_copy(*args, out, **kwargs):
-        # A parameter that is gathered again is what it was: on a CPU the copy would count as a write.
+        # A parameter that is gathered again is what it was: on a CPU the copy would count as a
+        # write.
         with contextlib.ExitStack() as kept:
             for tensor in out:
                 kept.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
@@ -103,7 +105,8 @@ _complete()
 
 
 def held(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Those of the tensors that the garbage collector knows of behind which there still is one, kept alive."""
+    """Those of the tensors that the garbage collector knows of behind which there still is one,
+    kept alive."""
     found = []
     for tensor in tensors:
         tensor._fix_weakref()  # else what is behind it may go first

@@ -1,4 +1,5 @@
-"""Operations on explicit axes, with every sharding of their operands: JAX's types are the checker's."""
+"""Operations on explicit axes, with every sharding of their operands: JAX's types are the
+checker's."""
 
 import itertools
 import os

@@ -1,4 +1,5 @@
-"""Where JAX calls a value invariant and the checker does not: JAX runs it, and the devices hold different ones."""
+"""Where JAX calls a value invariant and the checker does not: JAX runs it, and the devices hold
+different ones."""
 
 import jax
 import jax.numpy as jnp

@@ -1,5 +1,5 @@
-"""shard_maps with check_vma=False: right programs have no findings, mistakes have some, and eight devices agree on
-which programs are right."""
+"""shard_maps with check_vma=False: right programs have no findings, mistakes have some, and eight
+devices agree on which programs are right."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The programs of examples/jax/unchecked: loaded, with a mistake or without, put on a mesh, recorded and run."""
+"""The programs of examples/jax/unchecked: loaded, with a mistake or without, put on a mesh,
+recorded and run."""
 
 import functools
 import math
@@ -64,7 +65,8 @@ def expected(program: str, folder: pathlib.Path) -> tuple:
 
 
 def error(name: str, folder: pathlib.Path) -> float:
-    """How far what any device holds is from the result of one device, as a part of the largest element."""
+    """How far what any device holds is from the result of one device, as a part of the largest
+    element."""
     worst = 0.0
     for found, right in zip(results(name, folder, False), expected(name.partition(".")[0], folder)):
         if found.shape != right.shape:

@@ -1,4 +1,5 @@
 """The checker under test, and inputs that have all that a report can hold."""
+
 import os
 import pathlib
 import subprocess
@@ -9,20 +10,29 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 LINT = os.environ.get("SPMDLINT", str(ROOT / "build/checker/spmdlint"))
 RENDERED = ROOT / "tests/cases/render"
 
-# Folded findings, notes, fixes with and without a place, suppressions, an input that cannot be read.
-INPUTS = ("fold.spmd", "parameters.spmd", "suppressed.spmd", "observed.spmd.json", "clean.spmd",
-          "../cli/malformed.spmd")
+# Folded findings, notes, fixes with and without a place, suppressions, an input that cannot be
+# read.
+INPUTS = (
+    "fold.spmd",
+    "parameters.spmd",
+    "suppressed.spmd",
+    "observed.spmd.json",
+    "clean.spmd",
+    "../cli/malformed.spmd",
+)
 
 
 def lint(*words, cwd=RENDERED):
-    return subprocess.run([LINT, "check", *map(str, words)], cwd=cwd, capture_output=True, text=True,
-                          check=False)
+    return subprocess.run(
+        [LINT, "check", *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="session")
 def findings():
     """What the JSON output says of the inputs, which is everything."""
     import json
+
     return json.loads(lint("--format=json", *INPUTS).stdout)
 
 

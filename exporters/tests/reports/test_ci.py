@@ -1,4 +1,6 @@
-"""The GitHub action, the GitLab job and the pre-commit hook run here, as far as they go without their servers."""
+"""The GitHub action, the GitLab job and the pre-commit hook run here, as far as they go without
+their servers."""
+
 import os
 import pathlib
 import re
@@ -25,19 +27,32 @@ def project(tmp_path):
 
 def run(script, project, **env):
     path = f"{project}/bin:{os.environ['PATH']}"
-    return subprocess.run(["bash", "-e", "-o", "pipefail", "-c", script], cwd=project, capture_output=True, text=True,
-                          check=False, env={**os.environ, "PATH": path, **env})
+    return subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", script],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": path, **env},
+    )
 
 
 def test_action(project):
     action = yaml.safe_load((ROOT / "action.yml").read_text())
-    given = {name: row["default"] for name, row in action["inputs"].items()} | {"traces": "traces", "args": "--no-fixes"}
+    given = {name: row["default"] for name, row in action["inputs"].items()} | {
+        "traces": "traces",
+        "args": "--no-fixes",
+    }
     for step in action["runs"]["steps"]:
-        env = {name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda m: given[m[1]], value)
-               for name, value in step["env"].items()}
+        env = {
+            name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda m: given[m[1]], value)
+            for name, value in step["env"].items()
+        }
         assert all("${{ inputs" not in value for value in env.values())
         done = run(step["run"], project, GITHUB_STEP_SUMMARY=str(project / "summary.md"), **env)
-    assert done.returncode == 1 and done.stdout.startswith("::error file=traces/partial.spmd,line=7"), done
+    assert done.returncode == 1 and done.stdout.startswith(
+        "::error file=traces/partial.spmd,line=7"
+    ), done
     assert (project / "summary.md").read_text().startswith("### ")
     assert (project / given["sarif"]).exists() and (project / given["html"]).exists()
 
@@ -55,8 +70,17 @@ def test_hook(project):
     """By the rules of the hook: files that it is for, each as an argument."""
     hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     for hook in hooks:
-        files = [name for name in ("traces/partial.spmd", "a.spmd.json", "b.spmd.jsonl", "model.py", "a.spmd.txt")
-                 if re.search(hook["files"], name)]
+        files = [
+            name
+            for name in (
+                "traces/partial.spmd",
+                "a.spmd.json",
+                "b.spmd.jsonl",
+                "model.py",
+                "a.spmd.txt",
+            )
+            if re.search(hook["files"], name)
+        ]
         assert files == ["traces/partial.spmd", "a.spmd.json", "b.spmd.jsonl"]
         done = run(f"{hook['entry']} traces/partial.spmd", project)
         assert done.returncode == 1 and "error[partial-into-nonlinear]" in done.stdout

@@ -1,4 +1,6 @@
-"""Each format of `spmdlint check` is read by a program that is not ours, and says what the JSON says."""
+"""Each format of `spmdlint check` is read by a program that is not ours, and says what the JSON
+says."""
+
 import json
 import re
 
@@ -18,10 +20,14 @@ def test_sarif_is_read(written, findings):
     read = loader.load_sarif_file(str(written("sarif")))
     records = read.get_records()
     assert [record["Code"] for record in records] == [each["name"] for each in findings["findings"]]
-    assert [record["Severity"] for record in records] == [LEVELS[each["severity"]] for each in findings["findings"]]
+    assert [record["Severity"] for record in records] == [
+        LEVELS[each["severity"]] for each in findings["findings"]
+    ]
     for record, each in zip(records, findings["findings"]):
         place = each["places"][0]
-        assert record["Location"] == place["path"] and record["Line"] == place.get("line", record["Line"])
+        assert record["Location"] == place["path"] and record["Line"] == place.get(
+            "line", record["Line"]
+        )
 
 
 def test_sarif_keeps_everything(written, findings):
@@ -53,26 +59,37 @@ def edited(text, replacements):
 
     for each in reversed(replacements):
         region = each["deletedRegion"]
-        text = (text[:offset(region["startLine"], region["startColumn"])] + each["insertedContent"]["text"] +
-                text[offset(region["endLine"], region["endColumn"]):])
+        text = (
+            text[: offset(region["startLine"], region["startColumn"])]
+            + each["insertedContent"]["text"]
+            + text[offset(region["endLine"], region["endColumn"]) :]
+        )
     return text
 
 
-@pytest.mark.parametrize("path", sorted((RENDERED / "../checker").glob("**/*.spmd")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((RENDERED / "../checker").glob("**/*.spmd")), ids=lambda path: path.stem
+)
 def test_sarif_fixes_repair(path, tmp_path):
     """The program with any fix applied has one finding less, and reads."""
-    before = json.loads(lint("--format=json", "--no-fold", path.name, cwd=path.parent).stdout)["findings"]
-    results = json.loads(lint("--format=sarif", "--no-fold", path.name, cwd=path.parent).stdout)["runs"][0]["results"]
+    before = json.loads(lint("--format=json", "--no-fold", path.name, cwd=path.parent).stdout)[
+        "findings"
+    ]
+    results = json.loads(lint("--format=sarif", "--no-fold", path.name, cwd=path.parent).stdout)[
+        "runs"
+    ][0]["results"]
     for result in results:
         for number, fix in enumerate(result.get("fixes", [])):
-            change, = fix["artifactChanges"]
+            (change,) = fix["artifactChanges"]
             copy = tmp_path / f"{number}.spmd"
             copy.write_text(edited(path.read_text(), change["replacements"]))
             done = lint("--format=json", "--no-fold", copy)
             after = json.loads(done.stdout)
             assert after["inputs"][0]["read"], (fix, after["inputs"][0]["errors"])
             errors = [each for each in after["findings"] if each["name"] == result["ruleId"]]
-            assert len(errors) < len([each for each in before if each["name"] == result["ruleId"]]), fix
+            assert len(errors) < len(
+                [each for each in before if each["name"] == result["ruleId"]]
+            ), fix
 
 
 def test_junit_is_read(written, findings):
@@ -80,22 +97,28 @@ def test_junit_is_read(written, findings):
     suites = list(junitparser.JUnitXml.fromfile(str(written("junit"))))
     assert [suite.name for suite in suites] == list(INPUTS)
     cases = [case for suite in suites for case in suite]
-    failed = [case for case in cases if case.result and isinstance(case.result[0], junitparser.Failure)]
+    failed = [
+        case for case in cases if case.result and isinstance(case.result[0], junitparser.Failure)
+    ]
     errors = [each for each in shown(findings) if each["severity"] == "error"]
     assert len(failed) == len(errors) == sum(suite.failures for suite in suites)
     for case, each in zip(failed, errors):
         assert each["message"] == case.result[0].message
         for fix in each["fixes"]:
             assert fix["text"] in case.result[0].text
-    skipped = [case for case in cases if case.result and isinstance(case.result[0], junitparser.Skipped)]
+    skipped = [
+        case for case in cases if case.result and isinstance(case.result[0], junitparser.Skipped)
+    ]
     assert len(skipped) == len([each for each in findings["findings"] if each["suppression"]])
     assert sum(suite.errors for suite in suites) == 1
 
 
 def test_junit_fails_as_the_run_does(tmp_path):
     program = tmp_path / "warned.spmd"
-    program.write_text('mesh m { tp = 4 }\nrule my.op = "a[...] -> [...]"\n%x = input f32[8] R\n%y = gelu %x\n'
-                       'suppress partial-into-nonlinear { scope = "a", reason = "b" }\n')
+    program.write_text(
+        'mesh m { tp = 4 }\nrule my.op = "a[...] -> [...]"\n%x = input f32[8] R\n%y = gelu %x\n'
+        'suppress partial-into-nonlinear { scope = "a", reason = "b" }\n'
+    )
     for level, failures in (("error", 0), ("warning", 1)):
         done = lint("--format=junit", f"--fail-on={level}", program)
         assert f'failures="{failures}"' in done.stdout.splitlines()[1], done.stdout
@@ -109,8 +132,9 @@ def test_gitlab_has_what_code_quality_asks_for(written, findings):
         assert each["description"] and each["check_name"]
         assert each["severity"] in ("info", "minor", "major", "critical", "blocker")
         assert each["location"]["path"] and each["location"]["lines"]["begin"] >= 1
-    assert [each["check_name"] for each in entries if each["severity"] != "blocker"] == \
-           [each["name"] for each in shown(findings)]
+    assert [each["check_name"] for each in entries if each["severity"] != "blocker"] == [
+        each["name"] for each in shown(findings)
+    ]
 
 
 def test_github_commands_are_read_back(written, findings):
@@ -123,7 +147,9 @@ def test_github_commands_are_read_back(written, findings):
     for line in written("github").read_text().splitlines():
         name, properties, message = re.fullmatch(r"::(\w+) ([^:]*)::(.*)", line).groups()
         assert name in ("error", "warning", "notice")
-        read.append((name, dict(each.split("=", 1) for each in properties.split(",")), plain(message)))
+        read.append(
+            (name, dict(each.split("=", 1) for each in properties.split(",")), plain(message))
+        )
     messages = [message.split("\n")[0] for _, _, message in read]
     for each in shown(findings):
         at = messages.index(each["message"])
@@ -140,7 +166,9 @@ def test_markdown_is_rendered(written, findings):
     rows = [token for token in tokens if token.type == "tr_open"]
     assert len(rows) == len(shown(findings)) + 1
     cells = [tokens[at + 1].children for at, token in enumerate(tokens) if token.type == "td_open"]
-    assert all(child.type in ("text", "code_inline", "text_special") for cell in cells for child in cell)
+    assert all(
+        child.type in ("text", "code_inline", "text_special") for cell in cells for child in cell
+    )
     blocks = [token.content for token in tokens if token.type == "fence"]
     full = lint("--format=full", "--quiet", *INPUTS).stdout
     assert "\n".join(blocks) == full
@@ -157,13 +185,18 @@ def test_markdown_stays_below_its_limit(tmp_path):
 
 
 def test_sarif_offers_what_is_a_change_of_the_text():
-    """Operands behind a new line, other attributes; nothing for a recording, whose text nobody writes."""
+    """Operands behind a new line, other attributes; nothing for a recording, whose text nobody
+    writes."""
+
     def offered(path, folder):
         results = json.loads(lint("--format=sarif", path, cwd=folder).stdout)["runs"][0]["results"]
         return [fix for result in results for fix in result.get("fixes", [])]
 
     assert len(offered("partial.spmd", RENDERED / "../cli")) == 3
-    attributes = [fix["artifactChanges"][0]["replacements"] for path in (RENDERED / "../checker").glob("**/*.spmd")
-                  for fix in offered(path.name, path.parent)]
+    attributes = [
+        fix["artifactChanges"][0]["replacements"]
+        for path in (RENDERED / "../checker").glob("**/*.spmd")
+        for fix in offered(path.name, path.parent)
+    ]
     assert any(len(each) == 1 for each in attributes) and any(len(each) == 2 for each in attributes)
     assert not offered("observed.spmd.json", RENDERED)

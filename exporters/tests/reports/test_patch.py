@@ -1,4 +1,5 @@
 """`check --diff` prints patches that git applies, and that repair as many findings as it says."""
+
 import json
 import re
 import subprocess
@@ -7,7 +8,9 @@ import pytest
 
 from conftest import RENDERED, lint
 
-CASES = sorted((RENDERED / "..").glob("checker/**/*.spmd")) + sorted((RENDERED / "..").glob("cli/*.spmd"))
+CASES = sorted((RENDERED / "..").glob("checker/**/*.spmd")) + sorted(
+    (RENDERED / "..").glob("cli/*.spmd")
+)
 
 
 def errors_and_warnings(path):
@@ -25,6 +28,8 @@ def test_patch_applies(path, tmp_path):
         assert not said or said[1] == "0"
         return
     before = errors_and_warnings(copy)
-    subprocess.run(["git", "apply", "-p0", "-"], input=done.stdout, text=True, cwd=tmp_path, check=True)
+    subprocess.run(
+        ["git", "apply", "-p0", "-"], input=done.stdout, text=True, cwd=tmp_path, check=True
+    )
     assert errors_and_warnings(copy) == int(said[2]) <= before - int(said[1])
     assert not lint("--diff", copy.name, cwd=tmp_path).stdout

@@ -66,7 +66,9 @@ _OF_ALL = """exp exp2 expm1 sin cos tan sinh cosh tanh sigmoid erf erfc atan asi
  frac angle log_sigmoid sgn special_ndtr sinc nan_to_num square neg positive""".split()
 _OF_POSITIVE = """log log2 log10 log1p sqrt rsqrt reciprocal lgamma digamma special_entr""".split()
 _OF_UNIT = "asin acos atanh erfinv logit".split()
-_STEPS = "ceil floor round trunc sign signbit isnan isinf isfinite isneginf isposinf logical_not".split()
+_STEPS = (
+    "ceil floor round trunc sign signbit isnan isinf isfinite isneginf isposinf logical_not".split()
+)
 _TWO = """add.Tensor sub.Tensor mul.Tensor div.Tensor ldexp.Tensor atan2 hypot logaddexp logaddexp2
  maximum minimum fmax fmin copysign.Tensor remainder.Tensor fmod.Tensor""".split()
 _COMPARISONS = "eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor isclose".split()
@@ -88,8 +90,10 @@ def pointwise() -> list[Case]:
     cases += [case(find(n), between(0.05, 0.95, 3, 4)) for n in _OF_UNIT]
     cases += [case(find(n), odd, gradient=False) for n in _STEPS]
     cases += [case(find(n), normal(3, 4), normal(4)) for n in _TWO]
-    cases += [case(find(n), whole(0, 3, 5, 6).double(), whole(0, 3, 6).double(), gradient=False)
-              for n in _COMPARISONS + _TRUTH]
+    cases += [
+        case(find(n), whole(0, 3, 5, 6).double(), whole(0, 3, 6).double(), gradient=False)
+        for n in _COMPARISONS + _TRUTH
+    ]
     cases += [case(find(n), whole(1, 20, 5, 6), whole(1, 5, 6)) for n in _BITS]
     x, y, z = normal(3, 4), normal(4), normal(3, 1)
     p, q = between(0.3, 2.5, 3, 4), between(0.3, 2.5, 4)
@@ -110,7 +114,9 @@ def pointwise() -> list[Case]:
         case(aten.where.self, mask(3, 4), x, y, names="c x y"),
         case(aten.masked_fill.Scalar, x, mask(4), -2.5, names="a m"),
         case(aten.masked_fill.Tensor, x, mask(4), torch.tensor(1.5).double(), names="a m v"),
-        case(aten.native_dropout_backward.default, x, mask(3, 4), 1.25, names="a m", gradient=False),
+        case(
+            aten.native_dropout_backward.default, x, mask(3, 4), 1.25, names="a m", gradient=False
+        ),
         case(aten.acosh.default, between(1.1, 4, 8)),
         case(aten.polygamma.default, 2, p),
         case(aten.mvlgamma.default, between(2, 4, 8), 3),
@@ -190,10 +196,17 @@ def backward_forms() -> list[Case]:
         case(aten.softshrink_backward.default, g, x, 0.3, names=two),
         case(aten.softplus_backward.default, g, x, 2.0, 1.0, names=two),
         case(aten.mish_backward.default, g, x, names=two, gradient=False),
-        case(aten.logit_backward.default, g, between(0.1, 0.9, 3, 4), 0.2, names=two,
-             gradient=False),
-        case(aten.log_sigmoid_backward.default, g, x, aten.log_sigmoid_forward.default(x)[1],
-             names=two, gradient=False),
+        case(
+            aten.logit_backward.default, g, between(0.1, 0.9, 3, 4), 0.2, names=two, gradient=False
+        ),
+        case(
+            aten.log_sigmoid_backward.default,
+            g,
+            x,
+            aten.log_sigmoid_forward.default(x)[1],
+            names=two,
+            gradient=False,
+        ),
     ]
 
 
@@ -263,7 +276,11 @@ def reductions() -> list[Case]:
 def normalisation() -> list[Case]:
     x, w, b = normal(2, 3, 4), normal(4), normal(4)
     images, scale, shift = normal(3, 4, 5), normal(4), normal(4)
-    g, mean, spread = normal(2, 3, 4), x.mean(2, True), (x.var(2, correction=0, keepdim=True) + 1e-5).rsqrt()
+    g, mean, spread = (
+        normal(2, 3, 4),
+        x.mean(2, True),
+        (x.var(2, correction=0, keepdim=True) + 1e-5).rsqrt(),
+    )
     groups = images.reshape(3, 2, -1)
     group_mean, group_spread = groups.mean(2), (groups.var(2, correction=0) + 1e-5).rsqrt()
     running_mean, running_var = normal(4), between(0.5, 2, 4)
@@ -272,31 +289,119 @@ def normalisation() -> list[Case]:
         case(aten.softmax.int, x, 2),
         case(aten._log_softmax.default, x, 0, False),
         case(aten._softmax_backward_data.default, g, x.softmax(1), 1, torch.float64, names="g y"),
-        case(aten._log_softmax_backward_data.default, g, x.log_softmax(1), 1, torch.float64,
-             names="g y"),
+        case(
+            aten._log_softmax_backward_data.default,
+            g,
+            x.log_softmax(1),
+            1,
+            torch.float64,
+            names="g y",
+        ),
         case(aten.layer_norm.default, x, [4], w, b, names="x w b"),
         case(aten.layer_norm.default, x, [3, 4], None, None, 0.1, names="x"),
         case(aten.native_layer_norm.default, x, [4], w, b, 1e-5, names="x w b"),
-        case(aten.native_layer_norm_backward.default, g, x, [4], mean, spread, w, b,
-             [True, True, True], names="g x u s w b", gradient=False),
-        case(aten.native_layer_norm_backward.default, g, x, [4], mean, spread, w, b,
-             [False, True, False], names="g x u s w b", gradient=False, values=1),
+        case(
+            aten.native_layer_norm_backward.default,
+            g,
+            x,
+            [4],
+            mean,
+            spread,
+            w,
+            b,
+            [True, True, True],
+            names="g x u s w b",
+            gradient=False,
+        ),
+        case(
+            aten.native_layer_norm_backward.default,
+            g,
+            x,
+            [4],
+            mean,
+            spread,
+            w,
+            b,
+            [False, True, False],
+            names="g x u s w b",
+            gradient=False,
+            values=1,
+        ),
         case(aten.rms_norm.default, x, [4], w, 1e-5, names="x w"),
         case(aten.rms_norm.default, x, [3, 4], names="x"),
         case(aten._fused_rms_norm.default, x, [4], w, 1e-5, names="x w"),
         case(aten.group_norm.default, images, 2, scale, shift, names="x w b"),
         case(aten.native_group_norm.default, images, scale, shift, 3, 4, 5, 2, 1e-5, names="x w b"),
-        case(aten.native_group_norm_backward.default, normal(3, 4, 5), images, group_mean,
-             group_spread, scale, 3, 4, 5, 2, [True, True, True], names="g x u s w", gradient=False),
-        case(aten.native_batch_norm.default, images, scale, shift, None, None, True, 0.1, 1e-5,
-             names="x w k", values=1, gradient=False),
-        case(aten.native_batch_norm_backward.default, normal(3, 4, 5), images, scale, None, None,
-             images.mean([0, 2]), (images.var([0, 2], correction=0) + 1e-5).rsqrt(), True, 1e-5,
-             [True, True, True], names="g x w", gradient=False),
-        case(aten._native_batch_norm_legit_no_training.default, images, scale, shift, running_mean,
-             running_var, 0.1, 1e-5, names="x w k u v", values=1, gradient=False),
-        case(aten.instance_norm.default, images, scale, shift, None, None, True, 0.1, 1e-5, False,
-             names="x w k"),
+        case(
+            aten.native_group_norm_backward.default,
+            normal(3, 4, 5),
+            images,
+            group_mean,
+            group_spread,
+            scale,
+            3,
+            4,
+            5,
+            2,
+            [True, True, True],
+            names="g x u s w",
+            gradient=False,
+        ),
+        case(
+            aten.native_batch_norm.default,
+            images,
+            scale,
+            shift,
+            None,
+            None,
+            True,
+            0.1,
+            1e-5,
+            names="x w k",
+            values=1,
+            gradient=False,
+        ),
+        case(
+            aten.native_batch_norm_backward.default,
+            normal(3, 4, 5),
+            images,
+            scale,
+            None,
+            None,
+            images.mean([0, 2]),
+            (images.var([0, 2], correction=0) + 1e-5).rsqrt(),
+            True,
+            1e-5,
+            [True, True, True],
+            names="g x w",
+            gradient=False,
+        ),
+        case(
+            aten._native_batch_norm_legit_no_training.default,
+            images,
+            scale,
+            shift,
+            running_mean,
+            running_var,
+            0.1,
+            1e-5,
+            names="x w k u v",
+            values=1,
+            gradient=False,
+        ),
+        case(
+            aten.instance_norm.default,
+            images,
+            scale,
+            shift,
+            None,
+            None,
+            True,
+            0.1,
+            1e-5,
+            False,
+            names="x w k",
+        ),
         case(aten.cosine_similarity.default, normal(3, 4), normal(3, 4), 1),
         case(aten._weight_norm.default, normal(3, 4, 2), normal(3, 1, 1), 0, names="v g"),
         case(aten._weight_norm.default, normal(3, 4, 2), normal(1, 4, 1), 1, names="v g"),
@@ -323,25 +428,94 @@ def losses() -> list[Case]:
             case(aten.poisson_nll_loss.default, x, q * 4, True, True, 1e-8, way, gradient=False),
             case(aten.poisson_nll_loss.default, p, q, False, False, 1e-3, way, gradient=False),
             case(aten.binary_cross_entropy.default, p, q, p + 1, way, gradient=False),
-            case(aten.binary_cross_entropy_with_logits.default, x, q, p + 1, q + 1, way,
-                 gradient=False),
+            case(
+                aten.binary_cross_entropy_with_logits.default,
+                x,
+                q,
+                p + 1,
+                q + 1,
+                way,
+                gradient=False,
+            ),
             case(aten.cross_entropy_loss.default, scores, classes, None, way, names="z"),
-            case(aten.cross_entropy_loss.default, scores, classes, weight, way, 1, 0.1,
-                 names="z t w", gradient=False),
-            case(aten.cross_entropy_loss.default, scores, scores.softmax(1), weight, way,
-                 label_smoothing=0.1, names="z t w", gradient=False),
-            case(aten.nll_loss_forward.default, log, classes, weight, way, -100, names="z t w",
-                 values=1 if way == 0 else None, gradient=False),
+            case(
+                aten.cross_entropy_loss.default,
+                scores,
+                classes,
+                weight,
+                way,
+                1,
+                0.1,
+                names="z t w",
+                gradient=False,
+            ),
+            case(
+                aten.cross_entropy_loss.default,
+                scores,
+                scores.softmax(1),
+                weight,
+                way,
+                label_smoothing=0.1,
+                names="z t w",
+                gradient=False,
+            ),
+            case(
+                aten.nll_loss_forward.default,
+                log,
+                classes,
+                weight,
+                way,
+                -100,
+                names="z t w",
+                values=1 if way == 0 else None,
+                gradient=False,
+            ),
             case(aten.nll_loss.default, log, classes, None, way, names="z"),
-            case(aten.nll_loss_backward.default, one if way else normal(6), log, classes, weight,
-                 way, -100, total, names="g", gradient=False),
-            case(aten.mse_loss_backward.default, each if way == 0 else one, x, y, way, names="g a b"),
-            case(aten.smooth_l1_loss_backward.default, each if way == 0 else one, x, y, way, 0.5,
-                 names="g a b", gradient=False),
-            case(aten.huber_loss_backward.default, each if way == 0 else one, x, y, way, 0.5,
-                 names="g a b", gradient=False),
-            case(aten.binary_cross_entropy_backward.default, each if way == 0 else one, p, q, None, way,
-                 names="g a b", gradient=False),
+            case(
+                aten.nll_loss_backward.default,
+                one if way else normal(6),
+                log,
+                classes,
+                weight,
+                way,
+                -100,
+                total,
+                names="g",
+                gradient=False,
+            ),
+            case(
+                aten.mse_loss_backward.default, each if way == 0 else one, x, y, way, names="g a b"
+            ),
+            case(
+                aten.smooth_l1_loss_backward.default,
+                each if way == 0 else one,
+                x,
+                y,
+                way,
+                0.5,
+                names="g a b",
+                gradient=False,
+            ),
+            case(
+                aten.huber_loss_backward.default,
+                each if way == 0 else one,
+                x,
+                y,
+                way,
+                0.5,
+                names="g a b",
+                gradient=False,
+            ),
+            case(
+                aten.binary_cross_entropy_backward.default,
+                each if way == 0 else one,
+                p,
+                q,
+                None,
+                way,
+                names="g a b",
+                gradient=False,
+            ),
         ]
     return cases
 
@@ -377,21 +551,44 @@ def composed() -> list[Composed]:
         Composed("geglu", lambda g, u: functional.gelu(g) * u, (x, u), "g u"),
         Composed("reglu", lambda g, u: functional.relu(g) * u, (x, u), "g u"),
         Composed("div_backward_other", lambda g, a, b: -g * a / b**2, (g, x, positive), "g a b"),
-        Composed("swiglu_backward", lambda g, u, z: _gradients(swiglu, [z, u], g), (g, u, x),
-                 gradient=False),
+        Composed(
+            "swiglu_backward",
+            lambda g, u, z: _gradients(swiglu, [z, u], g),
+            (g, u, x),
+            gradient=False,
+        ),
         Composed("sum_squares", lambda a: a.square().sum(1), (x,), attrs={"dim": [1]}),
         Composed("softmin", lambda a: functional.softmin(a, 0), (x,), attrs={"dim": 0}),
-        Composed("normalize", lambda a: functional.normalize(a, 3.0, 1), (x,),
-                 attrs={"dim": 1, "p": 3.0}),
-        Composed("fused_rms_norm_backward",
-                 lambda g, x, s, w: _gradients(rms, [x, w], g),
-                 (g, x, (x.square().mean(1, True) + 1e-5).rsqrt(), normal(4)), gradient=False),
-        Composed("linear_cross_entropy", linear_cross_entropy, (scores, weight, classes), "x w",
-                 {"reduction": "mean"}),
-        Composed("cross_entropy_backward", cross_entropy_gradient,
-                 (normal(), normal(6, 3), classes), attrs={"reduction": 1}, gradient=False),
-        Composed("select_n", lambda c, a, b, d: torch.stack([a, b, d]).gather(0, c[None])[0],
-                 (whole(0, 3, 3, 4), x, u, g), "c y", gradient=False),
+        Composed(
+            "normalize", lambda a: functional.normalize(a, 3.0, 1), (x,), attrs={"dim": 1, "p": 3.0}
+        ),
+        Composed(
+            "fused_rms_norm_backward",
+            lambda g, x, s, w: _gradients(rms, [x, w], g),
+            (g, x, (x.square().mean(1, True) + 1e-5).rsqrt(), normal(4)),
+            gradient=False,
+        ),
+        Composed(
+            "linear_cross_entropy",
+            linear_cross_entropy,
+            (scores, weight, classes),
+            "x w",
+            {"reduction": "mean"},
+        ),
+        Composed(
+            "cross_entropy_backward",
+            cross_entropy_gradient,
+            (normal(), normal(6, 3), classes),
+            attrs={"reduction": 1},
+            gradient=False,
+        ),
+        Composed(
+            "select_n",
+            lambda c, a, b, d: torch.stack([a, b, d]).gather(0, c[None])[0],
+            (whole(0, 3, 3, 4), x, u, g),
+            "c y",
+            gradient=False,
+        ),
     ]
 
 

@@ -1,5 +1,5 @@
-"""Imported by test modules that compare with what one version of torch gives, such as traces and decisions
-that the tree keeps: under another version they are skipped.
+"""Imported by test modules that compare with what one version of torch gives, such as traces and
+decisions that the tree keeps: under another version they are skipped.
 """
 
 import importlib.metadata

@@ -81,9 +81,13 @@ def test_what_ranks_had_in_common_and_have_no_more_has_drifted():
         return compared(0, dict(enumerate(ranks)), [["dp", 2, 1]], {}, **more)["drifted"]
 
     assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "3", [1.0, 0.6])) == {"w": ["dp"]}
-    assert drifted(rank(None, "2", [1.0, 0.5]), rank(None, "3", [1.0, 0.6])) == {"w": ["dp"]}  # zeros at first
+    assert drifted(rank(None, "2", [1.0, 0.5]), rank(None, "3", [1.0, 0.6])) == {
+        "w": ["dp"]
+    }  # zeros at first
     assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "2", [1.0, 0.5])) == {}
-    assert drifted(rank("1", "2", [1.0, 0.5]), rank("4", "3", [1.0, 0.6])) == {}  # they never were one
+    assert (
+        drifted(rank("1", "2", [1.0, 0.5]), rank("4", "3", [1.0, 0.6])) == {}
+    )  # they never were one
     # The order of a sum is no drift, nor are models that ranks train apart and exchange.
     assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "3", [1.0, 0.5 + 1e-7])) == {}
     assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "3", [1.0, 0.6]), exchanged=["w"]) == {}
@@ -99,7 +103,15 @@ def test_a_sketch_tells_rounding_from_a_step():
 
     def drifts(other):
         ranks = [
-            [{"name": "w", "role": "param", "initial": "1", "digest": d, "sketch": evidence.sketch(w)}]
+            [
+                {
+                    "name": "w",
+                    "role": "param",
+                    "initial": "1",
+                    "digest": d,
+                    "sketch": evidence.sketch(w),
+                }
+            ]
             for d, w in (("2", weight), ("3", other))
         ]
         return bool(compared(0, dict(enumerate(ranks)), [["dp", 2, 1]], {})["drifted"])
@@ -127,7 +139,8 @@ def test_blocks_may_begin_as_one_number_where_other_parameters_are_cut():
 
 @pytest.mark.parametrize("known_by", ["grad_of", "arrived_for"])
 def test_a_gradient_is_summed_whichever_way_it_is_known(known_by):
-    """DTensor hands the gradient of some parameters on without a name: it is seen in their `grad`."""
+    """DTensor hands the gradient of some parameters on without a name: it is seen in their
+    `grad`."""
     weight = Value("f32", [4], {"role": "param", "name": "w"})
     gradient, total = Value("f32", [4]), Value("f32", [4])
     setattr(gradient, known_by, weight)

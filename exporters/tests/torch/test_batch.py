@@ -1,4 +1,5 @@
-"""The making of a batch belongs to the step: which part of the data a rank has, and what it counts of them."""
+"""The making of a batch belongs to the step: which part of the data a rank has, and what it counts
+of them."""
 
 import json
 import subprocess
@@ -66,7 +67,9 @@ def test_all_gradients_are_proved_where_ranks_take_parts_of_the_data(tmp_path, h
 
 
 def test_a_count_of_own_rows_is_found_ahead_of_the_step(tmp_path):
-    script = _SCRIPT.format(batch=_BATCHES["every n-th row"].strip()).replace("    dist.all_reduce(kept)\n", "")
+    script = _SCRIPT.format(batch=_BATCHES["every n-th row"].strip()).replace(
+        "    dist.all_reduce(kept)\n", ""
+    )
     done = _run(tmp_path, script, "lint", "--world", "4", "--format=json")
     assert "unequal-counts" in done.stdout, done.stdout + done.stderr
 

@@ -1,5 +1,5 @@
-"""Calls as Python makes them, of all functions that torch has samples of: the checker binds each by its
-signature and finds the shapes and dtypes that torch gives.
+"""Calls as Python makes them, of all functions that torch has samples of: the checker binds each by
+its signature and finds the shapes and dtypes that torch gives.
 """
 
 import collections
@@ -48,9 +48,9 @@ _KNOWN |= {
 
 
 def test_the_table_is_that_of_the_installed_torch():
-    assert (
-        _TABLE.read_text() == signatures.text()
-    ), "python -m spmd_trace.torch.signatures -o ir/calls/torch.txt"
+    assert _TABLE.read_text() == signatures.text(), (
+        "python -m spmd_trace.torch.signatures -o ir/calls/torch.txt"
+    )
 
 
 def _names() -> set[str]:
@@ -185,6 +185,6 @@ def test_calls_of_all_functions_are_bound(calls, tmp_path):
         name: words for name, words in said.items() if name.replace("Tensor.", "") not in _KNOWN
     }
     assert not unknown
-    assert not _KNOWN.keys() - {
-        name.replace("Tensor.", "") for name in said
-    }, "these are right by now"
+    assert not _KNOWN.keys() - {name.replace("Tensor.", "") for name in said}, (
+        "these are right by now"
+    )

@@ -23,6 +23,7 @@ _needs_checker = pytest.mark.skipif(
     judged.checker() is None, reason="SPMDLINT does not name a checker"
 )
 
+
 @pytest.fixture(scope="module")
 def recorded() -> dict:
     return record.recording()
@@ -150,7 +151,11 @@ def test_every_row_of_the_table_occurs(differences, table):
 def test_what_the_checker_accepts_is_so_on_data(recorded, judgements, table):
     """Other readings of local sizes and faults apart."""
     excused = [row for row in table if row["right"] == "fault"]
-    excused += [row for row in table if row["kind"] == "c" and row["cases"][0].startswith(("new_", "view split"))]
+    excused += [
+        row
+        for row in table
+        if row["kind"] == "c" and row["cases"][0].startswith(("new_", "view split"))
+    ]
     wrong, known = [], 0
     for row, verdict in zip(recorded["rows"], judgements):
         holds = None if verdict.findings else _checker_holds(recorded, row, verdict)

@@ -1,4 +1,5 @@
-"""Graphs of torch.export and torch.fx as traces: calls that the checker binds, types and groups by options."""
+"""Graphs of torch.export and torch.fx as traces: calls that the checker binds, types and groups by
+options."""
 
 import json
 import subprocess

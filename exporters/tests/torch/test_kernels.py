@@ -56,12 +56,15 @@ class Program:
             return f"[{', '.join(map(self.operand, value))}]"
         return text(value)
 
-    def call(self, op: str, operands: list[str], attrs: dict, results, what: str,
-             rtol: float) -> None:
+    def call(
+        self, op: str, operands: list[str], attrs: dict, results, what: str, rtol: float
+    ) -> None:
         names = [f"r{len(self.wanted) + i}" for i in range(len(results))]
         heads = ", ".join(f"%{n}: {shape(r)}" for n, r in zip(names, results))
         body = ", ".join(f"{key} = {text(value)}" for key, value in attrs.items())
-        self.lines.append(f"{heads} = {op} {', '.join(operands)}" + (f" {{ {body} }}" if body else ""))
+        self.lines.append(
+            f"{heads} = {op} {', '.join(operands)}" + (f" {{ {body} }}" if body else "")
+        )
         self.wanted |= dict(zip(names, results))
         self.rtol |= dict.fromkeys(names, rtol)
         self.what |= dict.fromkeys(names, f"{what}: {self.lines[-1]}")
@@ -74,8 +77,11 @@ def as_list(result) -> list[torch.Tensor]:
 
 def leaves_of(tensors, gradient: bool) -> dict[int, torch.Tensor]:
     """The floats among them as tensors to derive by, by the identity of what they stand for."""
-    return {id(t): t.detach().clone().requires_grad_(gradient) for t in tensors
-            if isinstance(t, torch.Tensor) and t.is_floating_point()}
+    return {
+        id(t): t.detach().clone().requires_grad_(gradient)
+        for t in tensors
+        if isinstance(t, torch.Tensor) and t.is_floating_point()
+    }
 
 
 def add(program: Program, test: Case) -> None:
@@ -109,8 +115,14 @@ def compare(program: Program, name: str, ins: list, attrs: dict, results: list, 
     first = f"[{', '.join(flows)}]" if len(results) > 1 else flows[0]
     for tensor, gradient in zip(wanted, gradients):
         if gradient is not None:
-            program.call(f"vjp.{name}.{names[id(tensor)]}", [first, *operands], attrs,
-                         [gradient], "gradient", rtol)
+            program.call(
+                f"vjp.{name}.{names[id(tensor)]}",
+                [first, *operands],
+                attrs,
+                [gradient],
+                "gradient",
+                rtol,
+            )
 
 
 @pytest.fixture(scope="module")

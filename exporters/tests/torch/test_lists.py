@@ -48,7 +48,9 @@ def test_a_list_is_the_rows_of_what_is_gathered():
         torch.cat(whole)
 
     ops = record(program, _KEPT.clone())
-    assert names(ops) == ["empty_like"] * 4 + ["all_gather", "split_with_sizes"] + ["copy_"] * 4 + ["cat"]
+    assert names(ops) == ["empty_like"] * 4 + ["all_gather", "split_with_sizes"] + ["copy_"] * 4 + [
+        "cat"
+    ]
     gather, split = ops[4], ops[5]
     assert gather["attrs"] == {"group": "default_pg", "dim": 0} and gather["in"] == ["%0"]
     assert gather["out"][0]["shape"] == [8, 3] and split["attrs"] == {"split_sizes": [2, 2, 2, 2]}
@@ -158,12 +160,19 @@ def _line(rank: int) -> list[dict]:
 def test_ranks_in_the_middle_take_part_in_all_permutations_of_a_line():
     plans = shifts.rounds({rank: _line(rank) for rank in range(4)}, _AXES)
     assert sorted(plans) == [1, 2]
-    assert [one["perm"] for one in plans[1]][::2] == [[[1, 0], [2, 1], [3, 2]], [[0, 1], [1, 2], [2, 3]]]
+    assert [one["perm"] for one in plans[1]][::2] == [
+        [[1, 0], [2, 1], [3, 2]],
+        [[0, 1], [1, 2], [2, 3]],
+    ]
 
 
 def _stage(rank: int) -> list[dict]:
     log = [{"way": "recv", "peer": rank - 1, "tag": 0}] if rank else []
-    return log + ([{"way": "send", "peer": rank + 1, "tag": 0, "needs": [0] if rank else []}] if rank < 3 else [])
+    return log + (
+        [{"way": "send", "peer": rank + 1, "tag": 0, "needs": [0] if rank else []}]
+        if rank < 3
+        else []
+    )
 
 
 @pytest.mark.parametrize(

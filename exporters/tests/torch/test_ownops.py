@@ -7,13 +7,19 @@ from spmd_trace import ownops
 
 def _trace(folder, rank, added):
     """Norms of three parameters, of which a rank adds some up."""
-    params = [{"id": f"%{i}", "role": "param", "shape": [4, i + 1], "dtype": "f32"} for i in range(3)]
+    params = [
+        {"id": f"%{i}", "role": "param", "shape": [4, i + 1], "dtype": "f32"} for i in range(3)
+    ]
     params.append({"id": "%t", "role": "const", "shape": [], "dtype": "f32"})
     ops, total = [], "%t"
     for place in added:
         norm, new = f"%n{place}", f"%s{place}"
-        ops.append({"op": "aten.norm", "in": [f"%{place}"], "out": [{"id": norm, "shape": []}], "loc": 0})
-        ops.append({"op": "aten.add_", "in": [total, norm], "out": [{"id": new, "shape": []}], "loc": 0})
+        ops.append(
+            {"op": "aten.norm", "in": [f"%{place}"], "out": [{"id": norm, "shape": []}], "loc": 0}
+        )
+        ops.append(
+            {"op": "aten.add_", "in": [total, norm], "out": [{"id": new, "shape": []}], "loc": 0}
+        )
         total = new
     ops.append({"op": "all_reduce_", "in": [total], "out": [{"id": "%all", "shape": []}], "loc": 1})
     locs = [{"file": 0, "line": 7, "col": 3}, {"file": 0, "line": 9, "col": 3}]

@@ -1,5 +1,5 @@
-"""What one rank's program does not show: parts that ranks take each for itself, what they draw with one seed, copies that
-torch makes inside of composite functions.
+"""What one rank's program does not show: parts that ranks take each for itself, what they draw with
+one seed, copies that torch makes inside of composite functions.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Parameters that FSDP cuts around tensor parallelism, and state of the optimizer that is still an addend."""
+"""Parameters that FSDP cuts around tensor parallelism, and state of the optimizer that is still an
+addend."""
 
 import json
 import subprocess
@@ -37,7 +38,9 @@ def _trace(folder, **words: str) -> dict:
         script = script.replace(word, text)
     (folder / "train.py").write_text(script)
     line = [sys.executable, "-m", "spmd_trace", "record", "--world", "4", "-o", "step.spmd.json"]
-    done = subprocess.run([*line, "train.py"], capture_output=True, text=True, check=False, cwd=folder)
+    done = subprocess.run(
+        [*line, "train.py"], capture_output=True, text=True, check=False, cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "step.spmd.json").read_text())
 

@@ -9,9 +9,7 @@ import judged
 import spmd_trace.torch
 from spmd_trace.torch.programs import known_megatron_bugs, known_torchtitan_bugs
 
-pytestmark = pytest.mark.skipif(
-    judged.checker() is None, reason="SPMDLINT does not name a checker"
-)
+pytestmark = pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT does not name a checker")
 
 # The finding, its axes, where it is (the end of the path and the line's function, or an output of
 # the trace), and the parameter whose gradient it is about.

@@ -44,8 +44,8 @@ def _step(model, tokens, optimizer, recorder=None) -> None:
 
 
 def replicas(forgotten: bool = False, thawed: bool = False) -> dict:
-    """A step of a model under DistributedDataParallel, or one that forgets to leave no_sync; `thawed`: its
-    first layer was frozen when it was wrapped.
+    """A step of a model under DistributedDataParallel, or one that forgets to leave no_sync;
+    `thawed`: its first layer was frozen when it was wrapped.
     """
     with cpu.fake_ranks(0, _RANKS):
         layers, tokens = _layers(), torch.randn(6, 8)

@@ -1,4 +1,5 @@
-"""Training scripts as people write them, recorded by the one command, and what the checker finds in them."""
+"""Training scripts as people write them, recorded by the one command, and what the checker finds in
+them."""
 
 import functools
 import json
@@ -43,7 +44,8 @@ _RIGHT += _NEEDS
 # What is not run on fewer ranks, and why.
 _NOT_RUN = {"cp_library": "context_parallel gives its buffers other extents in place"}
 _NOT_RUN["hf_trainer"] = "its model takes places out of tensors that are not there on fewer ranks"
-# What is found in the broken twins: findings, each with what stands in the line of the script that it names.
+# What is found in the broken twins: findings, each with what stands in the line of the script that
+# it names.
 _FOUND = {
     "ddp_broken": {
         "partial-into-nonlinear": "clip_grad_norm_(",
@@ -279,7 +281,8 @@ def test_a_script_that_is_not_there(tmp_path):
 
 
 def test_the_script_ends_with_the_step(tmp_path):
-    """Neither `finally` nor `atexit` runs, which may wait for other ranks; arguments are the script's."""
+    """Neither `finally` nor `atexit` runs, which may wait for other ranks; arguments are the
+    script's."""
     code = "import atexit, sys, time\n" + _TRAINS + "atexit.register(time.sleep, 1000)\n"
     code += "try:\n    train(int(sys.argv[2]))\nfinally:\n    time.sleep(1000)\n"
     (tmp_path / "script.py").write_text(code)
@@ -334,7 +337,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(3):
     optimizer.zero_grad()
 """
-_LINE = _FIRST + """
+_LINE = (
+    _FIRST
+    + """
     x = torch.randn(2, 4)
     left, calls = torch.zeros(2, 4), []
     if rank < world - 1:
@@ -346,6 +351,7 @@ _LINE = _FIRST + """
     (model(x) + left).square().sum().backward()
     optimizer.step()
 """
+)
 
 
 def _recorded(tmp_path, code: str, *words):

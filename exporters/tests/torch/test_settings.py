@@ -8,9 +8,7 @@ import spmd_trace.torch
 from spmd_trace.torch.programs import megatron_gpt, torchtitan_models
 from spmd_trace.torch.programs.megatron_gpt import Config, dropless, with_capacity
 
-pytestmark = pytest.mark.skipif(
-    judged.checker() is None, reason="SPMDLINT does not name a checker"
-)
+pytestmark = pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT does not name a checker")
 
 _PER_TOKEN = {"settings": {"calculate_per_token_loss": True}}
 _TIED = {"model": {"share_embeddings_and_output_weights": True}}

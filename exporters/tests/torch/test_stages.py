@@ -208,7 +208,9 @@ def test_ranks_that_lie_along_no_axis_are_not_joined():
         stages.Line([["pp", 4, 1]], [0, 3])
 
 
-_TWO_LISTS = _BEGIN + """
+_TWO_LISTS = (
+    _BEGIN
+    + """
     for _ in range(2):
         if stage == 0:
             dist.send(batch, rank + dp)
@@ -222,6 +224,7 @@ _TWO_LISTS = _BEGIN + """
     if step == 1 and stage == 1:
         dist.recv(got, rank - dp)
 """
+)
 
 
 def test_messages_over_the_end_of_the_step_leave_the_program_of_one_rank(tmp_path):

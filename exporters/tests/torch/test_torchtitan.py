@@ -168,5 +168,7 @@ def test_the_benchmark_measures_both(monkeypatch, capsys):
     row = r"^(global|local) +(spmd\w+) +(-?[\d.]+) us per"
     rows = re.findall(row, capsys.readouterr().out, re.M)
     tools = ["spmdlint", "spmd_types"]
-    assert [row[:2] for row in rows] == [(mode, tool) for mode in ("global", "local") for tool in tools]
+    assert [row[:2] for row in rows] == [
+        (mode, tool) for mode in ("global", "local") for tool in tools
+    ]
     assert all(float(time) > 0 for *_, time in rows)

@@ -7,10 +7,13 @@ import sys
 import pytest
 
 import of_one_torch  # noqa: F401  what is kept is of one version
+
 TUTORIAL = pathlib.Path(__file__).resolve().parents[3] / "docs" / "tutorial"
 
 
-@pytest.mark.parametrize("script, trace", [("train", "step.spmd.json"), ("train_fixed", "fixed.spmd.json")])
+@pytest.mark.parametrize(
+    "script, trace", [("train", "step.spmd.json"), ("train_fixed", "fixed.spmd.json")]
+)
 def test_the_recording_script_of_the_tutorial(script, trace, tmp_path):
     for file in ("record.py", f"{script}.py"):
         (tmp_path / file).write_bytes((TUTORIAL / file).read_bytes())

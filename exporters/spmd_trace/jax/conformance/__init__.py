@@ -1,1 +1,2 @@
-"""The checker compared with JAX: small functions with operands of every state, and where the verdicts differ."""
+"""The checker compared with JAX: small functions with operands of every state, and where the
+verdicts differ."""

@@ -1,7 +1,7 @@
 """Small functions, each with operands of every state: what is compared one at a time.
 
-A case applies one or a few primitives to one, two or three operands. Floats are invariant, varying, reduced or
-unreduced on an axis, integers invariant or varying.
+A case applies one or a few primitives to one, two or three operands. Floats are invariant, varying,
+reduced or unreduced on an axis, integers invariant or varying.
 """
 
 import dataclasses
@@ -37,7 +37,8 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """A case with a state for each operand on each axis, such as `V I` for one operand on two axes."""
+    """A case with a state for each operand on each axis, such as `V I` for one operand on two
+    axes."""
 
     case: Case
     mesh: AbstractMesh
@@ -240,7 +241,8 @@ def samples() -> Iterator[Sample]:
 
 
 def _on_two_axes(case: Case, kinds) -> Iterator[Sample]:
-    """All pairs of states for one operand; for two, all on one axis with another one on the other."""
+    """All pairs of states for one operand; for two, all on one axis with another one on the
+    other."""
     if len(kinds) == 1:
         for states in itertools.product(*kinds, repeat=2):
             yield Sample(case, TWO_AXES, (states,))

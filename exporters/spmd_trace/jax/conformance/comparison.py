@@ -1,8 +1,8 @@
 """Where JAX and the checker differ about a program.
 
-They agree where both accept and every value has the same type, and where both refuse. R and Reduced are one word
-of JAX, `R`; what is made of numbers alone is I for JAX and either R or I for the checker, and so is what
-has no gradient.
+They agree where both accept and every value has the same type, and where both refuse. R and Reduced
+are one word of JAX, `R`; what is made of numbers alone is I for JAX and either R or I for the
+checker, and so is what has no gradient.
 """
 
 import dataclasses
@@ -13,9 +13,9 @@ from .verdicts import Verdict, cut
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Difference:
-    """kind a: JAX accepts, the checker refuses; b: JAX refuses, the checker accepts; c: both accept, with
-    different types. sign: of a the findings; of b JAX's error; of c the operation and the two kinds, JAX's
-    first, where they differ first."""
+    """kind a: JAX accepts, the checker refuses; b: JAX refuses, the checker accepts; c: both
+    accept, with different types. sign: of a the findings; of b JAX's error; of c the operation and
+    the two kinds, JAX's first, where they differ first."""
 
     kind: str
     case: str

@@ -324,8 +324,9 @@ def _reduce(block, operation) -> None:
 
 def _windows(block, operation) -> None:
     word, ones = _combination(operation), [1] * block.aval(operation.results[0]).ndim
-    window, strides = _ints(operation, "window_dimensions"), _ints(
-        operation, "window_strides", ones
+    window, strides = (
+        _ints(operation, "window_dimensions"),
+        _ints(operation, "window_strides", ones),
     )
     names = {
         "add": "reduce_window_sum",

@@ -124,9 +124,8 @@ class Block:
         self.env, self.eqns, self.source = {}, [], None
         self.constants: list[tuple[core.Var, np.ndarray]] = []
         self.captured: dict = {}  # values from around, as variables of this block
-        self.numbers: dict = (
-            {}
-        )  # what is a part of a rank's number: stride, and size if it is known
+        # what is a part of a rank's number: stride, and size if it is known
+        self.numbers: dict = {}
 
     # --- values -----------------------------------------------------------------------------------
 

@@ -1,1 +1,2 @@
-"""Communication as torch programs write it: groups of ranks on a mesh, collectives, messages, typed transitions."""
+"""Communication as torch programs write it: groups of ranks on a mesh, collectives, messages, typed
+transitions."""

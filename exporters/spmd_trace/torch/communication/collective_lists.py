@@ -1,7 +1,8 @@
 """Collectives over lists of tensors, as collectives of one tensor and what lays it out.
 
-A list with one tensor for each rank is their concatenation, which the collective gives or takes. Gathers to
-one rank and scatters from one rank are the collectives of all ranks that give it the same.
+A list with one tensor for each rank is their concatenation, which the collective gives or takes.
+Gathers to one rank and scatters from one rank are the collectives of all ranks that give it the
+same.
 """
 
 import torch

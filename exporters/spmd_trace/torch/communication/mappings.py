@@ -1,8 +1,8 @@
 """Custom autograd functions whose communication says what they are.
 
-A function that does nothing forward and sums its gradient is the step from one copy to copies that are used
-separately (Megatron's f: `convert` from I to R); one that sums forward and hands its gradient on is its
-conjugate (an all_reduce to I).
+A function that does nothing forward and sums its gradient is the step from one copy to copies that
+are used separately (Megatron's f: `convert` from I to R); one that sums forward and hands its
+gradient on is its conjugate (an all_reduce to I).
 """
 
 from collections.abc import Callable
@@ -25,7 +25,8 @@ def _by_one(op: Op) -> bool:
 
 
 def _own(ops: list[Op]) -> list[Op]:
-    """Without the addition of another gradient of the same value, which autograd does while the function runs."""
+    """Without the addition of another gradient of the same value, which autograd does while the
+    function runs."""
     made = {id(value) for op in ops for value in op.outs}
     while ops and ops[-1].name.startswith("aten.add"):
         if sum(id(one) in made for one in ops[-1].ins if isinstance(one, Value)) != 1:

@@ -40,7 +40,8 @@ class Context:
 
 
 def spec_of(cuts: list[list[str]]) -> list[str | list[str] | None]:
-    """A partition spec: per dimension no axis, the one that cuts it, or several, outermost first."""
+    """A partition spec: per dimension no axis, the one that cuts it, or several, outermost
+    first."""
     return [axes if len(axes) > 1 else axes[0] if axes else None for axes in cuts]
 
 
@@ -68,7 +69,8 @@ class Mesh:
     def mark(self, names, role: str) -> None:
         """Says what axes of these names are for."""
         self.axes = tuple(
-            dataclasses.replace(axis, role=role) if axis.name in names else axis for axis in self.axes
+            dataclasses.replace(axis, role=role) if axis.name in names else axis
+            for axis in self.axes
         )
 
     def axis(self, name: str) -> Axis:

@@ -1,4 +1,5 @@
-"""Messages from rank to rank: as they are called, and as permutations where all ranks make the same calls."""
+"""Messages from rank to rank: as they are called, and as permutations where all ranks make the same
+calls."""
 
 import torch
 import torch.distributed as dist
@@ -78,6 +79,8 @@ def fill(tensor: torch.Tensor) -> None:
     """Numbers in place of what nobody has sent."""
     with torch.no_grad():
         if tensor.is_floating_point():
-            tensor.copy_(torch.linspace(-1, 1, max(tensor.numel(), 1))[: tensor.numel()].view(tensor.shape))
+            tensor.copy_(
+                torch.linspace(-1, 1, max(tensor.numel(), 1))[: tensor.numel()].view(tensor.shape)
+            )
         else:
             tensor.zero_()

@@ -152,7 +152,6 @@ class Asked:
         local = sharding.redistribute_schema if uses_values else schema
         return Decision("keeps", wanted, results, [_call(local)])
 
-
     def run(self) -> tuple[list[dict], list[str]]:
         """The results of really running the call, and the collectives that it ran."""
         found, collectives = self._run()

@@ -73,5 +73,3 @@ def dumps(recorded: dict) -> str:
     rows = ",\n ".join(json.dumps(row, allow_nan=False) for row in recorded["rows"])
     head = {key: value for key, value in recorded.items() if key != "rows"}
     return json.dumps(head)[:-1] + ', "rows": [\n ' + rows + "\n]}\n"
-
-

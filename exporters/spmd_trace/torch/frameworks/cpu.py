@@ -240,7 +240,8 @@ def _device_first(original):
 
 @contextlib.contextmanager
 def a_gpu_per_rank(count: int, local_rank: int):
-    """As `cuda_on_cpu`, for a script that looks for its GPU: there are `count`, and one is its own."""
+    """As `cuda_on_cpu`, for a script that looks for its GPU: there are `count`, and one is its
+    own."""
     available = {"device_count": _one(count), "current_device": _one(local_rank)}
     calls = {name: call for name, call in _SCRIPT_CALLS.items() if hasattr(torch.cuda, name)}
     nvtx = {name: call for name, call in _NVTX.items() if hasattr(torch.cuda.nvtx, name)}

@@ -38,8 +38,8 @@ def axes_of(recorder: Recorder, group) -> list[str]:
 def _cuts(recorder: Recorder, tensor: DTensor) -> list[list[str]] | None:
     """The axes that cut each dimension, outermost first; None where blocks lie in no such order.
 
-    A strided shard cuts what later dimensions of the mesh have cut into `split_factor` blocks: FSDP around tensor
-    parallelism.
+    A strided shard cuts what later dimensions of the mesh have cut into `split_factor` blocks: FSDP
+    around tensor parallelism.
     """
     mesh = tensor.device_mesh
     found: list[list[str]] = []
@@ -47,10 +47,15 @@ def _cuts(recorder: Recorder, tensor: DTensor) -> list[list[str]] | None:
         order: list[tuple[list[str], int]] = []  # axes, and the number of their ranks
         for place in reversed(range(mesh.ndim)):
             placement = tensor.placements[place]
-            if not isinstance(placement, (Shard, _StridedShard)) or placement.dim % tensor.dim() != dim:
+            if (
+                not isinstance(placement, (Shard, _StridedShard))
+                or placement.dim % tensor.dim() != dim
+            ):
                 continue
             blocks = getattr(placement, "split_factor", 1)
-            outer = [math.prod(size for _, size in order[:count]) for count in range(len(order) + 1)]
+            outer = [
+                math.prod(size for _, size in order[:count]) for count in range(len(order) + 1)
+            ]
             if blocks not in outer:
                 return None
             axes = axes_of(recorder, mesh.get_group(place))
@@ -60,7 +65,8 @@ def _cuts(recorder: Recorder, tensor: DTensor) -> list[list[str]] | None:
 
 
 def pending(recorder: Recorder, tensor: torch.Tensor) -> list[str]:
-    """The axes along which a tensor is an addend, such as the momentum of a gradient that nobody has summed yet."""
+    """The axes along which a tensor is an addend, such as the momentum of a gradient that nobody
+    has summed yet."""
     if not isinstance(tensor, DTensor):
         return []
     mesh, placements = tensor.device_mesh, tensor.placements

@@ -62,7 +62,8 @@ def along_groups(recorder: Recorder) -> Where:
 
 @dataclasses.dataclass
 class _Reduction:
-    """How gradients are reduced: in which precision, by which operation, along which axes of copies."""
+    """How gradients are reduced: in which precision, by which operation, along which axes of
+    copies."""
 
     dtype: torch.dtype
     op: str
@@ -143,7 +144,8 @@ class _Calls:
                 yield [i for i, other in enumerate(layouts) if other == place], axis, dim
 
     def _emit(self, name: str, words: dict, ins: list, outs: list, wholes: list) -> None:
-        """One call for the pieces that are even, and one for each other, whose pieces are stated."""
+        """One call for the pieces that are even, and one for each other, whose pieces are
+        stated."""
         if words["axis"] is not None:
             dim = int((words.get("src") or words["dst"])[2:-1])
             ranks = self._mesh().ranks([words["axis"]])

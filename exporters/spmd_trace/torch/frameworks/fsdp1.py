@@ -1,8 +1,8 @@
 """FullyShardedDataParallel (FSDP1) as gathers and reduce-scatters of flat parameters.
 
-A flat parameter holds those of several modules in one dimension, of which each rank has a piece. Modules use
-views of what is gathered, so that their operations are recorded as they are; the gradient of the whole is
-what autograd makes of these views.
+A flat parameter holds those of several modules in one dimension, of which each rank has a piece.
+Modules use views of what is gathered, so that their operations are recorded as they are; the
+gradient of the whole is what autograd makes of these views.
 """
 
 import contextlib
@@ -80,7 +80,8 @@ class _Calls:
         return whole
 
     def reduce(self, state, handle, run) -> None:
-        """Pads the gradient, leaves each rank its piece of the average, and adds that to what is there."""
+        """Pads the gradient, leaves each rank its piece of the average, and adds that to what is
+        there."""
         flat = handle.flat_param
         if state._comm_hook is not None:
             return self._by_hook(flat.grad.data, run, lambda: flat._saved_grad_shard)

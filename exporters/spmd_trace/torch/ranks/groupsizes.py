@@ -1,8 +1,8 @@
 """Sizes of process groups as numbers that remember whose sizes they are.
 
 A division of gradients by the number of replicas changes the data and not what they mean: in the
-trace it is `scale` and not `div`. Which of the two a number is cannot be determined from its value, so
-the sizes that a program asks its process groups for are followed through products and quotients.
+trace it is `scale` and not `div`. Which of the two a number is cannot be determined from its value,
+so the sizes that a program asks its process groups for are followed through products and quotients.
 """
 
 import contextlib

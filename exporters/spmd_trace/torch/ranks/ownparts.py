@@ -1,9 +1,11 @@
-"""The part of a tensor that a rank takes for itself: `x.chunk(n)[rank]`, `x[rank::n]`, `x.view(n, -1)[rank]`, or the
-numbers `torch.arange(rank * k, (rank + 1) * k)`, or `torch.arange(k) + rank * k`.
+"""The part of a tensor that a rank takes for itself: `x.chunk(n)[rank]`, `x[rank::n]`, `x.view(n,
+-1)[rank]`, or the numbers `torch.arange(rank * k, (rank + 1) * k)`, or `torch.arange(k) + rank *
+k`.
 
-One rank's program only shows that a part was taken. Where the others take other parts, each its own, the
-operation is a `convert` to a shard: of what is whole on all ranks, each goes on with its block. Every n-th row counts
-as such a block: only the order of the rows in the whole differs, and nothing that is judged depends on it.
+One rank's program only shows that a part was taken. Where the others take other parts, each its
+own, the operation is a `convert` to a shard: of what is whole on all ranks, each goes on with its
+block. Every n-th row counts as such a block: only the order of the rows in the whole differs, and
+nothing that is judged depends on it.
 """
 
 import dataclasses
@@ -20,7 +22,8 @@ _MAKES = "aten.arange."
 
 @dataclasses.dataclass
 class Part:
-    """Piece `index` of `pieces` equal ones along a dimension; of numbers, which have no end, `pieces` is None."""
+    """Piece `index` of `pieces` equal ones along a dimension; of numbers, which have no end,
+    `pieces` is None."""
 
     name: str
     op: Op
@@ -118,14 +121,18 @@ def convert(
     kinds: dict[str, dict[str, str]],
     steps: dict[str, dict[str, int]],
 ) -> None:
-    """States the parts that differ along some axes, and are this rank's along them. By name and axis: `kinds`, and
-    in even `steps` of how much the index grows from rank to rank.
+    """States the parts that differ along some axes, and are this rank's along them. By name and
+    axis: `kinds`, and in even `steps` of how much the index grows from rank to rank.
     """
     for part in parts:
-        differs = [axis for axis in program.mesh.axes if kinds.get(part.name, {}).get(axis.name) == "V"]
+        differs = [
+            axis for axis in program.mesh.axes if kinds.get(part.name, {}).get(axis.name) == "V"
+        ]
         grows = steps.get(part.name, {})
         length = part.out.shape[0] if part.pieces is None else 1
-        order = _order(differs, grows, length) if all(one.name in grows for one in differs) else None
+        order = (
+            _order(differs, grows, length) if all(one.name in grows for one in differs) else None
+        )
         if order is None:
             if part.pieces is None and differs:  # whatever they are, they are not equal
                 program.from_outside(part.out, part.name, kinds[part.name])
@@ -133,13 +140,16 @@ def convert(
         first = part.index - sum(
             grows[axis.name] * program.mesh.coordinate(axis.name, program.rank) for axis in differs
         )
-        if part.pieces is not None and (part.pieces != math.prod(axis.size for axis in order) or first):
+        if part.pieces is not None and (
+            part.pieces != math.prod(axis.size for axis in order) or first
+        ):
             continue
         _state(program, part, order, first)
 
 
 def _order(axes: list[Axis], grows: dict[str, int], length: int) -> list[Axis] | None:
-    """Axes in whose order, the last one fastest, the ranks have their parts behind one another; None: in no order."""
+    """Axes in whose order, the last one fastest, the ranks have their parts behind one another;
+    None: in no order."""
     for order in itertools.permutations(axes):
         reach = length
         for axis in reversed(order):
@@ -158,7 +168,9 @@ def _state(program: Program, part: Part, order: list[Axis], first: int) -> None:
         made = Value(out.dtype, [whole], requires_grad=False)
         words = {"start": first, "end": first + whole, "dtype": out.dtype}
         operand = made
-        before = [dataclasses.replace(op, name="aten.arange.start", ins=[], outs=[made], attrs=words)]
+        before = [
+            dataclasses.replace(op, name="aten.arange.start", ins=[], outs=[made], attrs=words)
+        ]
     else:
         operand, before = op.ins[0], []
     shape = list(operand.shape)
@@ -166,7 +178,9 @@ def _state(program: Program, part: Part, order: list[Axis], first: int) -> None:
         shape[part.dim] //= axis.size
         block = Value(out.dtype, list(shape), requires_grad=operand.requires_grad)
         words = {"axis": axis.name, "dst": f"S({part.dim})"}
-        before.append(dataclasses.replace(op, name="convert", ins=[operand], outs=[block], attrs=words))
+        before.append(
+            dataclasses.replace(op, name="convert", ins=[operand], outs=[block], attrs=words)
+        )
         operand = block
     out.alias_of = None
     if operand.shape == out.shape:
@@ -175,7 +189,11 @@ def _state(program: Program, part: Part, order: list[Axis], first: int) -> None:
         # With the next dimension the entry of one is the rank's block of both.
         out.alias_of = operand
         merged = {"size": list(out.shape)}
-        before.append(dataclasses.replace(op, name="aten.view.default", ins=[operand], outs=[out], attrs=merged))
+        before.append(
+            dataclasses.replace(
+                op, name="aten.view.default", ins=[operand], outs=[out], attrs=merged
+            )
+        )
     # The operation keeps its identity: its backward names it.
     last = before.pop()
     op.name, op.ins, op.outs, op.attrs = last.name, last.ins, last.outs, last.attrs

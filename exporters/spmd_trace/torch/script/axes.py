@@ -1,7 +1,7 @@
 """A mesh from the groups of ranks that a script uses.
 
-The ranks of a group lie at even distances, nested in each other: that is its layout. The borders of all
-layouts cut the line of ranks into axes, so that each group runs along some of them.
+The ranks of a group lie at even distances, nested in each other: that is its layout. The borders of
+all layouts cut the line of ranks into axes, so that each group runs along some of them.
 """
 
 import itertools
@@ -42,7 +42,8 @@ def _steps(pieces: list[tuple[int, int]]):
 
 
 def _borders(layouts: list[list[tuple[int, int]]], ranks: int) -> list[int]:
-    """Where axes begin and end: each border divides the next one. Layouts that do not fit are left out."""
+    """Where axes begin and end: each border divides the next one. Layouts that do not fit are left
+    out."""
     borders = {1, ranks}
     for pieces in layouts:
         more = {edge for size, stride in pieces for edge in (stride, stride * size)}

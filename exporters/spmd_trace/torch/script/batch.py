@@ -1,7 +1,7 @@
 """What a script does before a step uses its model: it makes the batch, for the most part.
 
-That belongs to the step: which part of the data a rank takes, and what it counts of them, decides what its gradients
-are worth. The rest of the step before, such as printing its loss, does not.
+That belongs to the step: which part of the data a rank takes, and what it counts of them, decides
+what its gradients are worth. The rest of the step before, such as printing its loss, does not.
 """
 
 import contextlib
@@ -24,10 +24,15 @@ class Batch:
         self.recorder, self.restarts = recorder, restarts
         self.is_open = True
         self.ops: list[Op] = []  # once it is closed
-        self._looked, self._changed = 0, False  # at so many operations: whether one of them changed something
+        self._looked, self._changed = (
+            0,
+            False,
+        )  # at so many operations: whether one of them changed something
         self._made: dict[int, torch.UntypedStorage] = {}  # what was drawn or loaded
         self.cleared: set[int] = set()  # operations that clear gradients, by place
-        self.begun: int | None = None  # where gradients are cleared first: what follows is the step's
+        self.begun: int | None = (
+            None  # where gradients are cleared first: what follows is the step's
+        )
 
     def draws(self, run):
         """Runs what makes data: they come from outside of the program."""
@@ -56,8 +61,8 @@ class Batch:
 
     @property
     def disturbed(self) -> bool:
-        """Whether the step before has changed something that was there, so that what was seen of it no longer holds, or
-        done what cannot be recorded.
+        """Whether the step before has changed something that was there, so that what was seen of it
+        no longer holds, or done what cannot be recorded.
         """
         ops = self.recorder.program.ops[self._looked : self.begun]
         self._looked += len(ops)
@@ -88,7 +93,9 @@ class Batch:
         """The model is used now; returns what the operations so far have made."""
         ops = self.recorder.program.ops
         self.is_open = False
-        self.ops = [op for place, op in enumerate(ops) if place not in self.cleared and not _acts(op)]
+        self.ops = [
+            op for place, op in enumerate(ops) if place not in self.cleared and not _acts(op)
+        ]
         self._made.clear()
         return [value for op in self.ops for value in op.outs]
 
@@ -131,7 +138,8 @@ def leave_out(program: Program, batch: Batch | None) -> None:
 
 
 def _of_the_next(program: Program, last: int) -> set[int]:
-    """Of the operations behind its last one: those on data, and on nothing that the step has made or trains."""
+    """Of the operations behind its last one: those on data, and on nothing that the step has made
+    or trains."""
     own = {id(value) for op in program.ops[:last] for value in op.outs}
     own |= {id(value.root) for op in program.ops[:last] if op.mut or op.kw for value in op.outs}
     own |= {id(value) for value in program.params if value.claims["role"] not in ("input", "const")}

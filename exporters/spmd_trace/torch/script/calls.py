@@ -67,8 +67,8 @@ class Log:
         self._file = open(file, "w", encoding="utf-8")
 
     def add(self, call: str, group: list, about: str = "", message: dict | None = None) -> None:
-        """`group`: a name and its ranks; `about`: what has to be the same on all of them; `message`:
-        of one from rank to rank, the other rank (none: any), its tag and its size.
+        """`group`: a name and its ranks; `about`: what has to be the same on all of them;
+        `message`: of one from rank to rank, the other rank (none: any), its tag and its size.
         """
         row = {"call": call, "group": group, "about": about, "stack": _stack()}
         self._write(row | ({"message": message} if message else {}))

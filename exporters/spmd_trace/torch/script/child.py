@@ -2,8 +2,9 @@
 
 SETTINGS is a file of JSON. What became of the script is written to a file in the folder that it
 names: the trace, or one sentence. The process ends without the script's `finally` and `atexit`,
-which may wait for others. For several ranks it forks, since torch takes seconds to import: each goes on
-after its step, since others may need it, until the process that has started them all ends them.
+which may wait for others. For several ranks it forks, since torch takes seconds to import: each
+goes on after its step, since others may need it, until the process that has started them all ends
+them.
 """
 
 import contextlib
@@ -265,7 +266,8 @@ def _digests(rows: list[dict] | None, program) -> list[dict] | None:
 
 
 def _checked(check, outcome: Outcome, steps, roles) -> None:
-    """Checks the gradients of the step that begins; goes on with the script in a process that tries something."""
+    """Checks the gradients of the step that begins; goes on with the script in a process that tries
+    something."""
     from . import gradcheck
 
     try:

@@ -1,8 +1,8 @@
 """What several ranks tell: which of the values that a step starts from are equal on them.
 
-All ranks run up to the recorded step, with collectives that move data, and give a digest of every value that
-the step reads. A value that is one number everywhere, such as a bias of zeros, says nothing: blocks of it are
-equal, too.
+All ranks run up to the recorded step, with collectives that move data, and give a digest of every
+value that the step reads. A value that is one number everywhere, such as a bias of zeros, says
+nothing: blocks of it are equal, too.
 """
 
 import hashlib
@@ -40,8 +40,9 @@ def digest(tensor: torch.Tensor) -> str | Handle | None:
 
 
 def sketch(tensor: torch.Tensor) -> list[float]:
-    """The norm of the elements, and sums of them with fixed signs: two tensors that differ by rounding alone have
-    about the same ones. Elements a multiple of `_PERIOD` apart share a sign, so that large ones need little memory.
+    """The norm of the elements, and sums of them with fixed signs: two tensors that differ by
+    rounding alone have about the same ones. Elements a multiple of `_PERIOD` apart share a sign, so
+    that large ones need little memory.
     """
     if shapes.handle(tensor) is not None:
         return []
@@ -73,7 +74,8 @@ def _elements(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def summed(program: Program, axes_of) -> dict[str, list[str]]:
-    """By parameter: the axes along which the program sums its gradient, after the backward or in a hook."""
+    """By parameter: the axes along which the program sums its gradient, after the backward or in a
+    hook."""
     owners: dict[int, set[str]] = {}  # by value: the parameters whose gradients it consists of
     found: dict[str, set[str]] = {}
     for op in program.ops:
@@ -92,7 +94,8 @@ def summed(program: Program, axes_of) -> dict[str, list[str]]:
 
 
 def exchanged(program: Program) -> list[str]:
-    """The parameters that ranks send to each other: their copies may differ, and come together slowly."""
+    """The parameters that ranks send to each other: their copies may differ, and come together
+    slowly."""
     whose: dict[int, set[str]] = {}
     found: set[str] = set()
     if not any(op.name in ("send", "collective_permute") for op in program.ops):

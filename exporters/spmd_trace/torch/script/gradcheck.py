@@ -1,12 +1,12 @@
 """Checks the gradients of a step by finite differences, while all ranks run.
 
-Where the step begins, each rank forks for each thing to try. The fork gets process groups of its own, changes a
-parameter, and goes on with the script up to the optimizer: it tells with which values the backwards began. The
-first one changes nothing and keeps the gradients that the optimizer would get. All copies of a parameter are changed
-together, and blocks of it.
+Where the step begins, each rank forks for each thing to try. The fork gets process groups of its
+own, changes a parameter, and goes on with the script up to the optimizer: it tells with which
+values the backwards began. The first one changes nothing and keeps the gradients that the optimizer
+would get. All copies of a parameter are changed together, and blocks of it.
 
-The sum of these values over all ranks is the loss. Its difference quotient, and what the gradients promise, are
-told apart by rank and parameter; `spmd_trace.gradcheck` says what they mean.
+The sum of these values over all ranks is the loss. Its difference quotient, and what the gradients
+promise, are told apart by rank and parameter; `spmd_trace.gradcheck` says what they mean.
 """
 
 import contextlib
@@ -41,7 +41,8 @@ class Failed(Exception):
 
 
 class Files:
-    """What ranks tell each other: a file for each word of each rank, which is there at once or not at all."""
+    """What ranks tell each other: a file for each word of each rank, which is there at once or not
+    at all."""
 
     def __init__(self, folder: pathlib.Path, unguarded):
         """`unguarded`: a context in which files are written although the script may write none."""
@@ -69,7 +70,8 @@ class Files:
 
 
 class GradientCheck:
-    """One rank's part of the check; `observed`: kinds by name and axis, and the axes with their sizes and strides."""
+    """One rank's part of the check; `observed`: kinds by name and axis, and the axes with their
+    sizes and strides."""
 
     def __init__(self, files: Files, rank: int, world: int, observed: dict, seconds: float):
         self.files, self.rank, self.world = files, rank, world
@@ -81,7 +83,8 @@ class GradientCheck:
         self.label = ""  # of what this process tries, if it is a fork
 
     def run(self, entries: list[tuple[str, torch.Tensor, dict]]) -> list[dict] | None:
-        """What was found of each parameter, in the process that began; None in one that goes on with the script.
+        """What was found of each parameter, in the process that began; None in one that goes on
+        with the script.
 
         `entries`: parameters, as name, local tensor and what their wrappers say of their types.
         """
@@ -155,10 +158,12 @@ class GradientCheck:
 
     # What ranks have of a parameter.
 
-    def _equal_ones(self, entries) -> tuple[list, dict[str, list[int] | None], dict[str, list[str]]]:
-        """Where ranks run programs of their own, such as stages that share an embedding: parameters by the first
-        name that the same values have anywhere, the ranks that have them, and their other names. Nothing is known of
-        one number everywhere.
+    def _equal_ones(
+        self, entries
+    ) -> tuple[list, dict[str, list[int] | None], dict[str, list[str]]]:
+        """Where ranks run programs of their own, such as stages that share an embedding: parameters
+        by the first name that the same values have anywhere, the ranks that have them, and their
+        other names. Nothing is known of one number everywhere.
         """
         own = {name: evidence.digest(tensor) for name, tensor, _ in entries}
         everywhere = self._exchanged("values", own)
@@ -169,7 +174,8 @@ class GradientCheck:
                     names[digest].append(name)
         first = {name: names[digest][0] if digest else name for name, digest in own.items()}
         copies = {
-            first[name]: digest and [rank for rank, of in enumerate(everywhere) if digest in of.values()]
+            first[name]: digest
+            and [rank for rank, of in enumerate(everywhere) if digest in of.values()]
             for name, digest in own.items()
         }
         entries = [(first[name], tensor, stated) for name, tensor, stated in entries]
@@ -187,7 +193,8 @@ class GradientCheck:
         return sorted(ranks)
 
     def _direction(self, name: str, tensor: torch.Tensor, copies: list[int]):
-        """Where to move a parameter, the same for all copies, and what its gradient promises of that."""
+        """Where to move a parameter, the same for all copies, and what its gradient promises of
+        that."""
         whole = torch.full((tensor.numel(),), math.nan, dtype=torch.float64)
         apart = 0.0
         for rank in copies:
@@ -203,9 +210,12 @@ class GradientCheck:
             return None
         gradient = torch.where(known, whole, 0.0)
         seed = torch.Generator().manual_seed(copies[0] + sum(map(ord, name)))
-        random = torch.where(known, torch.randn(len(whole), generator=seed, dtype=torch.float64), 0.0)
+        random = torch.where(
+            known, torch.randn(len(whole), generator=seed, dtype=torch.float64), 0.0
+        )
         length = float(gradient.norm())
-        # Along the gradient only its length would count: a part that is missing is as long across it.
+        # Along the gradient only its length would count: a part that is missing is as long across
+        # it.
         random *= math.sqrt(int(known.sum())) / 2 / max(float(random.norm()), 1e-30)
         random = -random if float(random @ gradient) < 0 else random
         direction = random + (gradient / length if length else 0.0)
@@ -255,9 +265,9 @@ class GradientCheck:
         self._tried.begin()
 
     def updated(self) -> None:
-        """Ends a fork whose script has taken its first step by hand. How far a parameter moved stands for its
-        gradient, of which it is a multiple where nothing is adapted and no weight decays; else one rank disagrees
-        as well.
+        """Ends a fork whose script has taken its first step by hand. How far a parameter moved
+        stands for its gradient, of which it is a multiple where nothing is adapted and no weight
+        decays; else one rank disagrees as well.
         """
         self._tried.updated()
 
@@ -282,7 +292,8 @@ class GradientCheck:
 
 
 class _Try:
-    """What a fork tells: the sum of what its backwards begin with, and the gradients at the first optimizer step."""
+    """What a fork tells: the sum of what its backwards begin with, and the gradients at the first
+    optimizer step."""
 
     def __init__(self, end, tensors: dict[str, torch.Tensor]):
         """`end` ends the process with what it has to tell."""
@@ -320,7 +331,8 @@ class _Try:
 
     @contextlib.contextmanager
     def _backward(self):
-        """What comes inside of it, by itself or by way of what watches functions, is no other one."""
+        """What comes inside of it, by itself or by way of what watches functions, is no other
+        one."""
         self._depth += 1
         try:
             yield
@@ -368,7 +380,11 @@ def _place_in(tensors: dict[str, torch.Tensor], part: torch.Tensor) -> tuple[str
     for name, whole in tensors.items():
         behind = start - whole.data_ptr()
         room = whole.numel() * whole.element_size()
-        if part.dtype == whole.dtype and 0 <= behind and behind + part.numel() * part.element_size() <= room:
+        if (
+            part.dtype == whole.dtype
+            and 0 <= behind
+            and behind + part.numel() * part.element_size() <= room
+        ):
             return name, behind // whole.element_size()
     return None
 

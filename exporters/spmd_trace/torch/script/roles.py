@@ -1,7 +1,8 @@
 """What the values are that a step starts from: parameters, optimizer state, buffers, inputs.
 
-They are declared where the step first reads them. Types come from what wraps a model (placements of DTensors,
-DistributedDataParallel), else from what other ranks have there; on all other axes they are unknown.
+They are declared where the step first reads them. Types come from what wraps a model (placements of
+DTensors, DistributedDataParallel), else from what other ranks have there; on all other axes they
+are unknown.
 """
 
 import gc
@@ -35,7 +36,8 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 
 def _objects(cls: type) -> list:
-    """All that the process holds of a class. `isinstance` would ask proxies, which then import something."""
+    """All that the process holds of a class. `isinstance` would ask proxies, which then import
+    something."""
     return [one for one in gc.get_objects() if issubclass(type(one), cls)]
 
 
@@ -53,8 +55,8 @@ def modules_train() -> bool:
 
 
 def _prefixes(roots: list[torch.nn.Module]) -> list[str]:
-    """What stands before the names of parameters: nothing for the largest module, for others the variables of the
-    script that hold them, else their classes. No two are equal.
+    """What stands before the names of parameters: nothing for the largest module, for others the
+    variables of the script that hold them, else their classes. No two are equal.
     """
     held = {id(value): name for name, value in reversed(user_variables())}
     found: list[str] = []
@@ -111,8 +113,8 @@ def _contract(kinds: dict[str, str], known: dict) -> dict:
 
 
 def _flat_tensors() -> dict[tuple[int, torch.dtype], torch.Tensor]:
-    """By storage and type: the tensors of the script that are all of it, in one dimension, such as one for all
-    gradients.
+    """By storage and type: the tensors of the script that are all of it, in one dimension, such as
+    one for all gradients.
     """
     with torch._C.DisableTorchFunction():
         flat = [one for one in tensors() if one.dim() == 1 and _fills_storage(one)]
@@ -125,7 +127,8 @@ def _fills_storage(tensor: torch.Tensor) -> bool:
 
 
 def _count(op: Op, result, args: tuple) -> torch.Tensor | None:
-    """What an operation divides by that may be the number of a rank's own samples; None: nothing."""
+    """What an operation divides by that may be the number of a rank's own samples; None:
+    nothing."""
     if op.name.startswith(("aten.nll_loss_forward", "aten.nll_loss2d_forward")):
         return result[1] if op.attrs.get("reduction") == 1 else None
     if op.name not in ("aten.div.Tensor", "aten.div_.Tensor") or len(args) < 2:
@@ -138,11 +141,10 @@ def _count(op: Op, result, args: tuple) -> torch.Tensor | None:
 class Roles:
     """Declares values of one recording when they are first read."""
 
-    def __init__(
-        self, recorder: Recorder, seen: Seen, observed: dict, updates=None, models=None
-    ):
-        """`observed`: what other ranks have, as `spmd_trace.ranks.compared` says it; `updates`: what the
-        script has changed so far, if it has no optimizer; `models`: those of the step, if not all.
+    def __init__(self, recorder: Recorder, seen: Seen, observed: dict, updates=None, models=None):
+        """`observed`: what other ranks have, as `spmd_trace.ranks.compared` says it; `updates`:
+        what the script has changed so far, if it has no optimizer; `models`: those of the step, if
+        not all.
         """
         self._models = models
         self.recorder, self.seen = recorder, seen
@@ -153,7 +155,9 @@ class Roles:
         # Those along which ranks have batches of their own, so that their losses are addends.
         self.data_axes = list(dict.fromkeys([*self.wrapped_axes, *observed.get("data", [])]))
         self.digests: list[dict] | None = None  # of what is declared, if they are asked for
-        self.initial: dict[int, tuple[torch.Tensor, str | None]] = {}  # `initial_digests`, with them
+        self.initial: dict[
+            int, tuple[torch.Tensor, str | None]
+        ] = {}  # `initial_digests`, with them
         self.contradicted: list[str] = []  # parameters that a wrapper keeps equal, and that differ
         self._unnamed = 0
         self.batches: set[int] = set()  # storages of what a model is called with
@@ -231,7 +235,8 @@ class Roles:
                 self._add(local_shard(parameter), "param", prefix + name, claims, frozen)
                 if parameter.grad is not None:
                     self._add_gradient(parameter, prefix + name)
-            # Each rank has its own until the next forward, which begins with those of the first rank.
+            # Each rank has its own until the next forward, which begins with those of the first
+            # rank.
             sent = wrapped and root.broadcast_buffers
             kinds = {"type": dict.fromkeys(contract["type"], "V")} if sent else {}
             for name, buffer in model.named_buffers():
@@ -274,9 +279,13 @@ class Roles:
     def _add_changed(self, updates) -> None:
         """What a script trains by hand."""
         trained = list(updates.trained.values())
-        trained += [] if trained else [one for one in tensors() if one.requires_grad and one.is_leaf]
+        trained += (
+            [] if trained else [one for one in tensors() if one.requires_grad and one.is_leaf]
+        )
         shards = [local_shard(one) for one in trained]
-        self._kept = variables.names({storage_of(local_shard(one)) for one in tensors()}, storage_of)
+        self._kept = variables.names(
+            {storage_of(local_shard(one)) for one in tensors()}, storage_of
+        )
         for place, (tensor, shard) in enumerate(zip(trained, shards)):
             name = self._kept.get(storage_of(shard), f"param.{place}")
             self._add(shard, "param", name, self._placed(tensor))
@@ -287,7 +296,8 @@ class Roles:
         self.note("message", name, tensor)
 
     def type_messages(self) -> None:
-        """What comes from elsewhere on an axis differs along it; else what ranks have got is compared."""
+        """What comes from elsewhere on an axis differs along it; else what ranks have got is
+        compared."""
         program = self.recorder.program
         names = {id(value): name for name, value in self._messages}
         for op in program.ops:
@@ -298,7 +308,8 @@ class Roles:
                 op.outs[0].claims["type"] = kinds
 
     def _literal(self, tensor: torch.Tensor, value: Value | None) -> None:
-        """Numbers of the script, such as those that it logs: where ranks differ in them, each has its own."""
+        """Numbers of the script, such as those that it logs: where ranks differ in them, each has
+        its own."""
         if value is None:
             self._lists[storage_of(tensor)] = tensor
             return
@@ -307,7 +318,8 @@ class Roles:
         self.note("literal", name, tensor)
 
     def type_literals(self) -> None:
-        """A number in which ranks were seen to differ comes from outside: no operation makes it so."""
+        """A number in which ranks were seen to differ comes from outside: no operation makes it
+        so."""
         program = self.recorder.program
         given: set[int] = set()
         for name, value in self._literals:
@@ -327,7 +339,8 @@ class Roles:
                 self.digests.append(row | {"place": one.index})
 
     def name_state(self) -> None:
-        """What there was before and what is written after the backward is the state of an update by hand."""
+        """What there was before and what is written after the backward is the state of an update by
+        hand."""
         ops = self.recorder.program.ops
         last = max((place for place, op in enumerate(ops) if op.phase == "bwd"), default=len(ops))
         updated = {id(value.root) for op in ops[last:] if op.mut or op.kw for value in op.outs}
@@ -338,8 +351,8 @@ class Roles:
     def _add_state(
         self, state: torch.Tensor, of: str, key: str, parameter, claims: dict, pending: list[str]
     ) -> None:
-        """State of the form of its parameter has its type, and is not asked where that is unknown: it tells
-        what the steps so far have made of it. A count of steps is the same everywhere.
+        """State of the form of its parameter has its type, and is not asked where that is unknown:
+        it tells what the steps so far have made of it. A count of steps is the same everywhere.
         """
         if state.shape == local_shard(parameter).shape:
             kept = {key: claims[key] for key in ("type", "spec", "gshape") if key in claims}
@@ -405,7 +418,9 @@ class Roles:
             # What a wrapper that cuts parameters has left out is a block of nothing.
             left = [axis for axis in self.wrapped_axes if axis in self.drifted[name]]
             kinds |= {axis: "I" for axis in left if axis not in stated and kinds[axis] == "V"}
-        compared = [axis for axis in seen if kinds.get(axis) == seen[axis] != "?" and axis not in stated]
+        compared = [
+            axis for axis in seen if kinds.get(axis) == seen[axis] != "?" and axis not in stated
+        ]
         if compared:
             claims["observed"] = compared
         self.note(role, name, tensor)
@@ -439,7 +454,9 @@ class Roles:
 
     def _made(self, op: Op, result, args: tuple) -> None:
         if op.name.startswith(_RANDOM):
-            drawn = result[-1] if isinstance(result, tuple) else result  # of a dropout: which elements stay
+            drawn = (
+                result[-1] if isinstance(result, tuple) else result
+            )  # of a dropout: which elements stay
             name = f"random.{len(self._draws)}"
             self._draws.append((name, op))
             self.note("random", name, drawn)
@@ -449,7 +466,8 @@ class Roles:
             self.note("count", name, count)
 
     def note_counts(self) -> None:
-        """Of what is divided by: along which axes ranks have the same, and along which they have not."""
+        """Of what is divided by: along which axes ranks have the same, and along which they have
+        not."""
         for name, op in self._counts:
             seen = self.kinds.get(name, {})
             for key, kind in (("counts_equal", "R|I"), ("counts_differ", "V")):
@@ -457,8 +475,8 @@ class Roles:
                     op.attrs[key] = axes
 
     def note_random(self) -> None:
-        """What ranks draw at random is their own where they were seen to differ, and where they have batches of
-        their own, unless what they drew was the same.
+        """What ranks draw at random is their own where they were seen to differ, and where they
+        have batches of their own, unless what they drew was the same.
         """
         names = {id(op): name for name, op in self._draws}
         for op in self.recorder.program.ops:
@@ -471,7 +489,8 @@ class Roles:
                 value.claims["type"] = dict.fromkeys(own, "V")
 
     def watch_batch(self, made: list[Value]) -> None:
-        """What was made so far and the model is going to use is the batch: ranks are compared in it."""
+        """What was made so far and the model is going to use is the batch: ranks are compared in
+        it."""
         self.recorder.on_first_use |= dict.fromkeys(made, self._batch_used)
 
     def _batch_used(self, tensor: torch.Tensor, value: Value) -> None:
@@ -480,8 +499,8 @@ class Roles:
         self.note("input", name, tensor)
 
     def take_batch(self) -> None:
-        """Of a part of the batch in which ranks were seen to differ, although no operation tells why, only that is
-        known: it comes from outside.
+        """Of a part of the batch in which ranks were seen to differ, although no operation tells
+        why, only that is known: it comes from outside.
         """
         program = self.recorder.program
         varying: dict[str, set[int]] = {}
@@ -500,7 +519,8 @@ class Roles:
         self.batches |= {storage_of(one) for one in leaves if isinstance(one, torch.Tensor)}
 
     def write_outputs(self) -> None:
-        """What the step leaves in parameters and optimizer state has the type that it had before."""
+        """What the step leaves in parameters and optimizer state has the type that it had
+        before."""
         for tensor, value in self.declared:
             role = value.claims["role"]
             if role in ("param", "opt_state") and self.recorder.current(tensor) is not value:

@@ -1,8 +1,9 @@
 """Finds the step of a script that is recorded, and records it.
 
-A step begins with the making of its batch, the first `zero_grad`, call of a module or use of a parameter after
-the step of the optimizer before it, and ends where the model is used next: what follows the optimizer, such as a
-gather of the parameters, belongs to it, but the making of the next batch does not.
+A step begins with the making of its batch, the first `zero_grad`, call of a module or use of a
+parameter after the step of the optimizer before it, and ends where the model is used next: what
+follows the optimizer, such as a gather of the parameters, belongs to it, but the making of the next
+batch does not.
 """
 
 import contextlib
@@ -31,12 +32,15 @@ _DATA = {torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, t
 _DATA |= {torch.from_numpy, torch.frombuffer, torch.rand_like, torch.randn_like, torch.randint_like}
 # Functions by which a batch may be taken out of data that are there.
 _TAKES = {torch.Tensor.__getitem__, torch.Tensor.index_select, torch.index_select, torch.tensor}
-_TAKES |= {getattr(of, name) for of in (torch, torch.Tensor) for name in ("chunk", "split", "narrow")}
+_TAKES |= {
+    getattr(of, name) for of in (torch, torch.Tensor) for name in ("chunk", "split", "narrow")
+}
 
 
 class _Watch(TorchFunctionMode):
-    """Sees what functions the script calls: those with which a step begins, and those that make data or are recorded
-    as a whole. It is the only such mode, entered once: those of the script may come and go.
+    """Sees what functions the script calls: those with which a step begins, and those that make
+    data or are recorded as a whole. It is the only such mode, entered once: those of the script may
+    come and go.
     """
 
     def __init__(self, steps: "Steps"):
@@ -45,7 +49,8 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, steps = kwargs or {}, self.steps
-        # Else a use says nothing: an optimizer takes the steps, and the one to record has begun or is far.
+        # Else a use says nothing: an optimizer takes the steps, and the one to record has begun or
+        # is far.
         if steps.by_hand or steps.between:
             if used := updates.trained_in(func, args):
                 steps.uses(used)
@@ -61,7 +66,8 @@ class _Watch(TorchFunctionMode):
 class Steps:
     """Counts the steps of a script, and records one of them; `done` is called when it is over.
 
-    `observed`: what other ranks have; `digests`: whether to note for such a comparison what this one has.
+    `observed`: what other ranks have; `digests`: whether to note for such a comparison what this
+    one has.
     """
 
     def __init__(
@@ -103,9 +109,9 @@ class Steps:
 
     @property
     def _in_first_round(self) -> bool:
-        """Whether an optimizer has still to take its first step, such as that of a generator after that of its
-        discriminator. Once another one has taken two, it is one that the script does not use; one
-        that wraps another trains nothing that has not been stepped.
+        """Whether an optimizer has still to take its first step, such as that of a generator after
+        that of its discriminator. Once another one has taken two, it is one that the script does
+        not use; one that wraps another trains nothing that has not been stepped.
         """
         if self._ended or max(self.counts.values(), default=0) != 1:
             return False
@@ -142,7 +148,8 @@ class Steps:
 
     @property
     def between(self) -> bool:
-        """Whether the next step would be begun, or the recorded one be over, by a use of the model."""
+        """Whether the next step would be begun, or the recorded one be over, by a use of the
+        model."""
         before = self.recorder is None and self.taken >= self.number - 1
         return before or (self.recorder is not None and self.taken >= self.number)
 
@@ -166,7 +173,8 @@ class Steps:
             self.roles.watch_batch(self.batch.close())
 
     def makes_batch(self) -> None:
-        """The script makes data, or takes a part of them: a step begins, if the one before is over."""
+        """The script makes data, or takes a part of them: a step begins, if the one before is
+        over."""
         if self.over or self.given or self.by_hand or self.at_step is not None:
             return
         self._note_again()
@@ -181,7 +189,8 @@ class Steps:
 
     @property
     def _disturbed(self) -> bool:
-        """Whether what was recorded ahead of the first use of the model tells of the step before."""
+        """Whether what was recorded ahead of the first use of the model tells of the step
+        before."""
         recording = self.recorder is not None and self.batch.is_open
         return recording and (self.batch.disturbed or self.roles.moved)
 
@@ -294,7 +303,8 @@ class Steps:
     # The recording.
 
     def _start_anew(self) -> None:
-        """What came so far, such as the gather of parameters after an update, is no part of this step."""
+        """What came so far, such as the gather of parameters after an update, is no part of this
+        step."""
         self._recording.close()
         self._start(self.batch.restarts + 1)
 

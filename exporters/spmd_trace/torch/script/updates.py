@@ -1,6 +1,7 @@
 """Steps of a script that updates its parameters without an optimizer of torch.
 
-A step is over where a parameter has changed since its last use, and there was a backward in between.
+A step is over where a parameter has changed since its last use, and there was a backward in
+between.
 """
 
 import contextlib
@@ -15,7 +16,9 @@ from . import roles
 from .evidence import content
 
 # What asks a parameter for something and does not compute with it.
-_ASKS = set("__get__ __set__ __len__ __repr__ __hash__ __format__ __deepcopy__ __reduce_ex__".split())
+_ASKS = set(
+    "__get__ __set__ __len__ __repr__ __hash__ __format__ __deepcopy__ __reduce_ex__".split()
+)
 _ASKS |= set("size dim numel nelement ndimension element_size stride storage_offset".split())
 _ASKS |= set("data_ptr untyped_storage is_contiguous is_floating_point is_complex type".split())
 _ASKS |= set("_has_compatible_shallow_copy_type detach requires_grad_ retain_grad".split())
@@ -27,7 +30,9 @@ _ASKS |= set("new_tensor zeros_like empty_like ones_like full_like rand_like ran
 def trained_in(func, args) -> list[torch.Tensor]:
     """The tensors that collect gradients, among those that a function computes with."""
     name = getattr(func, "__name__", "")
-    initializes = name.endswith("_") and not name.endswith("__")  # a leaf is written for no other reason
+    initializes = name.endswith("_") and not name.endswith(
+        "__"
+    )  # a leaf is written for no other reason
     if not torch.is_grad_enabled() or initializes or name in _ASKS:
         return []
     listed = [one for arg in args for one in (arg if isinstance(arg, (list, tuple)) else [arg])]

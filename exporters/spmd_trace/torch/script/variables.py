@@ -38,6 +38,8 @@ def _members(value) -> list:
         return [(key, one) for key, one in value.items() if isinstance(key, (str, int))]
     if isinstance(value, (list, tuple)):
         return list(enumerate(value))
-    if type(value).__module__ in ("builtins", "torch") or isinstance(value, (type, torch.nn.Module)):
+    if type(value).__module__ in ("builtins", "torch") or isinstance(
+        value, (type, torch.nn.Module)
+    ):
         return []
     return list(vars(value).items()) if hasattr(value, "__dict__") else []

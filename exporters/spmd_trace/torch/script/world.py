@@ -1,7 +1,7 @@
 """The job that a script believes to be part of: its launcher, its process groups, its GPUs.
 
-Process groups are of the kind that moves no data, whatever the script asks for; where all ranks run, of the
-kind that moves it between processes of one host.
+Process groups are of the kind that moves no data, whatever the script asks for; where all ranks
+run, of the kind that moves it between processes of one host.
 """
 
 import contextlib
@@ -11,7 +11,9 @@ import os
 import sys
 
 import torch
-import torch._dynamo  # an optimizer imports it; it wants to see the functions of torch.cuda as they are
+
+# an optimizer imports it; it wants to see the functions of torch.cuda as they are
+import torch._dynamo
 import torch.distributed as dist
 import torch.distributed.fsdp
 from torch.distributed import device_mesh, distributed_c10d
