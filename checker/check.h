@@ -82,8 +82,8 @@ struct CheckResult {
   CheckStats stats;
   std::vector<bool> used_suppressions; // of the program, in its order; empty: it has none
   // Mode::Gradual; else none. What is known without declarations; per value the axes on which
-  // everything that it was made of is known, kind, cut and scale; per axis the first instruction
-  // that lost that.
+  // everything that it was made of is known, kind, cut and scale; the instructions that lost that
+  // on an axis, in their order.
   std::shared_ptr<const Gradual> gradual;
   std::vector<ir::AxisSet> proved;
   // Likewise: on which its scale is known, though the value may not be; along which ranks have

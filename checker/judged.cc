@@ -81,9 +81,10 @@ void count_proofs(const ir::Program &program, const CheckResult &result, Judged 
       if (at == judged.proofs.end()) {
         judged.proofs.push_back({.axis = name});
         at = std::prev(judged.proofs.end());
-        for (const auto &[lost, where] : result.lost)
-          if (lost == axis)
-            at->lost = where;
+        const auto first =
+            llvm::find_if(result.lost, [&](const auto &each) { return each.first == axis; });
+        if (first != result.lost.end())
+          at->lost = first->second;
       }
       at->parameters += result.proved[output.value.index].contains(axis);
     }

@@ -12,6 +12,7 @@
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/steps/offsets.h"
 #include "rules/violations/steps/positions.h"
 #include "rules/violations/transitions.h"
 
@@ -32,7 +33,7 @@ using rules::Computes;
 
 SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
-      gradual_(*state.result.gradual),
+      gradual_(*state.result.gradual), lookups_(offsets_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
@@ -63,7 +64,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   joined_.clear();
   made_norms_.clear();
   unread_.clear();
-  parts_ = {};
+  parts_ = asked_ = {};
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
   takes_block_ = forward.valid() &&
                  state_.rules.resolve(program_.insts[forward].op).form == rules::OpForm::Transition;
@@ -216,11 +217,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
         open_axes_ |= axis;
   }
   made_norms_.clear();
-  looked_up_ = lookups_.made(app, state_.operands.values);
-  open_axes_ -= looked_up_.scattered;
-  if (AxisSet axes = looked_up_.summed - reported_axes_)
-    state_.report(Place::inst(id),
-                  rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});
+  judge_lookup(id, app);
   llvm::SmallVector<ValueId, 2> made_values;
   for (uint32_t r = 0; r < program_.insts[id].result_count; ++r)
     made_values.push_back(program_.insts[id].result(r));
@@ -247,12 +244,54 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   }
 }
 
+// What is looked up in a rank's own rows, and by which index.
+void SecondPass::judge_lookup(InstId id, const rules::Application &app) {
+  looked_up_ = lookups_.made(app, state_.operands.values);
+  open_axes_ -= looked_up_.scattered;
+  open_axes_ |= looked_up_.unplaced;
+  if (AxisSet axes = looked_up_.summed - reported_axes_)
+    state_.report(Place::inst(id),
+                  rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});
+  if (const auto &wrong = looked_up_.misplaced; wrong && !reported_axes_.contains(wrong->axis))
+    state_.report(Place::inst(wrong->by.valid() ? wrong->by : id),
+                  rules::BlockOffset{wrong->rows, wrong->step, AxisSet(wrong->axis)});
+  const ir::Inst &inst = program_.insts[id];
+  if (inst.result_count != 0)
+    offsets_.learn(id, app, state_.operands.values, inst.result(0));
+}
+
+// The index of a lookup in a rank's own rows, and the answer by which the rest is set to zero, are
+// to differ between ranks: the rule sees them as equal, and what it says is completed later.
+void SecondPass::take_own_questions(const rules::Application &app) {
+  for (size_t i : lookups_.own_questions(app, state_.operands.values)) {
+    const AxisSet axes = offsets_.axes(state_.operands.values[i]);
+    Type type = program_.types[state_.args[i].type];
+    type.set_kind(axes & ((type.of(Kind::Varying) - type.sharded()) | type.unknown),
+                  Kind::Replicate);
+    state_.args[i].type = state_.intern(type);
+    asked_ |= axes;
+  }
+}
+
+// Numbers and answers that differ between ranks by their blocks, and what is made by them.
+void SecondPass::keep_offsets(ValueId value, uint32_t index, Type &type) {
+  if (const AxisSet axes = index == 0 ? offsets_.axes(value) : AxisSet())
+    type.set_kind(axes - type.sharded(), Kind::Varying);
+  else if (asked_)
+    type.set_unknown((asked_ - type.sharded()) - (looked_up_.looked_up | looked_up_.addends |
+                                                  looked_up_.scattered | looked_up_.shared |
+                                                  looked_up_.summed));
+  const AxisSet equal = type.replicated() | type.of(Kind::Invariant) | type.either();
+  type.set_kind(looked_up_.shared & equal, Kind::Varying);
+}
+
 // What an operation overwrites, or only takes the shape of, says nothing of its results. What is
 // overwritten as a whole is what it is overwritten with: temporary storage is of no kind, and what
 // the storage of a parameter keeps is judged where it is written (effects.h).
 void SecondPass::bind(const rules::Application &app) {
   find_unread(app);
   find_parts(app);
+  take_own_questions(app);
   if (unread_.size() != 1 || state_.args.size() != 2)
     return;
   rules::Arg &target = state_.args[*unread_.begin()];
@@ -317,6 +356,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   keep_addends(state_.rules.resolve(inst.op), index, inst.result_count, type);
   if (index < made_norms_.size())
     apply_norms(value, index, type);
+  keep_offsets(value, index, type);
   type.scale = ir::product(program_, type.scale, gradual_.numbers().scale(id, result_.types));
   type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);
@@ -450,17 +490,17 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   for (ValueId each : returned)
     before &= result_.proved[each.index];
-  AxisSet proved = (axes & before &
-                    (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up |
-                     (index == 0 ? extreme_.own : AxisSet()))) -
-                   reported_axes_ - open_axes_;
+  AxisSet proved =
+      (axes & before &
+       (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up | looked_up_.shared |
+        (index == 0 ? extreme_.own | offsets_.axes(value) : AxisSet()))) -
+      reported_axes_ - open_axes_;
   if (AxisSet whole = joined(index))
     proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());
   for (AxisId axis : (axes & before) - proved)
-    if (llvm::none_of(result_.lost, [&](const auto &each) { return each.first == axis; }))
-      result_.lost.push_back({axis, id});
+    result_.lost.push_back({axis, id});
   result_.proved[value.index] = proved;
   AxisSet scaled = axes;
   if (is_float(value)) {

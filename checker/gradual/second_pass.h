@@ -8,6 +8,7 @@
 #include "checker/gradual/blocks/lists.h"
 #include "checker/gradual/blocks/lookups.h"
 #include "checker/gradual/blocks/numbering.h"
+#include "checker/gradual/blocks/offsets.h"
 #include "checker/gradual/gradual.h"
 #include "checker/gradual/norms.h"
 #include "checker/walk/state.h"
@@ -58,6 +59,9 @@ private:
   void scale_zeros();
   void find_unread(const rules::Application &app);
   void find_parts(const rules::Application &app);
+  void take_own_questions(const rules::Application &app);
+  void judge_lookup(ir::InstId id, const rules::Application &app);
+  void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
@@ -81,6 +85,7 @@ private:
   CheckResult &result_;
   const Gradual &gradual_;
   Norms norms_;
+  Offsets offsets_;
   Lookups lookups_;
   Numbering numbering_;
   llvm::DenseSet<uint32_t> numbered_; // values that were reported as such numbers
@@ -90,6 +95,7 @@ private:
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;
+  ir::AxisSet asked_;        // along which operands differ as it asks for, and are taken as equal
   ir::AxisSet parts_;        // along which it takes or puts together rows that a rank has
   bool takes_block_ = false; // it is the backward of a conversion, by which a rank took its block
   ir::AxisSet own_now_;      // along which it numbers what a rank has

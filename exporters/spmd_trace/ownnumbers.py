@@ -1,10 +1,9 @@
 """Numbers of a script in which ranks differ, such as `rank * size`, where operations take them.
 
 In the trace of one rank they would be numbers like others. They become values that differ along the
-axes along which they do: the place on an axis, multiplied and moved, where all ranks of a line say
-so; else what comes from outside. Of a rank's own attribute, such as where a slice begins, it is
-only known that what comes of it is unknown. Numbers beside integers stay: they are places, such as
-where the words of a rank begin, and the checker looks for what is masked by them.
+axes along which they do: the place on an axis, multiplied and moved, where the ranks of a line that
+are known say so; else what comes from outside. Of a rank's own attribute, such as where a slice
+begins, it is only known that what comes of it is unknown.
 """
 
 import pathlib
@@ -25,7 +24,7 @@ def state(trace: pathlib.Path, rank: int, steps: ownops.Steps, axes: list) -> in
     for which, op in zip(ownops.numbered(ownops.rows(document)), list(document["ops"])):
         mine = numbers[rank].get(which)
         differing = _differing(which, rank, numbers, axes) if mine else {}
-        if not differing or not op["op"].startswith("aten.") or not made.counts(op):
+        if not differing or not op["op"].startswith("aten."):
             continue
         for place, lines in differing.items():
             found += 1
@@ -73,13 +72,6 @@ class _Made:
         self._document = document
         self._axes = [one["name"] for one in document["meshes"][0]["axes"] if "of" not in one]
         self._known: dict[tuple, str] = {}
-        results = (out for op in document["ops"] for out in op.get("out", []))
-        self._dtypes = {one["id"]: one["dtype"] for one in (*document["params"], *results)}
-
-    def counts(self, op: dict) -> bool:
-        """Whether an operation takes other tensors than integers."""
-        taken = [self._dtypes[one] for one in op.get("in", []) if isinstance(one, str)]
-        return any(dtype[0] in "fbc" and dtype != "bool" for dtype in taken)
 
     def value(self, op: dict, number, lines: dict[str, dict]) -> str:
         key = (number, str(lines))
@@ -127,9 +119,10 @@ class _Made:
 
 
 def _slope(values: dict) -> int | None:
-    """By how much a number grows from place to place, if all of a line are known to agree."""
+    """By how much a number grows from place to place, if all neighbours that are known agree."""
     steps = {
-        values[place + 1] - values[place] if {place, place + 1} <= values.keys() else None
+        values[place + 1] - values[place]
         for place in range(values["size"] - 1)
+        if {place, place + 1} <= values.keys()
     }
     return steps.pop() if len(steps) == 1 else None

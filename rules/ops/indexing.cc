@@ -27,7 +27,7 @@ constexpr OpDef kIndexing[] = {
     {.name = "embedding_masked", .variant = OwnRows, .equation = "t[v c] * @i[... :v] -> [... c]",
      .dtype = DTypeRule::First, .note = "ids are global; each rank answers for its own block"},
     {.name = "embedding_dense_backward", .equation = "g[... c] * @i[... :!v] -> [!v c]",
-     .dtype = DTypeRule::First, .extents = weight_count_extents,
+     .computes = Computes::RowSums, .dtype = DTypeRule::First, .extents = weight_count_extents,
      .own_dims = OpDef::OwnDims::Attribute},
     {.name = "embedding_bag", .equation = "t[!v c] * @i[!n :!v] * @o[!b] * w?[!n] -> [!b c]",
      .dtype = DTypeRule::First, .values = {{{"o", Values::Starts, "n"}}}},

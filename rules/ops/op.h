@@ -92,6 +92,15 @@ enum class Computes : uint8_t {
   Index,
   Gather, // along the dimension that attribute `dim` names
   Put,    // at an index
+  RowSums, // what an index names, added to the rows of a new table
+  Less,   // than the second operand
+  AtMost,
+  More,
+  AtLeast,
+  Both, // of two answers
+  AnyOf,
+  Not,
+  Bounds, // what lies outside of them is moved to the nearer one
   Number, // read by the program around the trace, to be printed or logged
 };
 

@@ -3,6 +3,7 @@
 #include "checker/cli/commands/table.h"
 #include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/output.h"
+#include "checker/render/render.h"
 #include "checker/report/communication.h"
 
 #include "ir/mesh/symbols.h"
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 namespace spmd::checker {
 namespace {
@@ -67,6 +69,30 @@ Table communication_table(CheckedInput &checked) {
   return table;
 }
 
+// Where the proof of what follows ends: lines of the program, the op that is not followed, and on
+// which axes.
+Table unproved_since(CheckedInput &checked, const Report &report) {
+  const ir::Program &program = checked.program();
+  std::map<std::pair<std::string, std::string>, size_t> known;
+  std::vector<std::set<std::string>> axes; // by row
+  Table table{{{"unproved since"}, {"op"}, {"axes"}}, {}};
+  for (const auto &[axis, where] : checked.result.lost) {
+    const ir::Inst &inst = program.insts[where];
+    const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
+    const std::string place = print(locate(report, Place::inst(where))),
+                      op = program.op_name(inst.op).str();
+    const auto [at, fresh] = known.try_emplace({place, op}, table.rows.size());
+    if (fresh) {
+      table.rows.push_back({place, op, ""});
+      axes.emplace_back();
+    }
+    axes[at->second].insert(program.strings[mesh[axis].name].str());
+  }
+  for (size_t row = 0; row < axes.size(); ++row)
+    table.rows[row][2] = fmt::format("{}", fmt::join(axes[row], ", "));
+  return table;
+}
+
 } // namespace
 
 ExitCode run_summary(const Options &options) {
@@ -94,6 +120,8 @@ ExitCode run_summary(const Options &options) {
   for (ir::Role role : {ir::Role::Param, ir::Role::Buffer, ir::Role::Input})
     section(ir::kRoleWords[static_cast<unsigned>(role)], parameters_of(*checked, role));
   section("communication", communication_table(*checked));
+  if (totals_of(report).proof() < 100)
+    section("unproved since", unproved_since(*checked, report));
   return print_text(text);
 }
 

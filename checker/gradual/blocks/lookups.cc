@@ -5,6 +5,9 @@
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
 #include "rules/transitions/call.h"
+#include "rules/violations/operands.h"
+
+#include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -15,6 +18,7 @@ using ir::ValueId;
 
 // A plain number 0, at its place or in attribute `value`, or a tensor of zeros.
 static bool fills_with_zero(const rules::Application &app, AxisSet axes) {
+  axes = axes ? axes : app.mesh().typed_axes();
   for (const rules::Slot &slot : app.slots)
     if (slot.form == rules::Slot::Form::Literal)
       return rules::is_zero(slot);
@@ -26,7 +30,7 @@ static bool fills_with_zero(const rules::Application &app, AxisSet axes) {
 }
 
 // Of which dimension of a table, the operand `table`, the operand `index` picks rows.
-struct Pick {
+struct Lookups::Pick {
   size_t table, index;
   unsigned dim;
 };
@@ -36,15 +40,18 @@ static bool is_one(const ir::AttrValue &value) {
 }
 
 // An index for each dimension, as far as there are tensors in the list.
-static void picks_of_list(const rules::Application &app, llvm::SmallVectorImpl<Pick> &picks) {
+static llvm::SmallVector<std::pair<size_t, unsigned>, 2>
+listed_indices(const rules::Application &app) {
+  llvm::SmallVector<std::pair<size_t, unsigned>, 2> found;
   for (const rules::Slot &slot : app.slots) {
     if (slot.form != rules::Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)
       continue;
     size_t arg = slot.first;
     for (unsigned dim = 0; arg < slot.first + slot.count && dim < 64; ++dim)
       if (slot.literal.bits >> dim & 1)
-        picks.push_back({0, arg++, dim});
+        found.emplace_back(arg++, dim);
   }
+  return found;
 }
 
 // The dimension of the first operand that is named, if it is one.
@@ -56,7 +63,7 @@ static std::optional<unsigned> dim_of_first(const rules::Application &app) {
   return dims && dims->size() == 1 ? std::optional(dims->front()) : std::nullopt;
 }
 
-static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app) {
+llvm::SmallVector<Lookups::Pick, 2> Lookups::picks_of(const rules::Application &app) {
   llvm::SmallVector<Pick, 2> picks;
   if (app.args.size() < 2)
     return picks;
@@ -75,26 +82,95 @@ static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app) {
       if (is_one(taken[d]) && first->dims[d] != ir::Extent(1))
         picks.push_back({0, 1, d});
   } else if (app.op.computes(rules::Computes::Index)) {
-    picks_of_list(app, picks);
+    for (const auto &[arg, dim] : listed_indices(app))
+      picks.push_back({0, arg, dim});
   }
   return picks;
 }
 
+// The number of elements of a dimension of what an operand is on a rank.
+static std::optional<int64_t> local_extent(const rules::Application &app, ir::ShapeId id,
+                                           unsigned dim) {
+  const ir::Shape *shape = id.valid() ? &app.program.shapes[id] : nullptr;
+  if (!shape || !shape->ranked || dim >= shape->dims.size() || !shape->dims[dim].is_number())
+    return std::nullopt;
+  return shape->dims[dim].number();
+}
+
+// What a rank has of a dimension that `axes` cut, the outermost first, as an answer about what
+// `number` is counted from; none if the number does not move by its blocks.
+static std::optional<Offsets::Answer> own_block(const rules::Application &app,
+                                                const Offsets::Number &number,
+                                                llvm::ArrayRef<ir::AxisId> axes, int64_t rows) {
+  Offsets::Answer answer{number.of, number.steps, -number.plus, rows - number.plus, true, {}};
+  int64_t block = rows;
+  for (ir::AxisId axis : llvm::reverse(axes)) {
+    const auto step = number.steps.find(axis);
+    if (step == number.steps.end() || step->second != -block)
+      return std::nullopt;
+    block *= app.mesh()[axis].size();
+  }
+  return answer;
+}
+
+// The axes along which a number moves, that by which it moves most first.
+static llvm::SmallVector<ir::AxisId, 2> in_order(const Offsets::Steps &steps) {
+  llvm::SmallVector<ir::AxisId, 2> axes;
+  for (const auto &[axis, step] : steps)
+    axes.push_back(axis);
+  llvm::stable_sort(axes, [&](ir::AxisId a, ir::AxisId b) { return steps.at(a) < steps.at(b); });
+  return axes;
+}
+
+static bool same(const std::optional<Offsets::Answer> &a, const Offsets::Answer &b) {
+  return a && a->of == b.of && a->steps == b.steps && a->low == b.low && a->high == b.high &&
+         a->inside == b.inside;
+}
+
+// Whether the blocks of which an answer tells lie side by side, so that each element is in one.
+static bool covers_all(const rules::Application &app, const Offsets::Answer &answer) {
+  return answer.low && answer.high &&
+         own_block(app, {answer.of, -*answer.low, answer.steps, {}}, in_order(answer.steps),
+                   *answer.high - *answer.low);
+}
+
+// Where the index of a lookup begins, along axes that cut the table.
+void Lookups::place(const rules::Application &app, const Pick &pick, ValueId index, AxisSet axes,
+                    Made &made) const {
+  const Offsets::Number number = offsets_.number(index);
+  const std::optional<int64_t> rows = local_extent(app, app.args[pick.table].shape, pick.dim);
+  llvm::SmallVector<ir::AxisId, 2> order;
+  for (ir::AxisId axis : ir::shards_of(app.type(app.args[pick.table]), pick.dim))
+    if (axes.contains(axis))
+      order.push_back(axis);
+  made.rows = rows ? own_block(app, number, order, *rows) : std::nullopt;
+  if (made.rows)
+    return;
+  made.unplaced |= axes;
+  if (order.size() == 1 && rows)
+    if (const auto step = number.steps.find(order[0]); step != number.steps.end())
+      made.misplaced = {order[0], number.by, -step->second, *rows};
+}
+
 // The axes that cut a table along the dimension in which rows are picked, by an index that is not
 // cut in the same way.
-AxisSet Lookups::own_rows(const rules::Application &app) {
-  AxisSet axes;
+void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                      Made &made) const {
   for (const Pick &pick : picks_of(app)) {
     const ir::Shape *table = app.shape(app.args[pick.table]),
                     *index = app.shape(app.args[pick.index]);
     if (!table || !ir::differentiable(table->dtype) || !index || index->dtype == ir::DType::Bool)
       continue;
+    AxisSet axes;
     const ir::Type &of = app.type(app.args[pick.table]);
     for (ir::AxisId axis : of.sharded() - app.type(app.args[pick.index]).sharded())
       if (of.dim(axis) == pick.dim)
         axes |= axis;
+    if (axes.empty())
+      continue;
+    made.looked_up |= axes;
+    place(app, pick, operands[pick.index], axes, made);
   }
-  return axes;
 }
 
 // Whether a product has an operand that is 0 or 1, as the answers to questions are.
@@ -107,12 +183,61 @@ bool Lookups::has_mask(const rules::Application &app, llvm::ArrayRef<ValueId> op
   return false;
 }
 
+// The tensor that gives an equation row an operand; none if none does.
+static std::optional<size_t> arg_of(const rules::Application &app, std::string_view name) {
+  rules::OperandMismatch ignored;
+  const rules::Equation &equation = app.op.row->equation.equation;
+  const auto binding = rules::bind_operands(app, equation, ignored);
+  const unsigned operand = equation.find_operand(name);
+  if (!binding || operand >= equation.operand_count || !(*binding)[operand] ||
+      (*binding)[operand]->form != rules::Slot::Form::Tensor)
+    return std::nullopt;
+  return (*binding)[operand]->first;
+}
+
+// Where an instruction adds rows to others that an index names.
+struct Scatter {
+  size_t index, source;
+  unsigned dim;
+  std::optional<int64_t> rows; // that there are
+};
+
+static std::optional<Scatter> scatter_of(const rules::Application &app) {
+  if (app.op.computes(rules::Computes::RowSums)) {
+    const std::optional<size_t> index = arg_of(app, "i"), source = arg_of(app, "g");
+    if (!index || !source || app.results.empty())
+      return std::nullopt;
+    return Scatter{*index, *source, 0, local_extent(app, app.results[0].shape, 0)};
+  }
+  if (app.op.row->variant != rules::Variant::Adds || app.args.size() < 3)
+    return std::nullopt;
+  if (const auto listed = listed_indices(app); listed.size() == 1)
+    return Scatter{listed[0].first, app.args.size() - 1, listed[0].second,
+                   local_extent(app, app.args[0].shape, listed[0].second)};
+  const std::optional<size_t> index = arg_of(app, "i"), source = arg_of(app, "s");
+  const std::optional<unsigned> dim = dim_of_first(app);
+  if (!index || !source || !dim)
+    return std::nullopt;
+  return Scatter{*index, *source, *dim, local_extent(app, app.args[0].shape, *dim)};
+}
+
 // Adds into rows that an index picks of a block.
 void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                       Made &made) const {
+  if (const std::optional<Scatter> call = scatter_of(app); call && call->rows) {
+    const Offsets::Number index = offsets_.number(operands[call->index]);
+    const auto block = own_block(app, index, in_order(index.steps), *call->rows);
+    const auto source = zeroed_.find(operands[call->source].index);
+    if (block && !block->steps.empty() && source != zeroed_.end() &&
+        same(source->second.rows, *block)) {
+      made.dim = call->dim;
+      made.scattered = offsets_.axes(operands[call->index]);
+      return;
+    }
+  }
   const std::optional<unsigned> dim = dim_of_first(app);
   if (app.op.row->variant != rules::Variant::Adds || !dim ||
-      llvm::none_of(operands, [&](ValueId each) { return zeroed_.contains(each.index); }))
+      llvm::none_of(operands, [&](ValueId each) { return zeroed_.count(each.index); }))
     return;
   made.dim = *dim;
   made.scattered = app.type(app.args[0]).sharded();
@@ -123,31 +248,87 @@ void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> ope
         made.scattered -= axis;
 }
 
+// By which answer an instruction keeps what it does not make zero; none if that is not known.
+static std::optional<Offsets::Answer> kept_by(const rules::Application &app, const Offsets &offsets,
+                                              llvm::ArrayRef<ValueId> operands) {
+  const Offsets::Answer *answer = nullptr;
+  for (ValueId operand : operands)
+    answer = answer ? answer : offsets.answer(operand);
+  if (!answer)
+    return std::nullopt;
+  Offsets::Answer kept = *answer;
+  if (app.op.computes(rules::Computes::Product))
+    return kept;
+  bool chosen_is_zero = true; // `Put` writes zeros where the answer is yes
+  if (!app.op.row->chooses.empty())
+    if (const std::optional<size_t> chosen = arg_of(app, app.op.row->chooses))
+      chosen_is_zero = app.type(app.args[*chosen]).zero().contains(app.mesh().typed_axes());
+  kept.inside = kept.inside != chosen_is_zero;
+  return kept;
+}
+
+llvm::SmallVector<size_t, 2> Lookups::own_questions(const rules::Application &app,
+                                                    llvm::ArrayRef<ValueId> operands) const {
+  llvm::SmallVector<size_t, 2> found;
+  if (app.op.form != rules::OpForm::Equation || !app.op.row)
+    return found;
+  for (const Pick &pick : picks_of(app))
+    found.push_back(pick.index);
+  if (const std::optional<Scatter> call = scatter_of(app))
+    found.push_back(call->index);
+  const bool zeroes = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::Put) ||
+                      app.op.computes(rules::Computes::Product);
+  for (size_t i = 0; zeroes && i < operands.size(); ++i)
+    if (offsets_.answer(operands[i]))
+      found.push_back(i);
+  llvm::erase_if(
+      found, [&](size_t i) { return i >= operands.size() || offsets_.axes(operands[i]).empty(); });
+  return found;
+}
+
 Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
   Made made;
   if (app.op.form == rules::OpForm::Transition && operands.size() == 1 &&
       rules::unstated_words(app.op.transition).reduces)
-    made.summed = axes_.lookup(operands[0].index) & rules::communicated_axes(app);
+    made.summed = axes(operands[0]) & rules::communicated_axes(app);
   if (app.op.form != rules::OpForm::Equation || !app.op.row || operands.empty())
     return made;
-  if (AxisSet rows = own_rows(app)) {
+  look_up(app, operands, made);
+  if (made.looked_up) {
     const ir::AttrValue *fill = app.attr("fill_value");
-    (fill && rules::is_zero(*fill) ? made.addends : made.looked_up) = rows; // of what is not there
+    if (fill && rules::is_zero(*fill)) // of what is not there
+      std::swap(made.addends, made.looked_up);
     return made;
   }
   AxisSet before;
+  std::optional<Offsets::Answer> rows;
   for (ValueId operand : operands)
-    before |= axes_.lookup(operand.index);
+    if (const auto at = looked_up_.find(operand.index); at != looked_up_.end()) {
+      before |= at->second.axes;
+      rows = at->second.rows;
+    }
   scatter(app, operands, made);
   const bool fills = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::Put);
   made.mask = operands.size() == 1 && has_mask(app, operands); // views and casts
   const bool by_mask = app.op.computes(rules::Computes::Product) && has_mask(app, operands);
-  made.zeroed = by_mask || (fills && fills_with_zero(app, before)) ||
-                (operands.size() == 1 && zeroed_.contains(operands[0].index));
-  if (by_mask || (before && fills && fills_with_zero(app, before)))
+  made.zeroed = by_mask || (fills && fills_with_zero(app, before));
+  if (made.zeroed) {
+    made.rows = kept_by(app, offsets_, operands);
+    if (made.rows && covers_all(app, *made.rows))
+      for (const auto &[axis, step] : made.rows->steps)
+        made.shared |= axis;
     made.addends = before;
-  else if (operands.size() == 1)
-    made.looked_up = before; // views and casts
+    if (before && rows && made.rows && !same(made.rows, *rows))
+      made.unplaced = before;
+    made.shared -= before;
+  } else if (operands.size() == 1) { // views and casts
+    made.looked_up = before;
+    const auto zeroed = zeroed_.find(operands[0].index);
+    made.zeroed = zeroed != zeroed_.end();
+    made.rows = made.zeroed ? zeroed->second.rows : rows;
+    if (made.zeroed)
+      made.shared = zeroed->second.axes;
+  }
   return made;
 }
 

@@ -2,7 +2,7 @@
 // in its own rows and sets the rest to zero. What was looked up is then an addend of the whole.
 #pragma once
 
-#include "checker/check.h"
+#include "checker/gradual/blocks/offsets.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -11,6 +11,8 @@ namespace spmd::checker {
 
 class Lookups {
 public:
+  explicit Lookups(const Offsets &offsets) : offsets_(offsets) {}
+
   // Axes on which the result is looked up in the rank's own rows alone, and those on which what
   // lies elsewhere is zero by now. `summed`: what lies elsewhere is not zero, and ranks add it up.
   struct Made {
@@ -21,26 +23,57 @@ public:
     ir::AxisSet scattered;
     unsigned dim = 0;
     bool zeroed = false; // the result is zero where a mask says so
+    // What is looked up where the answer is yes, and the axes on which it tells; none: not known.
+    std::optional<Offsets::Answer> rows;
+    // Axes along which ranks have shared out by it what was equal on all: each keeps what belongs
+    // to its rows.
+    ir::AxisSet shared;
+    // Axes on which it is not known whether the index begins where the rank's rows do.
+    ir::AxisSet unplaced;
+    // It does not on this axis: where that comes from, and by how much it moves from rank to rank.
+    struct Misplaced {
+      ir::AxisId axis;
+      ir::InstId by;
+      int64_t step, rows;
+    };
+    std::optional<Misplaced> misplaced;
   };
   Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
-  ir::AxisSet axes(ir::ValueId value) const { return axes_.lookup(value.index); }
+  // The operands that differ between ranks only as the instruction asks for: the index of a lookup
+  // in their own rows, the answer by which something is set to zero.
+  llvm::SmallVector<size_t, 2> own_questions(const rules::Application &app,
+                                             llvm::ArrayRef<ir::ValueId> operands) const;
+  ir::AxisSet axes(ir::ValueId value) const {
+    const auto at = looked_up_.find(value.index);
+    return at == looked_up_.end() ? ir::AxisSet() : at->second.axes;
+  }
   void learn(ir::ValueId value, const Made &made) {
     if (made.looked_up)
-      axes_[value.index] = made.looked_up;
+      looked_up_[value.index] = {made.looked_up, made.rows};
     if (made.mask)
       masks_.insert(value.index);
     if (made.zeroed)
-      zeroed_.insert(value.index);
+      zeroed_[value.index] = {made.shared, made.rows};
   }
 
 private:
-  static ir::AxisSet own_rows(const rules::Application &app);
+  struct Rows { // `axes` of Made::looked_up, or of Made::shared
+    ir::AxisSet axes;
+    std::optional<Offsets::Answer> rows;
+  };
+  struct Pick;
+  static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app);
+  void look_up(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+               Made &made) const;
+  void place(const rules::Application &app, const Pick &pick, ir::ValueId index, ir::AxisSet axes,
+             Made &made) const;
   void scatter(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                Made &made) const;
   bool has_mask(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
-  llvm::DenseMap<uint32_t, ir::AxisSet> axes_; // by value
-  llvm::DenseSet<uint32_t> masks_, zeroed_;    // values
+  const Offsets &offsets_;
+  llvm::DenseMap<uint32_t, Rows> looked_up_, zeroed_; // by value
+  llvm::DenseSet<uint32_t> masks_;                    // values
 };
 
 } // namespace spmd::checker

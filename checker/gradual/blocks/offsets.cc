@@ -1,0 +1,207 @@
+// Sums, products and comparisons of integers with the position of a rank.
+#include "checker/gradual/blocks/offsets.h"
+
+#include "checker/gradual/axis_size_numbers.h"
+
+#include "rules/bind.h"
+#include "rules/ops/op.h"
+#include "rules/transitions/axes.h"
+#include "rules/violations/operands.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::ValueId;
+using rules::Computes;
+
+static bool is_integer(const rules::Application &app, const rules::Arg &arg) {
+  const ir::Shape *shape = app.shape(arg);
+  return shape && shape->dtype != ir::DType::Unknown && shape->dtype != ir::DType::Bool &&
+         !ir::differentiable(shape->dtype);
+}
+
+static AxisSet axes_of(const Offsets::Steps &steps) {
+  AxisSet axes;
+  for (const auto &[axis, step] : steps)
+    axes |= axis;
+  return axes;
+}
+
+static void add(Offsets::Steps &to, const Offsets::Steps &steps, int64_t times) {
+  for (const auto &[axis, step] : steps)
+    if ((to[axis] += times * step) == 0)
+      to.erase(axis);
+}
+
+// One bound alone may be asked from either side.
+static Offsets::Answer asked(Offsets::Answer answer, bool inside) {
+  if (answer.inside != inside && answer.low.has_value() != answer.high.has_value()) {
+    std::swap(answer.low, answer.high);
+    answer.inside = inside;
+  }
+  return answer;
+}
+
+Offsets::Number Offsets::number(ValueId value) const {
+  const auto at = numbers_.find(value.index);
+  return at != numbers_.end() ? at->second : Number{value, 0, {}, {}};
+}
+
+const Offsets::Answer *Offsets::answer(ValueId value) const {
+  const auto at = answers_.find(value.index);
+  return at != answers_.end() ? &at->second : nullptr;
+}
+
+AxisSet Offsets::axes(ValueId value) const {
+  if (const Answer *known = answer(value))
+    return axes_of(known->steps);
+  return axes_of(number(value).steps);
+}
+
+// What stands in the place of an operand, if it is an integer.
+std::optional<Offsets::Number> Offsets::read(const rules::Application &app,
+                                             llvm::ArrayRef<ValueId> operands,
+                                             const rules::Slot *slot) const {
+  if (!slot)
+    return std::nullopt;
+  if (slot->form == rules::Slot::Form::Literal && slot->literal.form == ir::AttrForm::Integer)
+    return Number{{}, slot->literal.as_integer(), {}, {}};
+  if (slot->form != rules::Slot::Form::Tensor || slot->first >= operands.size() ||
+      !is_integer(app, app.args[slot->first]))
+    return std::nullopt;
+  return number(operands[slot->first]);
+}
+
+// Whether a row only says where elements lie, or keeps them where they are not overwritten: what
+// is looked up there is set to zero by the same answer.
+static bool keeps_elements(const rules::Application &app, llvm::ArrayRef<ValueId> operands) {
+  return (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::Put) ||
+         app.op.computes(Computes::Bounds) || !app.op.row->chooses.empty();
+}
+
+std::optional<Offsets::Number> Offsets::computed(ir::InstId id, const rules::Application &app,
+                                                 llvm::ArrayRef<ValueId> operands) const {
+  const rules::OpDef &row = *app.op.row;
+  if (keeps_elements(app, operands)) {
+    for (size_t i = 0; i < operands.size() && i < app.args.size(); ++i)
+      if (is_integer(app, app.args[i]) && !number(operands[i]).steps.empty())
+        return number(operands[i]);
+    if (operands.size() == 1 && moves_elements(app.op) && is_integer(app, app.args[0]))
+      return number(operands[0]);
+    return std::nullopt;
+  }
+  const bool adds = app.op.computes(Computes::Sum),
+             subtracts = app.op.computes(Computes::Difference);
+  rules::OperandMismatch ignored;
+  const auto binding = rules::bind_operands(app, row.equation.equation, ignored);
+  if (!binding || app.attr("alpha") || !(adds || subtracts || app.op.computes(Computes::Product)))
+    return std::nullopt;
+  std::optional<Number> a = read(app, operands, (*binding)[0]),
+                        b = read(app, operands, (*binding)[1]);
+  if (adds || subtracts) {
+    if (!a || !b || (b->of.valid() && (a->of.valid() || subtracts)))
+      return std::nullopt;
+    const int64_t times = subtracts ? -1 : 1;
+    const bool grows = !b->steps.empty() || (b->of.valid() && !a->steps.empty());
+    a->of = a->of.valid() ? a->of : b->of;
+    a->plus += times * b->plus;
+    add(a->steps, b->steps, times);
+    a->by = grows ? id : a->by;
+    return a;
+  }
+  // A product with an answer keeps what it does not make 0.
+  for (size_t i = 0; i < operands.size() && operands.size() == 2; ++i)
+    if (answer(operands[i]) && is_integer(app, app.args[1 - i]))
+      return number(operands[1 - i]);
+  if (!a || !b || a->of.valid() || b->of.valid())
+    return std::nullopt;
+  if (!a->steps.empty())
+    std::swap(a, b);
+  if (!a->steps.empty())
+    return std::nullopt;
+  Number product{{}, a->plus * b->plus, {}, b->by};
+  add(product.steps, b->steps, a->plus);
+  return product;
+}
+
+std::optional<Offsets::Answer> Offsets::compared(ir::InstId id, const rules::Application &app,
+                                                 llvm::ArrayRef<ValueId> operands) const {
+  const bool less = app.op.computes(Computes::Less), at_most = app.op.computes(Computes::AtMost),
+             more = app.op.computes(Computes::More), at_least = app.op.computes(Computes::AtLeast);
+  if (!(less || at_most || more || at_least))
+    return std::nullopt;
+  rules::OperandMismatch ignored;
+  const auto binding = rules::bind_operands(app, app.op.row->equation.equation, ignored);
+  if (!binding)
+    return std::nullopt;
+  std::optional<Number> a = read(app, operands, (*binding)[0]),
+                        b = read(app, operands, (*binding)[1]);
+  if (!a || !b || a->of.valid() == b->of.valid())
+    return std::nullopt;
+  const bool turned = b->of.valid();
+  if (turned)
+    std::swap(a, b);
+  Answer answer{a->of, a->steps, {}, {}, true, id};
+  add(answer.steps, b->steps, -1);
+  const int64_t bound = b->plus - a->plus;
+  if (turned ? more || at_least : less || at_most)
+    answer.high = bound + (at_most || at_least ? 1 : 0);
+  else
+    answer.low = bound + (turned ? less : more);
+  return answer;
+}
+
+// Both of two answers, either one, or not.
+std::optional<Offsets::Answer> Offsets::combined(const rules::Application &app,
+                                                 llvm::ArrayRef<ValueId> operands) const {
+  const Answer *first = operands.empty() ? nullptr : answer(operands[0]);
+  if (!first)
+    return std::nullopt;
+  if (operands.size() == 1) {
+    Answer result = *first;
+    if (app.op.computes(Computes::Not))
+      result.inside = !result.inside;
+    else if (!moves_elements(app.op))
+      return std::nullopt;
+    return result;
+  }
+  const Answer *second = operands.size() == 2 ? answer(operands[1]) : nullptr;
+  const bool both = app.op.computes(Computes::Both) || app.op.computes(Computes::Product);
+  if (!second || !(both || app.op.computes(Computes::AnyOf)))
+    return std::nullopt;
+  Answer a = asked(*first, both), b = asked(*second, both);
+  if (a.inside != both || b.inside != both || a.of != b.of || a.steps != b.steps ||
+      (a.low && b.low) || (a.high && b.high))
+    return std::nullopt;
+  a.low = a.low ? a.low : b.low;
+  a.high = a.high ? a.high : b.high;
+  return a;
+}
+
+void Offsets::learn(ir::InstId id, const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                    ValueId result) {
+  if (app.op.boundary == rules::Boundary::AxisIndex) {
+    rules::Outcome ignored;
+    const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
+    if (axes && axes->all().size() == 1)
+      numbers_[result.index] = {{}, 0, {{*axes->all().begin(), 1}}, id};
+    return;
+  }
+  if (app.op.form == rules::OpForm::Boundary && operands.size() == 1 && moves_elements(app.op)) {
+    if (is_integer(app, app.args[0]))
+      numbers_[result.index] = number(operands[0]);
+    return;
+  }
+  if (app.op.form != rules::OpForm::Equation || !app.op.row)
+    return;
+  if (std::optional<Answer> made = compared(id, app, operands))
+    answers_[result.index] = *made;
+  else if ((made = combined(app, operands)))
+    answers_[result.index] = *made;
+  else if (std::optional<Number> number = computed(id, app, operands))
+    numbers_[result.index] = *number;
+}
+
+} // namespace spmd::checker
