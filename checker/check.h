@@ -82,14 +82,14 @@ struct CheckResult {
   CheckStats stats;
   std::vector<bool> used_suppressions; // of the program, in its order; empty: it has none
   // Mode::Gradual; else none. What is known without declarations; per value the axes on which
-  // everything that it was made of is known, kind, cut and scale; the instructions that lost that
-  // on an axis, in their order.
+  // everything that it was made of is known, kind, cut and scale; the declarations that lack that
+  // on an axis, and the instructions that lose it, in their order.
   std::shared_ptr<const Gradual> gradual;
   std::vector<ir::AxisSet> proved;
   // Likewise: on which its scale is known, though the value may not be; along which ranks have
   // numbered what they have by themselves.
   std::vector<ir::AxisSet> scaled, own;
-  std::vector<std::pair<ir::AxisId, ir::InstId>> lost;
+  std::vector<std::pair<ir::AxisId, Place>> lost;
 
   bool clean() const; // no finding of severity error, suppressed ones included
 };

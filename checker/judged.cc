@@ -81,10 +81,9 @@ void count_proofs(const ir::Program &program, const CheckResult &result, Judged 
       if (at == judged.proofs.end()) {
         judged.proofs.push_back({.axis = name});
         at = std::prev(judged.proofs.end());
-        const auto first =
-            llvm::find_if(result.lost, [&](const auto &each) { return each.first == axis; });
-        if (first != result.lost.end())
-          at->lost = first->second;
+        for (const auto &[lost, place] : result.lost) // rather an instruction than a declaration
+          if (lost == axis && (!at->lost || place.form < at->lost->form))
+            at->lost = place;
       }
       at->parameters += result.proved[output.value.index].contains(axis);
     }

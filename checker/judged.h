@@ -24,7 +24,7 @@ struct Judged {
   struct Proof {
     std::string axis;
     uint64_t parameters = 0;
-    ir::InstId lost; // none: nowhere
+    std::optional<Place> lost; // none: nowhere
   };
   uint64_t trained = 0;
   uint64_t confirmed = 0; // parameters whose gradient was measured, and is right

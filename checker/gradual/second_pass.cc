@@ -54,6 +54,10 @@ void SecondPass::declare(ValueId value, const Type &type) {
     if (param && param->role == ir::Role::Param && gradual_.cuts().inside(value, axis))
       result_.proved[value.index] -= axis;
   result_.scaled[value.index] = result_.proved[value.index];
+  if (param)
+    for (AxisId axis : program_.meshes[type.mesh()].typed_axes() - result_.proved[value.index])
+      result_.lost.push_back(
+          {axis, {Place::Form::Param, static_cast<uint32_t>(param - program_.params.data())}});
 }
 
 void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
@@ -72,6 +76,36 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   add_to_means(op);
   scale_zeros();
   take_shares(inst, op);
+  take_joined_counts(op);
+}
+
+// A number that is put beside addends, such as how many samples a rank has beside sums over them,
+// is added up with them.
+void SecondPass::take_joined_counts(const rules::ResolvedOp &op) {
+  if (!op.row || op.row->factors != rules::cat_factors)
+    return;
+  AxisSet pending;
+  std::optional<ir::ScaleId> scale;
+  for (const rules::Arg &arg : state_.args) {
+    const Type &type = program_.types[arg.type];
+    if (AxisSet axes = type.of(Kind::Partial) - type.zero() - type.unknown) {
+      pending |= axes;
+      scale = type.scale;
+    }
+  }
+  for (size_t i = 0; scale && i < state_.args.size(); ++i) {
+    ValueId value = state_.operands.values[i];
+    while (program_.values[value].alias_of.valid())
+      value = program_.values[value].alias_of;
+    const ir::Param *param = program_.find_param(value);
+    if (!param || param->role != ir::Role::Const)
+      continue;
+    Type type = program_.types[state_.args[i].type];
+    type.set_kind(pending & (type.replicated() | type.of(Kind::Invariant) | type.either()),
+                  Kind::Partial);
+    type.scale = *scale;
+    state_.args[i].type = state_.intern(type);
+  }
 }
 
 // Equal on n ranks and divided by n: an addend on each, which an all_reduce makes one of again.
@@ -500,7 +534,7 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());
   for (AxisId axis : (axes & before) - proved)
-    result_.lost.push_back({axis, id});
+    result_.lost.push_back({axis, Place::inst(id)});
   result_.proved[value.index] = proved;
   AxisSet scaled = axes;
   if (is_float(value)) {

@@ -63,6 +63,7 @@ private:
   void judge_lookup(ir::InstId id, const rules::Application &app);
   void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
+  void take_joined_counts(const rules::ResolvedOp &op);
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   ir::AxisSet joined(uint32_t index) const;

@@ -50,10 +50,9 @@ static void add_proofs(Totals &totals, const Report &report) {
       at->parameters += proof.parameters;
     else
       totals.proofs.push_back(proof);
-    if (totals.lost.empty() && proof.lost.valid() && proof.parameters < report.judged.trained)
-      totals.lost =
-          fmt::format("{} (`{}`)", print(locate(report, Place::inst(proof.lost))),
-                      report.program->op_name(report.program->insts[proof.lost].op).str());
+    if (totals.lost.empty() && proof.lost && proof.parameters < report.judged.trained)
+      totals.lost = fmt::format("{} (`{}`)", print(locate(report, *proof.lost)),
+                                declared_or_op(*report.program, *proof.lost));
   }
 }
 

@@ -197,6 +197,15 @@ std::string fill(const ir::Program &program, const Finding &finding, std::string
 
 } // namespace
 
+std::string declared_or_op(const ir::Program &program, const Place &place) {
+  if (place.form != Place::Form::Param)
+    return op_of(program, place);
+  const ir::Param &param = program.params[place.index];
+  return fmt::format("{} {}", op_of(program, place),
+                     param.name.valid() ? program.strings[param.name].str()
+                                        : ir::print_value(program, param.value));
+}
+
 ir::MeshId mesh_of(const ir::Program &program, const Place &place) {
   switch (place.form) {
   case Place::Form::Inst:

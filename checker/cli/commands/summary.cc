@@ -69,18 +69,16 @@ Table communication_table(CheckedInput &checked) {
   return table;
 }
 
-// Where the proof of what follows ends: lines of the program, the op that is not followed, and on
-// which axes.
+// Where the proof of what follows ends: lines of the program, the op that is not followed or the
+// value of which too little is known, and on which axes.
 Table unproved_since(CheckedInput &checked, const Report &report) {
   const ir::Program &program = checked.program();
   std::map<std::pair<std::string, std::string>, size_t> known;
   std::vector<std::set<std::string>> axes; // by row
-  Table table{{{"unproved since"}, {"op"}, {"axes"}}, {}};
+  Table table{{{"unproved since"}, {"op or value"}, {"axes"}}, {}};
   for (const auto &[axis, where] : checked.result.lost) {
-    const ir::Inst &inst = program.insts[where];
-    const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
-    const std::string place = print(locate(report, Place::inst(where))),
-                      op = program.op_name(inst.op).str();
+    const ir::Mesh &mesh = program.meshes[mesh_of(program, where)];
+    const std::string place = print(locate(report, where)), op = declared_or_op(program, where);
     const auto [at, fresh] = known.try_emplace({place, op}, table.rows.size());
     if (fresh) {
       table.rows.push_back({place, op, ""});

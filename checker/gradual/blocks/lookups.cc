@@ -221,15 +221,21 @@ static std::optional<Scatter> scatter_of(const rules::Application &app) {
   return Scatter{*index, *source, *dim, local_extent(app, app.args[0].shape, *dim)};
 }
 
+// Whether a value is zero outside of a rank's own rows: an answer is, as a number.
+bool Lookups::has_own_rows(ValueId value, const Offsets::Answer &rows) const {
+  if (const Offsets::Answer *answer = offsets_.answer(value))
+    return same(*answer, rows);
+  const auto at = zeroed_.find(value.index);
+  return at != zeroed_.end() && same(at->second.rows, rows);
+}
+
 // Adds into rows that an index picks of a block.
 void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                       Made &made) const {
   if (const std::optional<Scatter> call = scatter_of(app); call && call->rows) {
     const Offsets::Number index = offsets_.number(operands[call->index]);
     const auto block = own_block(app, index, in_order(index.steps), *call->rows);
-    const auto source = zeroed_.find(operands[call->source].index);
-    if (block && !block->steps.empty() && source != zeroed_.end() &&
-        same(source->second.rows, *block)) {
+    if (block && !block->steps.empty() && has_own_rows(operands[call->source], *block)) {
       made.dim = call->dim;
       made.scattered = offsets_.axes(operands[call->index]);
       return;

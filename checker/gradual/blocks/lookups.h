@@ -69,6 +69,7 @@ private:
              Made &made) const;
   void scatter(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                Made &made) const;
+  bool has_own_rows(ir::ValueId value, const Offsets::Answer &rows) const;
   bool has_mask(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
   const Offsets &offsets_;
