@@ -6,6 +6,7 @@
 #include "checker/walk/gradients/search.h"
 
 #include "rules/bind.h"
+#include "rules/shapes/attrs.h"
 #include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/gradients.h"
@@ -252,6 +253,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   }
   made_norms_.clear();
   judge_lookup(id, app);
+  find_padded(app);
   llvm::SmallVector<ValueId, 2> made_values;
   for (uint32_t r = 0; r < program_.insts[id].result_count; ++r)
     made_values.push_back(program_.insts[id].result(r));
@@ -276,6 +278,30 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
     made_norms_.push_back(made);
   }
+}
+
+// The backward of taking a block, where it is written as a join: zeros stand in the place of the
+// blocks of other ranks, so that it is an addend of the whole.
+void SecondPass::find_padded(const rules::Application &app) {
+  padded_ = {};
+  if (!takes_block_ || !app.op.row || app.op.row->factors != rules::cat_factors)
+    return;
+  const rules::Arg *block = nullptr;
+  for (const rules::Arg &arg : app.args)
+    if (!app.type(arg).zero().contains(app.mesh().typed_axes())) {
+      if (block)
+        return;
+      block = &arg;
+    }
+  const ir::Shape *shape = block ? app.shape(*block) : nullptr;
+  const auto dims =
+      shape ? rules::placed_dims(app, rules::DefaultDim::First, shape->dims.size()) : std::nullopt;
+  if (!dims || dims->size() != 1)
+    return;
+  for (AxisId axis : app.type(*block).sharded())
+    if (app.type(*block).dim(axis) == dims->front())
+      padded_ |= axis;
+  open_axes_ -= padded_;
 }
 
 // What is looked up in a rank's own rows, and by which index.
@@ -391,6 +417,10 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   if (index < made_norms_.size())
     apply_norms(value, index, type);
   keep_offsets(value, index, type);
+  if (padded_) {
+    type.drop_shards(padded_);
+    type.set_kind(padded_, Kind::Partial);
+  }
   type.scale = ir::product(program_, type.scale, gradual_.numbers().scale(id, result_.types));
   type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);

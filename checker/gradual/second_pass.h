@@ -60,6 +60,7 @@ private:
   void find_unread(const rules::Application &app);
   void find_parts(const rules::Application &app);
   void take_own_questions(const rules::Application &app);
+  void find_padded(const rules::Application &app);
   void judge_lookup(ir::InstId id, const rules::Application &app);
   void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
@@ -99,6 +100,7 @@ private:
   ir::AxisSet asked_;        // along which operands differ as it asks for, and are taken as equal
   ir::AxisSet parts_;        // along which it takes or puts together rows that a rank has
   bool takes_block_ = false; // it is the backward of a conversion, by which a rank took its block
+  ir::AxisSet padded_;       // along which it puts zeros around such a block
   ir::AxisSet own_now_;      // along which it numbers what a rank has
   bool scale_open_ = false;  // the scale of its results is not known
   // Axes on which it divides by a rank's own count, on which these differ, and what that does to
