@@ -483,11 +483,9 @@ class Roles:
             if not op.name.startswith(_RANDOM):
                 continue
             seen = self.kinds.get(names.get(id(op)), {})
-            own = [axis for axis in self.data_axes if seen.get(axis, "V") == "V"]
-            own += [axis for axis in seen if seen[axis] == "V" and axis not in own]
-            for value in op.outs if own else ():
-                value.claims["type"] = dict.fromkeys(own, "V")
-
+            kinds = {axis: seen.get(axis, "V") for axis in (*self.data_axes, *seen)}
+            for value in op.outs if kinds else ():
+                value.claims["type"] = kinds
     def watch_batch(self, made: list[Value]) -> None:
         """What was made so far and the model is going to use is the batch: ranks are compared in
         it."""
