@@ -315,6 +315,14 @@ void SecondPass::judge_lookup(InstId id, const rules::Application &app) {
   if (const auto &wrong = looked_up_.misplaced; wrong && !reported_axes_.contains(wrong->axis))
     state_.report(Place::inst(wrong->by.valid() ? wrong->by : id),
                   rules::BlockOffset{wrong->rows, wrong->step, AxisSet(wrong->axis)});
+  if (looked_up_.foreign) {
+    const Type &source = app.type(app.args[looked_up_.source]);
+    const AxisSet equal = source.replicated() | source.of(Kind::Invariant) | source.either();
+    const AxisSet known = result_.proved[state_.operands.values[looked_up_.source].index];
+    open_axes_ |= looked_up_.foreign;
+    if (AxisSet axes = looked_up_.foreign & ((equal & known) - source.zero()) & ~reported_axes_)
+      state_.report(Place::inst(id), rules::ForeignRows{{looked_up_.source}, axes});
+  }
   const ir::Inst &inst = program_.insts[id];
   if (inst.result_count != 0)
     offsets_.learn(id, app, state_.operands.values, inst.result(0));

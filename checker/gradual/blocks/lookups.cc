@@ -235,9 +235,11 @@ void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   if (const std::optional<Scatter> call = scatter_of(app); call && call->rows) {
     const Offsets::Number index = offsets_.number(operands[call->index]);
     const auto block = own_block(app, index, in_order(index.steps), *call->rows);
-    if (block && !block->steps.empty() && has_own_rows(operands[call->source], *block)) {
+    if (block && !block->steps.empty()) {
       made.dim = call->dim;
-      made.scattered = offsets_.axes(operands[call->index]);
+      made.source = static_cast<uint32_t>(call->source);
+      (has_own_rows(operands[call->source], *block) ? made.scattered : made.foreign) =
+          offsets_.axes(operands[call->index]);
       return;
     }
   }

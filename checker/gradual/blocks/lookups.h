@@ -22,6 +22,9 @@ public:
     // backward of such a lookup.
     ir::AxisSet scattered;
     unsigned dim = 0;
+    // Axes on which they also get what belongs to the rows of others, and the operand that has it.
+    ir::AxisSet foreign;
+    uint32_t source = 0;
     bool zeroed = false; // the result is zero where a mask says so
     // What is looked up where the answer is yes, and the axes on which it tells; none: not known.
     std::optional<Offsets::Answer> rows;

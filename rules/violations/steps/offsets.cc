@@ -1,4 +1,4 @@
-// The manual page of the finding of offsets.h.
+// The manual pages of the findings of offsets.h.
 #include "rules/violations/steps/offsets.h"
 
 namespace spmd::rules {
@@ -36,6 +36,51 @@ mesh m { tp = 4 }
 %start = mul %rank, 8
 %local = sub %ids, %start
 %row = aten.embedding.default %table, %local
+)",
+};
+
+constinit const DiagnosticInfo ForeignRows::info = {
+    .name = "foreign-rows",
+    .by_meaning = true,
+    .message = "each rank of {axes} adds {operand} to its own rows, and so it does with what belongs "
+               "to the rows of other ranks: nothing sets that to zero",
+    .explain = R"(
+A table, or a gradient, is cut by rows, and each rank adds something to those of its own rows that
+an index names: `index = ids - start`. An index outside of the block is moved into it, by `clamp` or
+by a mask, and what is added is the same on all ranks. Then a row gets its own and, on each rank,
+what belongs to other ranks as well. The backward of a cross entropy over a split vocabulary does
+this where the one-hot target is subtracted on every rank. Multiply what is added by the mask of the
+rows that the rank has.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { tp = 4 }
+%probs = input f32[6, 8@tp]
+%ids = input i64[6, 1] R
+%rank = axis_index { axis = tp }
+%start = mul %rank, 8
+%local = sub %ids, %start
+%index = aten.clamp.default %local { min = 0, max = 7 }
+%one = aten.full.default { size = [6, 1], fill_value = -1.0 }
+%grad = aten.scatter_add.default %probs, %index, %one { dim = 1 }
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { tp = 4 }
+%probs = input f32[6, 8@tp]
+%ids = input i64[6, 1] R
+%rank = axis_index { axis = tp }
+%start = mul %rank, 8
+%local = sub %ids, %start
+%low = aten.ge.Scalar %local, 0
+%high = aten.lt.Scalar %local, 8
+%inside = aten.logical_and.default %low, %high
+%index = aten.clamp.default %local { min = 0, max = 7 }
+%own = aten._to_copy.default %inside { dtype = f32 }
+%one = aten.neg.default %own
+%grad = aten.scatter_add.default %probs, %index, %one { dim = 1 }
 )",
 };
 

@@ -1,4 +1,5 @@
-// The violation of an index that does not begin where a rank's block of a table does.
+// Violations of a rank's own rows of a table: an index that does not begin where they do, and what
+// is added to them although it belongs to others.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"
@@ -12,6 +13,14 @@ struct BlockOffset {
     visit("rows", rows), visit("found", found), visit("axes", axes);
   }
   bool operator==(const BlockOffset &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct ForeignRows {
+  OperandIndex operand; // what is added
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const ForeignRows &) const = default;
   static const DiagnosticInfo info;
 };
 
