@@ -84,7 +84,10 @@ def problems():
     for path, text in code(["ir", "rules", "checker", "runtime"]):
         for match in NAME_COMPARED.finditer(text):
             number = text.count("\n", 0, match.start()) + 1
-            yield f"{path}:{number}: compares the name of a row: make it a value of `variant` or `computes`"
+            yield (
+                f"{path}:{number}: compares the name of a row: make it a value of `variant` or "
+                "`computes`"
+            )
 
 
 found = list(problems())

@@ -15,8 +15,9 @@ CHARACTERS = (
     + ["\n", "\r", "\x7f"]
     + [chr(c) for c in range(0x80, 0xA0)]
     + list(
-        "\u00ad\u034f\u061c\u115f\u180e\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
-        "\u2060\u2066\u2067\u2068\u2069\u206f\u3164\ufe0f\ufeff\uffa0\ufff9\ufffe\U000e0001\U000e0041"
+        "\u00ad\u034f\u061c\u115f\u180e\u200b\u200c\u200d\u200e\u200f\u2028\u2029"
+        "\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\u206f\u3164"
+        "\ufe0f\ufeff\uffa0\ufff9\ufffe\U000e0001\U000e0041"
     )
 )
 GROUP = 6  # of them in one name
