@@ -16,7 +16,7 @@ enum class Severity : uint8_t { Error, Warning, Info };
 inline constexpr std::string_view kSeverityWords[] = {"error", "warning", "info"};
 
 // Who reports a finding: checking a program; showing what was found; writing out what it leaves
-// implicit; running it. Only of the first kind can a program be shown that draws it.
+// implicit; running it. Only of the first kind can a program be shown that triggers it.
 enum class DrawnBy : uint8_t { Check, Report, Elaborate, Run };
 
 struct DiagnosticInfo {

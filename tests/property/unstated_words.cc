@@ -185,7 +185,7 @@ using Words = std::vector<std::pair<ir::InstId, std::vector<std::optional<KindWo
 // Takes the words off some of the collectives; what `dst` they had.
 Words erase(ir::Program &program, std::mt19937 &random) {
   static constexpr llvm::StringRef kUnstated[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                                "broadcast"};
+                                                  "broadcast"};
   Words unstated;
   for (uint32_t i = 0; i < program.insts.size(); ++i) {
     ir::Inst &inst = program.insts[ir::InstId{i}];
