@@ -194,8 +194,7 @@ void Candidates::fork_generator() {
     ir::InstId made = defining_inst(program_, state);
     rules::Boundary op = made.valid() ? rules::boundary_of(program_, program_.insts[made].op)
                                       : rules::Boundary::None;
-    if ((op != rules::Boundary::Rng && op != rules::Boundary::Fork) ||
-        kind_of(operand) != Kind::Replicate)
+    if (!rules::is_random_state(op) || kind_of(operand) != Kind::Replicate)
       continue;
     rules::Arg forked = state_.known(state);
     ir::Type type = program_.types[forked.type];

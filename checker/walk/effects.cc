@@ -76,11 +76,6 @@ private:
   uint32_t last_;
 };
 
-// `store` and `step` give no new name: nothing is left that could be read.
-bool ends_storage(const rules::ResolvedOp &op) {
-  return op.boundary == rules::Boundary::Store || op.boundary == rules::Boundary::Step;
-}
-
 bool draws(const rules::ResolvedOp &op) {
   if (op.form != rules::OpForm::Equation)
     return false;
@@ -108,7 +103,8 @@ void Effects::judge_stale(InstId id) {
 
 void Effects::write(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
                     const rules::Outcome &outcome, llvm::MutableArrayRef<AxisSet> unknown_axes) {
-  if (!state_.edit && ends_storage(op) && state_.operands.values.size() > 1)
+  // What gives no new name leaves nothing that could be read.
+  if (!state_.edit && rules::writes_first(op.boundary) && state_.operands.values.size() > 1)
     state_.storage.write(state_.operands.values.front(), id);
   if (inst.result_count == 0)
     return;

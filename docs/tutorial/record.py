@@ -17,7 +17,7 @@ with fake_ranks(0, RANKS):  # this process is rank 0 of 4; the other ranks do no
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x, y = torch.randn(8, 16), torch.randn(8, 4)
 
-    # What the program takes as given: the mesh, and the kind of each input and parameter on its axes.
+    # What is given: the mesh, and the kind of each input and parameter on its axes.
     recorder = Recorder(Mesh("main", [Axis("dp", RANKS, 1, "data")]))
     for name, data in {"x": x, "y": y}.items():
         recorder.declare(data, "input", name, type={"dp": "V"}, spec=["dp", None])

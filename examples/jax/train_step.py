@@ -1,4 +1,4 @@
-"""A whole training step: a loss in a shard_map over data and tensor ranks, its gradient, clipping and Adam around it.
+"""A whole training step: a loss in a shard_map on data and tensor ranks, gradient, clipping, Adam.
 
 spmd-trace lint train_step.py
 """

@@ -28,7 +28,8 @@ _COMMANDS = {
 def _usage() -> str:
     rows = "\n".join(f"  {name:10} {says}" for name, (_, says) in _COMMANDS.items())
     return (
-        "usage: spmd-trace COMMAND [ARGUMENT...]\n\nRecords training programs as traces for spmdlint, "
+        "usage: spmd-trace COMMAND [ARGUMENT...]\n\n"
+        "Records training programs as traces for spmdlint, "
         f"without a GPU.\n\n{rows}\n\n`spmd-trace COMMAND --help` lists the options of a command.\n"
     )
 

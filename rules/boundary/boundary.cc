@@ -459,9 +459,9 @@ constexpr BoundaryOp kBoundaryOps[] = {
     {Boundary::FromLocal, "from_local", 1, assert_type,
      "states how local parts join: V becomes the S(i) of its type", kClaim, BoundaryData::Same},
     {Boundary::Rng, "rng", 0, rng, "a random state, equal (R) or different (V) along each axis",
-     kClaim, BoundaryData::None},
+     kClaim, BoundaryData::State},
     {Boundary::Fork, "fork", 1, fork, "a random state that differs along an axis", kAxes,
-     BoundaryData::None},
+     BoundaryData::State},
     {Boundary::AxisIndex, "axis_index", 0, axis_index,
      "the coordinate of a rank along an axis: V there", kAxes},
     {Boundary::Scale, "scale", 1, rescale,
@@ -479,16 +479,16 @@ constexpr BoundaryOp kBoundaryOps[] = {
      "of its type",
      ""},
     {Boundary::Step, "step", 2, apply_step, "the optimizer: a parameter and its gradient", "",
-     BoundaryData::None},
+     BoundaryData::None, kWrites},
     {Boundary::TotalNorm, "total_norm", 1, total_norm,
-     "the norm of a list of gradients, squares summed over the axes", kAxes},
+     "the norm of a list of gradients, squares summed over the axes", kAxes, BoundaryData::Norms},
     {Boundary::ClipNorm, "clip_norm", 1, clip_norm,
      "scales gradients so that their total norm is bounded",
-     "axis: axes, group: any, max_norm: number"},
+     "axis: axes, group: any, max_norm: number", BoundaryData::Norms},
     {Boundary::Report, "report", 1, report,
-     "publishes a number, which must be the same on every rank", "", BoundaryData::Same},
+     "publishes a number, which must be the same on every rank", "", BoundaryData::Same, kKeeps},
     {Boundary::Store, "store", 2, store, "the new content of a buffer, of the type of the buffer",
-     ""},
+     "", BoundaryData::Own, kWrites | kKeeps},
     {Boundary::Send, "send", 1, send, "hands a value to another rank; untyped across stages",
      "axis: axes, group: any, peer: whole, tag: any"},
     {Boundary::Recv, "recv", 0, recv, "receives a value, whose type is stated",
@@ -536,6 +536,10 @@ const BoundaryOp *row_of(Boundary op) {
 bool holds(Boundary op, BoundaryData data) {
   const BoundaryOp *row = row_of(op);
   return row && row->data == data;
+}
+bool has_effect(Boundary op, uint8_t effect) {
+  const BoundaryOp *row = row_of(op);
+  return row && row->effects & effect;
 }
 
 } // namespace
@@ -590,7 +594,11 @@ std::string_view boundary_name(Boundary op) {
 }
 bool is_same_data(Boundary op) { return holds(op, BoundaryData::Same); }
 bool passes_data(Boundary op) { return is_same_data(op) || holds(op, BoundaryData::Altered); }
-bool holds_no_data(Boundary op) { return holds(op, BoundaryData::None); }
+bool is_random_state(Boundary op) { return holds(op, BoundaryData::State); }
+bool holds_no_data(Boundary op) { return is_random_state(op) || holds(op, BoundaryData::None); }
+bool takes_norm(Boundary op) { return holds(op, BoundaryData::Norms); }
+bool writes_first(Boundary op) { return has_effect(op, kWrites); }
+bool keeps_results(Boundary op) { return has_effect(op, kKeeps); }
 
 void apply_boundary(const Application &app, Outcome &out) {
   forget_results(app, out);

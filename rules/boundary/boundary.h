@@ -12,8 +12,14 @@ enum class BoundaryData : uint8_t {
   Own,     // numbers of their own
   Same,    // what the first operand holds
   Altered, // that, scaled or as another view
+  Norms,   // the root of the sum of the squares of its operands, or them scaled by it
+  State,   // none: the state of a generator of random numbers
   None,
 };
+
+// What else a boundary op does, as bits.
+constexpr uint8_t kWrites = 1; // it writes its first operand
+constexpr uint8_t kKeeps = 2;  // its results can be read when the program has ended
 
 struct BoundaryOp {
   Boundary op;
@@ -24,6 +30,7 @@ struct BoundaryOp {
   std::string_view manual;     // one line: `spmdlint explain`
   std::string_view attributes; // as attributes.cc lists them
   BoundaryData data = BoundaryData::Own;
+  uint8_t effects = 0; // kWrites, kKeeps
 };
 // One that the checker types, because it owns bodies.
 struct CallOp {

@@ -52,5 +52,13 @@ bool passes_data(Boundary op);
 bool is_same_data(Boundary op);
 // True if results hold no data: states, tokens.
 bool holds_no_data(Boundary op);
+// True if the result is the state of a generator of random numbers.
+bool is_random_state(Boundary op);
+// True if what it computes is a norm of its operands, or has been scaled by that.
+bool takes_norm(Boundary op);
+// True if it writes its first operand.
+bool writes_first(Boundary op);
+// True if its results can be read when the program has ended.
+bool keeps_results(Boundary op);
 
 } // namespace spmd::rules

@@ -15,8 +15,8 @@ namespace spmd::rules {
 enum class Severity : uint8_t { Error, Warning, Info };
 inline constexpr std::string_view kSeverityWords[] = {"error", "warning", "info"};
 
-// Who draws a finding: checking a program; showing what was found; writing out what it leaves
-// implicit; running it. Only of the first kind can a program be shown that draws it.
+// Who reports a finding: checking a program; showing what was found; writing out what it leaves
+// implicit; running it. Only of the first kind can a program be shown that triggers it.
 enum class DrawnBy : uint8_t { Check, Report, Elaborate, Run };
 
 struct DiagnosticInfo {

@@ -3,7 +3,7 @@
 // copy there and one back.
 #pragma once
 
-#include "runtime/backends/cpu_backend.h"
+#include "runtime/backends/cpu/backend.h"
 #include "runtime/backends/peers.h"
 #include "runtime/device/fusion/fusion.h"
 #include "runtime/device/link.h"

@@ -254,8 +254,7 @@ llvm::Expected<Meanings> Bounds::of(const SeenInst &seen, ir::InstId id, BodySit
     return of_equation(seen, id, site, operands, results);
   Meanings bounds;
   for (unsigned r = 0; r < results.size(); ++r) {
-    bool norms = seen.op().boundary == rules::Boundary::TotalNorm ||
-                 seen.op().boundary == rules::Boundary::ClipNorm;
+    bool norms = rules::takes_norm(seen.op().boundary);
     bool computes = norms || seen.op().boundary == rules::Boundary::Scale;
     // A norm rounds each sum of squares, and what it adds to it: of all operands, then of all
     // ranks.

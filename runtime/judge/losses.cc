@@ -89,9 +89,7 @@ private:
       const ir::Inst &inst = program_.insts[id];
       rules::ResolvedOp op = rules::resolve_op(program_, inst.op);
       bool states = op.transition == rules::TransitionOp::Reinterpret ||
-                    op.boundary == rules::Boundary::AssertType ||
-                    op.boundary == rules::Boundary::MutateType ||
-                    op.boundary == rules::Boundary::Scale;
+                    op.boundary == rules::Boundary::Scale || rules::is_same_data(op.boundary);
       ValueId before = first_tensor(program_, inst);
       if (!states || !before.valid())
         return value;

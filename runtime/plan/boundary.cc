@@ -335,8 +335,7 @@ llvm::Error Planner::aliases(Site &site) {
           written.push_back(member.as_value());
       }
   }
-  bool replaces =
-      site.op.boundary == rules::Boundary::Store || site.op.boundary == rules::Boundary::Step;
+  bool replaces = rules::writes_first(site.op.boundary);
   for (unsigned r = 0; r < site.inst.result_count; ++r) {
     ValueId result = site.inst.result(r);
     ValueId base = program_.values[result].alias_of;

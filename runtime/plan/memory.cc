@@ -135,7 +135,7 @@ void Memory::lives() {
   // What is published or stored can be read when all is done.
   for (const Execution &each : plan_.executions) {
     rules::Boundary op = rules::boundary_of(program_, program_.insts[each.inst].op);
-    if ((op == rules::Boundary::Report || op == rules::Boundary::Store) && !each.nested)
+    if (rules::keeps_results(op) && !each.nested)
       for (PlannedId value : plan_.list(each.results))
         keep(value);
   }

@@ -105,7 +105,7 @@ llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings oper
     return made;
   if (op == rules::Boundary::AxisIndex)
     return first(coordinate(seen));
-  if (op == rules::Boundary::TotalNorm || op == rules::Boundary::ClipNorm)
+  if (rules::takes_norm(op))
     return norms(seen, std::move(operands));
   if (op == rules::Boundary::Store && operands.size() > 1)
     return first(std::move(operands[1]));

@@ -63,7 +63,7 @@ void bench(unsigned ranks) {
   std::optional<checker::CheckedProgram> program =
       checker::verify_types(std::move(ir::read_program(chain(ranks)).program));
   if (!program) {
-    fmt::print(stderr, "the chain draws a finding\n");
+    fmt::print(stderr, "the chain has a finding\n");
     std::exit(1);
   }
   llvm::Expected<World> world = World::make(program->program());

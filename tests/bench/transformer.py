@@ -168,7 +168,8 @@ def compare(spmdrun, layers, rounds):
             theirs.append(processor_time(resource.RUSAGE_SELF) - begin)
             ours.append((run(3) - run(1)) / 2)
     print(
-        f"spmdrun, {DP * TP} ranks   {1000 * min(ours):8.1f} ms of processor time a step, best of {rounds}"
+        f"spmdrun, {DP * TP} ranks   {1000 * min(ours):8.1f} ms of processor time a step, "
+        f"best of {rounds}"
     )
     print(f"  its steps alone  {1000 * min(walls):8.1f} ms by the clock")
     print(f"torch, one device  {1000 * min(theirs):8.1f} ms of processor time a step")

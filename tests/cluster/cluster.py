@@ -557,7 +557,8 @@ def plan_of_many_ranks():
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "many.spmd"
         file.write_text(
-            "trace { mode = local }\nmesh m { dp = 16384 }\n%x = input f32[16384, 2] V\n%p = input f32[16384, 2] P\n"
+            "trace { mode = local }\nmesh m { dp = 16384 }\n"
+            "%x = input f32[16384, 2] V\n%p = input f32[16384, 2] P\n"
             "%a = all_gather %x { axis = dp, src = S(1), dst = R }\n"
             "%b = all_to_all %x { axis = dp, src = S(1), dst = S(0) }\n"
             "%c = reduce_scatter %p { axis = dp, src = P, dst = S(0) }\n"

@@ -1,10 +1,10 @@
 # Holds the Markdown files of the tree against the binaries. Arguments: spmdlint, spmdrun;
 # `--update` writes what is printed now. Checked are
 # - blocks fenced as `console`: each `$ spmdlint ...` or `$ spmdrun ...` prints what stands below
-# it, stdout before
-#   stderr, in a folder that has the tree's folders and the files that the page shows (`<!-- file: NAME -->` in front of
-#   a block), or in the folder that `<!-- in: FOLDER -->` names. A line `...` stands for any lines; `[exit N]` ends the
-#   output of a command that does not exit with 0;
+#   it, stdout before stderr, in a folder that has the tree's folders and the files that the page
+#   shows (`<!-- file: NAME -->` in front of a block), or in the folder that `<!-- in: FOLDER -->`
+#   names. A line `...` stands for any lines; `[exit N]` ends the output of a command that does not
+#   exit with 0;
 # - docs/reference.md, which reference.py writes;
 # - links: the file is there, and so is the heading.
 import pathlib
@@ -153,9 +153,8 @@ def main():
                 path.write_text(text, encoding="utf-8")
     links = [problem for path in pages() for problem in broken_links(path)]
     print("\n".join(problems + links))
-    print(
-        f"{count + len(made) + 1 - len(problems) - len(links)} passed, {len(problems) + len(links)} failed"
-    )
+    failed = len(problems) + len(links)
+    print(f"{count + len(made) + 1 - failed} passed, {failed} failed")
     return bool(links or (problems and not update))
 
 

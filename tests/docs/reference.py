@@ -107,6 +107,7 @@ def page(lint, execute):
     lines += [
         "\n## Ops\n",
         f"{len(sections['ops'])} rows. `spmdlint ops` prints all of them with their equations and "
-        "spellings, `spmdlint ops --format=md` as a\ntable, `spmdlint explain OP` one of them with its attributes.",
+        "spellings, `spmdlint ops --format=md` as a\ntable, `spmdlint explain OP` one of them with "
+        "its attributes.",
     ]
     return "\n".join(lines) + "\n"

@@ -33,7 +33,7 @@ void run_wrong(const rules::DiagnosticInfo &info, Problems &problems) {
   std::vector<std::string> names =
       names_drawn(info.wrong, fmt::format("{} (wrong)", info.name), problems);
   if (problems.empty() && !llvm::is_contained(names, info.name))
-    problems.push_back(fmt::format("{}: its wrong program does not draw it", info.name));
+    problems.push_back(fmt::format("{}: its wrong program does not trigger it", info.name));
   for (const std::string &name : names)
     if (name != info.name)
       problems.push_back(fmt::format("{}: its wrong program triggers [{}] too", info.name, name));
@@ -51,12 +51,12 @@ Problems run_one(const rules::DiagnosticInfo &info) {
     problems.push_back(fmt::format("{}: no manual text (explain)", info.name));
   if (info.drawn_by != rules::DrawnBy::Check) {
     if (!info.wrong.empty() || !info.right.empty())
-      problems.push_back(fmt::format("{}: checking its program does not draw it", info.name));
+      problems.push_back(fmt::format("{}: checking its program does not trigger it", info.name));
     return problems;
   }
   if (info.wrong.empty() || info.right.empty()) {
     problems.push_back(
-        fmt::format("{}: no program that draws it, or no repair (wrong, right)", info.name));
+        fmt::format("{}: no program that triggers it, or no repair (wrong, right)", info.name));
     return problems;
   }
   run_wrong(info, problems);

@@ -39,7 +39,7 @@ void compare_goldens(const TestCase &test, const std::vector<std::string> &forma
                      const checker::CheckOptions &options, Session &session, Problems &problems);
 std::vector<std::string> goldens_beside(const TestCase &test);
 
-// The manual: every violation has a text, a program that draws it and nothing else, and a repair
+// The manual: every violation has a text, a program that triggers it and nothing else, and a repair
 // that draws nothing. One entry per violation.
 struct ManualCase {
   std::string name;

@@ -17,10 +17,12 @@ TABLE = {
     "matmul": HEAD + "%x = input f32[3, {a}] R\n%y = input f32[{b}, 5] R\n%z = matmul %x, %y\n",
     "linear": HEAD + "%x = input f32[3, {a}] R\n%y = input f32[5, {b}] R\n%z = linear %x, %y\n",
     "einsum": HEAD
-    + '%x = input f32[3, {a}] R\n%y = input f32[{b}, 5] R\n%z = einsum [%x, %y] {{ equation = "ij,jk->ik" }}\n',
+    + "%x = input f32[3, {a}] R\n%y = input f32[{b}, 5] R\n"
+    + '%z = einsum [%x, %y] {{ equation = "ij,jk->ik" }}\n',
     "where": HEAD + "%c = input bool[{a}] R\n%x = input f32[{b}] R\n%z = where %c, %x, %x\n",
     "layer_norm": HEAD
-    + "%x = input f32[3, {a}] R\n%w = input f32[{b}] R\n%z = layer_norm %x, %w {{ normalized_shape = [{a}] }}\n",
+    + "%x = input f32[3, {a}] R\n%w = input f32[{b}] R\n"
+    + "%z = layer_norm %x, %w {{ normalized_shape = [{a}] }}\n",
     "cat": HEAD
     + "%x = input f32[{a}, 3] R\n%y = input f32[{b}, 5] R\n%z = cat [%x, %y] {{ dim = 1 }}\n",
     "stack": HEAD

@@ -34,7 +34,8 @@ UNWANTED = {"iostream", "ranges", "regex"}
 
 # What LLVM 14 has and LLVM 19 has not: ir/support has functions of ours for these.
 REMOVED = re.compile(
-    r"\b(?:starts|ends)with(?:_insensitive)?\(|\bllvm::(?:None|Optional|make(?:Mutable)?ArrayRef)\b|\.equals\("
+    r"\b(?:starts|ends)with(?:_insensitive)?\(|\.equals\("
+    r"|\bllvm::(?:None|Optional|make(?:Mutable)?ArrayRef)\b"
 )
 
 NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]*)\s*\{$")

@@ -1,21 +1,36 @@
-# Functions have at most 80 lines and lines at most 100 columns; with `--report` the longest ones,
-# and where the distribution lies. Functions are found by their shape in formatted text: a head that
-# ends in `{`, and the `}` in the same column. Lines of raw strings and of tables that clang-format
-# leaves alone may be longer, and functions `..._kernels()`: each returns a table, a row a line.
+# Functions have at most 80 lines and lines at most 100 columns, in C++ and in Python; with
+# `--report` the longest ones, and where the distribution lies. Functions of C++ are found by their
+# shape in formatted text: a head that ends in `{`, and the `}` in the same column. Lines of raw
+# strings, of texts in triple quotes and of tables that clang-format leaves alone may be longer, and
+# functions `..._kernels()`: each returns a table, a row a line.
+import ast
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ["ir", "rules", "checker", "runtime", "tests", "exporters", "examples", "docs"]
+# A source that a test quotes: not for Python to read.
+QUOTED = "tests/cases/render/source/"
 SHOWN = 12
 MOST_LINES, MOST_COLUMNS = 80, 100
 ALONE = re.compile(r'// clang-format off.*?// clang-format on|R"(\w*~?)\(.*?\)\1"', re.DOTALL)
 
-# A head has an argument list and does not begin like a statement or a type.
+TRIPLE = re.compile(r'"""(?:.|\n)*?"""')
+
+# A head has an argument list and does not begin like a statement, a type or an entry of a table.
+STATEMENTS = "if|for|while|switch|else|do|return|namespace|struct|class|enum|union|case"
 HEAD = re.compile(
-    r"^( *)(?!(?:if|for|while|switch|else|do|return|namespace|struct|class|enum|union|case)\b)\S.*"
-    r"\)[^;]*\{$|^( *)\S.*\) (?:const )?\{ .* \}$"
+    rf"^( *)(?![{{\"]|(?:{STATEMENTS})\b)\S.*\)[^;]*\{{$|^( *)\S.*\) (?:const )?\{{ .* \}}$"
 )
+
+
+def python_functions(name, text):
+    """(line number, length) of each function, its decorators included."""
+    for node in ast.walk(ast.parse(text, name)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            yield first, node.end_lineno - first + 1
 
 
 def functions(lines):
@@ -58,17 +73,28 @@ def percentile(sorted_values, percent):
 
 def show(title, entries):
     lengths = sorted(length for length, _ in entries)
-    print(
-        f"{title}: {len(lengths)}, median {percentile(lengths, 50)}, p95 {percentile(lengths, 95)} lines"
-    )
+    middle, tail = percentile(lengths, 50), percentile(lengths, 95)
+    print(f"{title}: {len(lengths)}, median {middle}, p95 {tail} lines")
     for length, place in sorted(entries, key=lambda e: (-e[0], e[1]))[:SHOWN]:
         print(f"  {length:4} {place}")
 
 
-def long_lines(text):
+def without_texts(text, is_python):
+    """What may have longer lines is left out, its line feeds are not."""
+    if not is_python:
+        return ALONE.sub(lambda match: "\n" * match[0].count("\n"), text)
+
+    def blank(match):
+        documents = not text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
+        return match[0] if documents else "\n" * match[0].count("\n")
+
+    return TRIPLE.sub(blank, text)
+
+
+def long_lines(text, is_python):
     """The numbers of lines that are too long."""
-    text = ALONE.sub(lambda match: "\n" * match[0].count("\n"), text)
-    return [number for number, line in enumerate(text.split("\n"), 1) if len(line) > MOST_COLUMNS]
+    lines = without_texts(text, is_python).split("\n")
+    return [number for number, line in enumerate(lines, 1) if len(line) > MOST_COLUMNS]
 
 
 def is_table(place):
@@ -76,20 +102,27 @@ def is_table(place):
     return "_kernels() {" in (ROOT / name).read_text(encoding="utf-8").splitlines()[int(number) - 1]
 
 
-def main(folders, report):
-    files, all_functions, wrong = [], [], []
+def sources(folders):
+    """(path below the root, text) of each source."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix not in (".h", ".cc", ".cu"):
-                continue
             name = path.relative_to(ROOT).as_posix()
-            text = path.read_text(encoding="utf-8")
-            lines = text.splitlines()
-            wrong += [
-                f"{name}:{number}: more than {MOST_COLUMNS} columns" for number in long_lines(text)
-            ]
-            files.append((len(lines), name))
-            all_functions += [(length, f"{name}:{number}") for number, length in functions(lines)]
+            if path.suffix in (".h", ".cc", ".cu", ".py") and not name.startswith(QUOTED):
+                yield name, path.read_text(encoding="utf-8")
+
+
+def main(folders, report):
+    files, all_functions, wrong = [], [], []
+    for name, text in sources(folders):
+        is_python = name.endswith(".py")
+        lines = text.splitlines()
+        wrong += [
+            f"{name}:{number}: more than {MOST_COLUMNS} columns"
+            for number in long_lines(text, is_python)
+        ]
+        files.append((len(lines), name))
+        found = python_functions(name, text) if is_python else functions(lines)
+        all_functions += [(length, f"{name}:{number}") for number, length in found]
     wrong += [
         f"{place}: a function of {length} lines, more than {MOST_LINES}"
         for length, place in all_functions
@@ -104,4 +137,4 @@ def main(folders, report):
 
 if __name__ == "__main__":
     named = [argument for argument in sys.argv[1:] if argument != "--report"]
-    sys.exit(main(named or ["ir", "rules", "checker", "runtime"], "--report" in sys.argv))
+    sys.exit(main(named or FOLDERS, "--report" in sys.argv))

@@ -59,32 +59,34 @@ def compared_names():
             yield f"{where}: holds no table of {table}s any more"
         known |= dict.fromkeys(found, table)
     for path, text in code(["ir", "rules", "checker", "runtime"]):
-        for match in re.finditer(r"([^\n]*?)[!=]=\s*\"([\w-]+)\"", text):
-            if (
-                match[2] in known
-                and "word_attr(" not in match[1]
-                and not path.startswith(WORDS + ATTRIBUTES)
-            ):
-                number = text.count("\n", 0, match.start(2)) + 1
-                yield f"{path}:{number}: compares the name of a {known[match[2]]}: {match[2]}"
+        if path.startswith(WORDS + ATTRIBUTES):
+            continue
+        for match in re.finditer(r"[!=]=\s*\"([\w-]+)\"", text):
+            before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+            if match[1] in known and "word_attr(" not in before:
+                number = text.count("\n", 0, match.start()) + 1
+                yield f"{path}:{number}: compares the name of a {known[match[1]]}: {match[1]}"
 
 
 def problems():
-    tables = "\n".join(text for path, text in code(["rules/ops"]))
-    readers = "\n".join(text for path, text in code(["checker", "runtime"]))
+    tables = "\n".join(text for _, text in code(["rules/ops"]))
+    readers = "\n".join(text for _, text in code(["checker", "runtime"]))
     for kind, (header, column, absent) in COLUMNS.items():
+        stated = set(re.findall(rf"\.{column} = (?:{kind}::)?(\w+)", tables))
+        read = set(re.findall(rf"\b{kind}::(\w+)", readers))
         for name in enumerators(kind, header):
-            if name == absent:
-                continue
-            if not re.search(rf"\.{column} = (?:{kind}::)?{name}\b", tables):
+            if name != absent and name not in stated:
                 yield f"{header}: no row or spelling has {kind}::{name}"
-            if not re.search(rf"\b{kind}::{name}\b", readers):
+            if name != absent and name not in read:
                 yield f"{header}: nothing reads {kind}::{name}"
     yield from compared_names()
     for path, text in code(["ir", "rules", "checker", "runtime"]):
         for match in NAME_COMPARED.finditer(text):
             number = text.count("\n", 0, match.start()) + 1
-            yield f"{path}:{number}: compares the name of a row: make it a value of `variant` or `computes`"
+            yield (
+                f"{path}:{number}: compares the name of a row: make it a value of `variant` or "
+                "`computes`"
+            )
 
 
 found = list(problems())

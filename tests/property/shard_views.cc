@@ -106,10 +106,10 @@ MapCase along(std::string op, std::string attrs, Dims dims, size_t dim,
           }};
 }
 
-// Dimension `dim` of the result selects what `source` says.
-std::vector<MapCase> map_cases() {
+// One operand: dimensions in another order, or another one along a dimension.
+std::vector<MapCase> maps_of_one() {
   auto same = [](int extent) { return extent; };
-  std::vector<MapCase> cases = {
+  return {
       permuted("permute_dims", "dims = [2, 0, 1]", {4, 6, 2}, {2, 0, 1}),
       permuted("transpose", "dim0 = 0, dim1 = 2", {4, 6, 2}, {2, 1, 0}),
       permuted("swapaxes", "axis0 = 0, axis1 = 1", {4, 6, 2}, {1, 0, 2}),
@@ -137,6 +137,10 @@ std::vector<MapCase> map_cases() {
           "repeat_interleave", "dim = 1, repeats = 2", {4, 6}, 1, [](int n) { return 2 * n; },
           [](int i, int) { return i / 2; }),
   };
+}
+
+std::vector<MapCase> map_cases() {
+  std::vector<MapCase> cases = maps_of_one();
   cases.push_back({"cat",
                    "dim = 1",
                    {{4, 6}, {4, 2}},

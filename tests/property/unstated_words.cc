@@ -184,12 +184,12 @@ using Words = std::vector<std::pair<ir::InstId, std::vector<std::optional<KindWo
 
 // Takes the words off some of the collectives; what `dst` they had.
 Words erase(ir::Program &program, std::mt19937 &random) {
-  static constexpr llvm::StringRef kErased[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                                "broadcast"};
+  static constexpr llvm::StringRef kUnstated[] = {"all_reduce", "all_gather", "reduce_scatter",
+                                                  "broadcast"};
   Words unstated;
   for (uint32_t i = 0; i < program.insts.size(); ++i) {
     ir::Inst &inst = program.insts[ir::InstId{i}];
-    if (!llvm::is_contained(kErased, program.op_name(inst.op)) || random() % 4 == 0)
+    if (!llvm::is_contained(kUnstated, program.op_name(inst.op)) || random() % 4 == 0)
       continue;
     unstated.push_back({ir::InstId{i}, results_of(program, inst.attrs)});
     ir::AttrDict dict = program.attrs[inst.attrs];

@@ -183,13 +183,14 @@ def steps(n):
         + lines(n, lambda i: f'%w{i} = param f32[8, 16] R "layers.{i}.w"\n')
         + "%x = input f32[8, 16] V\n"
         + lines(n, lambda i: f"%y{i} = mul %{'x' if i == 0 else f'y{i - 1}'}, %w{i}\n")
-        + f"%l = sum %y{n - 1} {{ partial = (dp, tp) }}\n%a = all_reduce %l {{ axis = (dp, tp), src = P, dst = I }}\n"
-        "backward %a\n"
+        + f"%l = sum %y{n - 1} {{ partial = (dp, tp) }}\n"
+        "%a = all_reduce %l { axis = (dp, tp), src = P, dst = I }\nbackward %a\n"
         + lines(
             n,
             lambda i: (
                 f"%g{i} = grad %w{i}\n"
-                f"%h{i} = all_reduce %g{i} {{ axis = (dp, tp), src = P, dst = R }}\nstep %w{i}, %h{i}\n"
+                f"%h{i} = all_reduce %g{i} {{ axis = (dp, tp), src = P, dst = R }}\n"
+                f"step %w{i}, %h{i}\n"
             ),
         )
     )
@@ -468,7 +469,8 @@ def call_types(n):
 def call_findings(n):
     return (
         LOCAL
-        + "func @f(%a: f32[8, 16]) {\n  %b = gelu %a\n  return %b\n}\n%x = input f32[8, 16] P@tp V@dp\n"
+        + "func @f(%a: f32[8, 16]) {\n  %b = gelu %a\n  return %b\n}\n"
+        + "%x = input f32[8, 16] P@tp V@dp\n"
         + lines(n, lambda i: f"%y{i} = call %x {{ body = @f }}\n")
     )
 
@@ -605,9 +607,9 @@ def written_views(n):
         + lines(
             n,
             lambda i: (
-                f"%v{i} aliases %{'b' if i == 0 else f'w{i - 1}'} = view %{'b' if i == 0 else f'w{i - 1}'} "
-                f"{{ shape = [8, 16] }}\n%w{i} aliases %v{i} = add_ mut %v{i}, 1.0\n"
-            ),
+                "%v{i} aliases %{before} = view %{before} {{ shape = [8, 16] }}\n"
+                "%w{i} aliases %v{i} = add_ mut %v{i}, 1.0\n"
+            ).format(i=i, before=f"w{i - 1}" if i else "b"),
         )
     )
 
@@ -652,7 +654,8 @@ def erased_contradicted(n):
         + lines(
             n,
             lambda i: (
-                f"%a{i} = all_reduce %p {{ axis = tp }}\n%b{i} = add %a{i}, %i\n%c{i} = mul %a{i}, %v\n"
+                f"%a{i} = all_reduce %p {{ axis = tp }}\n%b{i} = add %a{i}, %i\n"
+                f"%c{i} = mul %a{i}, %v\n"
             ),
         )
     )
@@ -664,7 +667,8 @@ def erased_contradicted(n):
 @shape
 def joint(n):
     return (
-        "trace { mode = local, phase = joint }\nmesh m { tp = 4 }\n%x0 = input f32[8, 16] V\n%w = param f32[16] R\n"
+        "trace { mode = local, phase = joint }\nmesh m { tp = 4 }\n"
+        + "%x0 = input f32[8, 16] V\n%w = param f32[16] R\n"
         + lines(n, lambda i: f"%x{i + 1} = mul %x{i}, %w\n")
         + f"%d{n} grad_of %x{n} = ones_like %x{n} {{ phase = bwd }}\n"
         + lines(

@@ -7,6 +7,8 @@
 
 #include "rules/ops/op.h"
 
+#include <map>
+
 namespace spmd::soundness {
 
 struct Size {
@@ -59,11 +61,25 @@ private:
   bool extend();
   bool table_row();
   bool apply(const rules::OpDef &row, const Seen &first);
+  // Dimensions of a row by what they are of the first operand, or their own extent.
+  struct Bound {
+    int dim = -1;
+    int64_t extent = 1;
+  };
+  using Bounds = std::map<unsigned, Bound>;
+  // An operand beside the first; nothing: none can be had.
+  std::optional<Operand> operand(const rules::OpDef &row, const rules::Ref &ref, const Seen &first,
+                                 llvm::ArrayRef<unsigned> dims, Bounds &bounds);
+  void row_attributes(const rules::OpDef &row, size_t rank, Statement &statement);
   bool transition();
   // To another type of the same tensor, by a plan; or two axes change places.
   bool redistribution(const Seen &seen);
   bool swap(const Seen &seen);
+  // Ops whose attributes say what becomes of dimensions (generator_views.cc).
   bool view();
+  bool reshape(unsigned kind, const Dims &dims, size_t d, Statement &statement);
+  bool cut(unsigned kind, int64_t extent, size_t d, Statement &statement);
+  bool einsum(const Seen &seen, Statement &statement);
   bool call();
   bool control();
   // Control flow and regions, with bodies that are grown (generator_control.cc).

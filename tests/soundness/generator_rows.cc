@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 namespace spmd::soundness {
 
 using rules::Dim;
@@ -17,6 +15,8 @@ using rules::OpDef;
 using rules::Ref;
 
 namespace {
+
+constexpr unsigned kUnitFactor = 1000; // a dimension of one
 
 // Rows whose dimensions are all written, so that operands can be made to fit.
 bool is_plain(const OpDef &row) {
@@ -78,6 +78,41 @@ unsigned lead_of(const Equation &equation) {
   return 0;
 }
 
+// The dimensions of an operand, as factors; those that `...` stands for are counted from the right.
+llvm::SmallVector<unsigned, 5> factors_of(const Equation &equation, const Ref &ref, unsigned rest) {
+  llvm::SmallVector<unsigned, 5> dims;
+  for (unsigned d = ref.first_dim; d < unsigned(ref.first_dim) + ref.dim_count; ++d) {
+    const Dim &dim = equation.dims[d];
+    if (dim.form == Dim::Form::Rest)
+      for (unsigned i = rest; i-- > 0;)
+        dims.push_back(rules::kRestFactor + i);
+    else
+      dims.push_back(dim.form == Dim::Form::One ? kUnitFactor : dim.first);
+  }
+  return dims;
+}
+
+// How many dimensions the equation names.
+unsigned fixed_dims(const Equation &equation, const Ref &ref) {
+  unsigned fixed = 0;
+  for (unsigned d = ref.first_dim; d < unsigned(ref.first_dim) + ref.dim_count; ++d)
+    fixed += equation.dims[d].form != Dim::Form::Rest;
+  return fixed;
+}
+
+// Our own spelling may take them in another order.
+std::vector<Operand> in_order_of_spelling(llvm::StringRef op, std::vector<Operand> operands) {
+  const auto &order = rules::resolve_spelling(op, "spmd").order;
+  if (order.empty())
+    return operands;
+  std::vector<Operand> placed;
+  for (uint8_t at : order)
+    placed.push_back(at < operands.size() ? operands[at] : Operand::literal("null"));
+  while (!placed.empty() && placed.back().text == "null")
+    placed.pop_back();
+  return placed;
+}
+
 } // namespace
 
 // What would go with `first`: the same shards along dimensions that both have, else what a product
@@ -135,13 +170,8 @@ bool Generator::table_row() {
     return false;
   // One of as many dimensions as the row has.
   const Ref &lead = equation.refs[lead_of(equation)];
-  unsigned fixed = 0;
-  bool has_rest = false;
-  for (unsigned d = lead.first_dim; d < unsigned(lead.first_dim) + lead.dim_count; ++d) {
-    bool rest = equation.dims[d].form == Dim::Form::Rest;
-    has_rest |= rest;
-    fixed += !rest;
-  }
+  unsigned fixed = fixed_dims(equation, lead);
+  bool has_rest = fixed < lead.dim_count;
   auto fits = [&](unsigned id) {
     size_t rank = see(id).want.local.size();
     return has_rest ? rank >= fixed : rank == fixed;
@@ -162,112 +192,89 @@ bool Generator::table_row() {
 
 bool Generator::apply(const OpDef &row, const Seen &first) {
   const Equation &equation = row.equation.equation;
-  // Factors by the dimension of the first operand that they are, or their own extent.
-  struct Bound {
-    int dim = -1;
-    int64_t extent = 1;
-  };
-  std::map<unsigned, Bound> factors; // kRestFactor + i: from the right
-  unsigned rest = 0;
+  const Ref &lead = equation.refs[lead_of(equation)];
+  unsigned fixed = fixed_dims(equation, lead);
+  size_t rank = first.want.local.size();
+  if (rank < fixed || (fixed == lead.dim_count && rank != fixed))
+    return false;
+  if (lead.index != rules::kNoFactor || lead.role == rules::RefRole::Condition)
+    return false;
+  unsigned rest = static_cast<unsigned>(rank - fixed);
+  Bounds bounds;
+  llvm::SmallVector<unsigned, 5> of_lead = factors_of(equation, lead, rest);
+  for (unsigned d = 0; d < of_lead.size(); ++d)
+    bounds[of_lead[d]] = {static_cast<int>(d), 1};
   std::vector<Operand> operands(equation.operand_count, Operand::literal("null"));
+  operands[lead.operand] = Operand::value(first.id);
+  size_t last_there = lead.operand + 1u;
   std::vector<bool> done(equation.operand_count);
-  Statement statement;
-  bool sum = equation.term_count > 1;
-  size_t last_there = 0;
-  unsigned lead = lead_of(equation);
-  for (unsigned i = 0, place = 0; i <= equation.ref_count; ++i) { // the leading one first
-    const Ref &ref = equation.refs[i == 0 ? lead : i - 1];
+  done[lead.operand] = true;
+  for (unsigned i = 0; i < equation.ref_count; ++i) {
+    const Ref &ref = equation.refs[i];
     if (done[ref.operand])
       continue;
     done[ref.operand] = true;
-    // The dimensions of this operand, as factors.
-    llvm::SmallVector<unsigned, 5> dims;
-    unsigned fixed = 0;
-    for (unsigned d = ref.first_dim; d < unsigned(ref.first_dim) + ref.dim_count; ++d)
-      fixed += equation.dims[d].form != Dim::Form::Rest;
-    bool leads = place++ == 0;
-    if (leads) {
-      bool has_rest = fixed < ref.dim_count;
-      size_t rank = first.want.local.size();
-      if (rank < fixed || (!has_rest && rank != fixed))
-        return false;
-      rest = static_cast<unsigned>(rank - fixed);
-    }
-    for (unsigned d = ref.first_dim; d < unsigned(ref.first_dim) + ref.dim_count; ++d) {
-      const Dim &dim = equation.dims[d];
-      if (dim.form == Dim::Form::Rest)
-        for (unsigned i = rest; i-- > 0;)
-          dims.push_back(rules::kRestFactor + i);
-      else
-        dims.push_back(dim.form == Dim::Form::One ? 1000 : dim.first);
-    }
-    if (leads) {
-      for (unsigned d = 0; d < dims.size(); ++d)
-        factors[dims[d]] = {static_cast<int>(d), 1};
-      operands[ref.operand] = Operand::value(first.id);
-      last_there = std::max<size_t>(last_there, ref.operand + 1u);
-      if (ref.index != rules::kNoFactor || ref.role == rules::RefRole::Condition)
-        return false;
-      continue;
-    }
     const rules::OperandDecl &decl = equation.operands[ref.operand];
     if (decl.optional && random_.chance(50))
       continue;
     if (decl.list != rules::ListForm::Single)
       return false;
-    llvm::SmallVector<int, 4> from;
-    llvm::SmallVector<int64_t, 4> fresh;
-    for (unsigned factor : dims) {
-      auto [at, made] = factors.try_emplace(factor, Bound{-1, random_.of(extents_)});
-      from.push_back(at->second.dim);
-      fresh.push_back(factor == 1000 ? 1 : at->second.extent);
-    }
-    if (sum && fixed == 0 && ref.index == rules::kNoFactor && random_.chance(8)) {
-      static constexpr const char *kNumbers[] = {"0", "2.0", "0.5"};
-      operands[ref.operand] = Operand::literal(random_.of(kNumbers));
-    } else {
-      Want want = beside(first, from, fresh, sum);
-      // Masks are truth values or are added: what a row takes is the checker's to say.
-      if (ref.index != rules::kNoFactor)
-        want.dtype = ir::DType::I64;
-      else if (ref.role == rules::RefRole::Condition ? random_.chance(60)
-                                                     : decl.optional && random_.chance(20))
-        want.dtype = ir::DType::Bool;
-      unsigned id = provide(want);
-      if (id == ~0u)
-        return false;
-      operands[ref.operand] = Operand::value(id);
-    }
+    std::optional<Operand> made = operand(row, ref, first, factors_of(equation, ref, rest), bounds);
+    if (!made)
+      return false;
+    operands[ref.operand] = std::move(*made);
     last_there = std::max<size_t>(last_there, ref.operand + 1u);
   }
   operands.resize(last_there);
+  Statement statement;
   statement.op = std::string(row.name);
-  // Our own spelling may take them in another order.
-  if (const auto &order = rules::resolve_spelling(statement.op, "spmd").order; !order.empty()) {
-    std::vector<Operand> placed;
-    for (uint8_t at : order)
-      placed.push_back(at < operands.size() ? operands[at] : Operand::literal("null"));
-    while (!placed.empty() && placed.back().text == "null")
-      placed.pop_back();
-    operands = std::move(placed);
-  }
-  statement.operands = std::move(operands);
-  if (!row.placed.empty()) {
-    size_t rank = first.want.local.size();
-    bool list = row.default_dim == rules::DefaultDim::All;
-    if (rank && (list || random_.chance(50))) {
-      // Where it is not the last one, operands rarely fit but for the first.
-      size_t dim = equation.operand_count == 1 ? random_.below(rank) : rank - 1;
-      statement.set("dim", list ? fmt::format("[{}]", dim) : fmt::format("{}", dim));
-      if (list && random_.chance(40))
-        statement.set("keepdim", "true");
-    }
-  }
-  if (row.reduces && random_.chance(70))
-    statement.set("reduction", random_.chance(50) ? "\"mean\"" : "\"sum\"");
+  statement.operands = in_order_of_spelling(statement.op, std::move(operands));
+  row_attributes(row, rank, statement);
   for (unsigned r = 0; r < equation.result_count; ++r)
     statement.results.push_back(draft_.fresh());
   return keep(std::move(statement));
+}
+
+std::optional<Operand> Generator::operand(const OpDef &row, const Ref &ref, const Seen &first,
+                                          llvm::ArrayRef<unsigned> dims, Bounds &bounds) {
+  const Equation &equation = row.equation.equation;
+  bool sum = equation.term_count > 1;
+  llvm::SmallVector<int, 4> from;
+  llvm::SmallVector<int64_t, 4> fresh;
+  for (unsigned factor : dims) {
+    auto [at, made] = bounds.try_emplace(factor, Bound{-1, random_.of(extents_)});
+    from.push_back(at->second.dim);
+    fresh.push_back(factor == kUnitFactor ? 1 : at->second.extent);
+  }
+  if (sum && fixed_dims(equation, ref) == 0 && ref.index == rules::kNoFactor && random_.chance(8)) {
+    static constexpr const char *kNumbers[] = {"0", "2.0", "0.5"};
+    return Operand::literal(random_.of(kNumbers));
+  }
+  Want want = beside(first, from, fresh, sum);
+  // Masks are truth values or are added: what a row takes is the checker's to say.
+  if (ref.index != rules::kNoFactor)
+    want.dtype = ir::DType::I64;
+  else if (ref.role == rules::RefRole::Condition
+               ? random_.chance(60)
+               : equation.operands[ref.operand].optional && random_.chance(20))
+    want.dtype = ir::DType::Bool;
+  unsigned id = provide(want);
+  if (id == ~0u)
+    return std::nullopt;
+  return Operand::value(id);
+}
+
+void Generator::row_attributes(const OpDef &row, size_t rank, Statement &statement) {
+  bool list = row.default_dim == rules::DefaultDim::All;
+  if (!row.placed.empty() && rank && (list || random_.chance(50))) {
+    // Where it is not the last one, operands rarely fit but for the first.
+    size_t dim = row.equation.equation.operand_count == 1 ? random_.below(rank) : rank - 1;
+    statement.set("dim", list ? fmt::format("[{}]", dim) : fmt::format("{}", dim));
+    if (list && random_.chance(40))
+      statement.set("keepdim", "true");
+  }
+  if (row.reduces && random_.chance(70))
+    statement.set("reduction", random_.chance(50) ? "\"mean\"" : "\"sum\"");
 }
 
 } // namespace spmd::soundness

@@ -93,8 +93,7 @@ bool Generator::view() {
   if (!id)
     return false;
   Seen seen = see(*id);
-  const Dims &dims = seen.want.local;
-  size_t rank = dims.size();
+  size_t rank = seen.want.local.size();
   Statement statement;
   statement.operands = {Operand::value(*id)};
   statement.results = {draft_.fresh()};
@@ -102,6 +101,52 @@ bool Generator::view() {
   if (rank == 0)
     kind = 1;
   size_t d = rank ? random_.below(rank) : 0;
+  switch (kind) {
+  case 0:
+  case 1:
+  case 2:
+  case 3:
+  case 4:
+  case 5:
+    if (!reshape(kind, seen.want.local, d, statement))
+      return false;
+    break;
+  case 6:
+  case 7: {
+    unsigned other = provide(seen.want);
+    if (other == ~0u)
+      return false;
+    statement.op = kind == 6 ? "cat" : "stack";
+    statement.operands = {Operand::list({*id, other})};
+    statement.set("dim", std::to_string(d));
+    break;
+  }
+  case 8:
+  case 9:
+  case 10:
+    if (!cut(kind, seen.want.local[d], d, statement))
+      return false;
+    break;
+  case 11:
+    statement.op = random_.chance(50) ? "flatten" : "squeeze";
+    if (statement.op == "squeeze")
+      statement.set("dim", std::to_string(d));
+    break;
+  case 12:
+    statement.op = "constant_pad";
+    statement.set("pad", "[1, 0]");
+    break;
+  case 13:
+    if (!einsum(seen, statement))
+      return false;
+    break;
+  }
+  return keep(std::move(statement));
+}
+
+// Dimensions merge, are made, are cut in two, change places or are stretched.
+bool Generator::reshape(unsigned kind, const Dims &dims, size_t d, Statement &statement) {
+  size_t rank = dims.size();
   switch (kind) {
   case 0: { // two neighbours become one
     if (rank < 2)
@@ -157,66 +202,46 @@ bool Generator::view() {
     statement.set("size", list_of(wide));
     break;
   }
-  case 6:
-  case 7: {
-    unsigned other = provide(seen.want);
-    if (other == ~0u)
-      return false;
-    statement.op = kind == 6 ? "cat" : "stack";
-    statement.operands = {Operand::list({*id, other})};
-    statement.set("dim", std::to_string(d));
-    break;
   }
-  case 8: {
-    if (dims[d] < 2)
+  return true;
+}
+
+// Parts of dimension d.
+bool Generator::cut(unsigned kind, int64_t extent, size_t d, Statement &statement) {
+  statement.op = kind == 8 ? "split" : kind == 9 ? "slice" : "select";
+  statement.set("dim", std::to_string(d));
+  if (kind == 8) {
+    if (extent < 2)
       return false;
-    int64_t first = 1 + random_.below(static_cast<size_t>(dims[d] - 1));
-    statement.op = "split";
-    statement.set("sizes", list_of({first, dims[d] - first}));
-    statement.set("dim", std::to_string(d));
+    int64_t first = 1 + random_.below(static_cast<size_t>(extent - 1));
+    statement.set("sizes", list_of({first, extent - first}));
     statement.results.push_back(draft_.fresh());
-    break;
-  }
-  case 9:
-    statement.op = "slice";
-    statement.set("dim", std::to_string(d));
+  } else if (kind == 9) {
     statement.set("start", "0");
-    statement.set("end", std::to_string(1 + random_.below(static_cast<size_t>(dims[d]) + 1)));
-    break;
-  case 10:
-    statement.op = "select";
-    statement.set("dim", std::to_string(d));
+    statement.set("end", std::to_string(1 + random_.below(static_cast<size_t>(extent) + 1)));
+  } else {
     statement.set("index", "0");
-    break;
-  case 11:
-    statement.op = random_.chance(50) ? "flatten" : "squeeze";
-    if (statement.op == "squeeze")
-      statement.set("dim", std::to_string(d));
-    break;
-  case 12:
-    statement.op = "constant_pad";
-    statement.set("pad", "[1, 0]");
-    break;
-  case 13: {
-    if (rank != 2)
-      return false;
-    static constexpr const char *kEquations[] = {"\"ij,kj->ik\"", "\"ij,ij->j\"", "\"ij,ij->\"",
-                                                 "\"ij,jk->ki\"", "\"ij,jk->kij\""};
-    const char *equation = random_.of(kEquations);
-    bool transposed = equation[4] == 'j';
-    Want want = transposed           ? beside(seen, {1, -1}, {0, random_.of(extents_)}, false)
-                : equation[4] == 'k' ? beside(seen, {-1, 1}, {random_.of(extents_), 0}, false)
-                                     : beside(seen, {0, 1}, {0, 0}, false);
-    unsigned other = provide(want);
-    if (other == ~0u)
-      return false;
-    statement.op = "einsum";
-    statement.operands = {Operand::list({*id, other})};
-    statement.set("equation", equation);
-    break;
   }
-  }
-  return keep(std::move(statement));
+  return true;
+}
+
+bool Generator::einsum(const Seen &seen, Statement &statement) {
+  if (seen.want.local.size() != 2)
+    return false;
+  static constexpr const char *kEquations[] = {"\"ij,kj->ik\"", "\"ij,ij->j\"", "\"ij,ij->\"",
+                                               "\"ij,jk->ki\"", "\"ij,jk->kij\""};
+  const char *equation = random_.of(kEquations);
+  bool transposed = equation[4] == 'j';
+  Want want = transposed           ? beside(seen, {1, -1}, {0, random_.of(extents_)}, false)
+              : equation[4] == 'k' ? beside(seen, {-1, 1}, {random_.of(extents_), 0}, false)
+                                   : beside(seen, {0, 1}, {0, 0}, false);
+  unsigned other = provide(want);
+  if (other == ~0u)
+    return false;
+  statement.op = "einsum";
+  statement.operands = {Operand::list({seen.id, other})};
+  statement.set("equation", equation);
+  return true;
 }
 
 } // namespace spmd::soundness

@@ -95,6 +95,11 @@ private:
   bool body(ir::Body body);
   bool inst(uint32_t index);
   bool equation(const ir::Inst &inst, uint32_t index);
+  struct Application; // of an equation (run_equations.cc)
+  struct Site;
+  std::unique_ptr<Site> site_of(const Application &of, unsigned rank);
+  bool compute(const ir::Inst &inst, const Application &of);
+  void pull(const Application &of);
   bool transition(const ir::Inst &inst, llvm::StringRef name);
   bool transition_of(const Call &call, const ir::Inst &inst, ir::ValueId from, uint32_t result);
   // To a whole type, by a plan; blocks that change places (run_redistribute.cc).

@@ -32,108 +32,123 @@ Run::Nodes Run::seen_operands(const ir::Inst &inst) {
   return nodes;
 }
 
+// What one application of an op reads and makes, and how it is placed: enough for its backward.
+struct Run::Application {
+  const FieldOp *op = nullptr;
+  Nodes nodes;
+  llvm::SmallVector<NodeId, 2> results;
+  std::vector<Placement> args, made;
+  RankList rep;                      // ranks whose operands are the same
+  llvm::SmallVector<bool, 4> wanted; // operands whose gradient somebody reads
+};
+
+// The operands of a rank, and the extents of its results.
+struct Run::Site {
+  std::vector<FieldArg> args;
+  std::vector<Dims> firsts, wholes, result_dims;
+};
+
+std::unique_ptr<Run::Site> Run::site_of(const Application &of, unsigned r) {
+  auto site = std::make_unique<Site>();
+  site->firsts.reserve(of.nodes.size());
+  site->wholes.reserve(of.nodes.size());
+  for (size_t i = 0; i < of.nodes.size(); ++i) {
+    const Held &held = nodes_[of.nodes[i]]->value;
+    FieldArg arg{&held.at[held.rep[r]], nullptr, nullptr};
+    if (side_ == Side::Ranks) {
+      site->firsts.push_back(of.args[i].block(r).first);
+      site->wholes.push_back(of.args[i].whole(r));
+      arg.first = &site->firsts.back();
+      arg.whole = &site->wholes.back();
+    }
+    site->args.push_back(arg);
+  }
+  for (const Placement &place : of.made)
+    site->result_dims.push_back(side_ == Side::Ranks ? place.block(r).dims : place.whole(r));
+  return site;
+}
+
+void Run::pull(const Application &of) {
+  bool any = false;
+  for (NodeId id : of.results)
+    any |= !nodes_[id]->gradient.empty();
+  for (unsigned r = 0; any && r < world_.size(); ++r) {
+    if (of.rep[r] != r)
+      continue;
+    std::unique_ptr<Site> site = site_of(of, r);
+    llvm::SmallVector<const Array *, 2> given;
+    for (NodeId id : of.results)
+      given.push_back(nodes_[id]->gradient.empty() || nodes_[id]->value.rep[r] != r
+                          ? nullptr
+                          : &nodes_[id]->gradient[r]);
+    llvm::SmallVector<Array *, 4> to;
+    for (size_t i = 0; i < of.nodes.size(); ++i)
+      to.push_back(of.wanted[i] ? &gradient_of(of.nodes[i])[nodes_[of.nodes[i]]->value.rep[r]]
+                                : nullptr);
+    of.op->pull(site->args, site->result_dims, given, to);
+  }
+}
+
 bool Run::equation(const ir::Inst &inst, uint32_t index) {
   std::string problem;
-  const FieldOp *op = setting_.field_op(inst, index, typing_, problem);
-  if (!op)
+  Application of;
+  of.op = setting_.field_op(inst, index, typing_, problem);
+  if (!of.op)
     return fail(problem);
   checker::OperandList operands;
   operands.read(program_, inst.operands);
-  Nodes nodes = seen_operands(inst);
+  of.nodes = seen_operands(inst);
   AxisSet local = program_.local_axes(program_.contexts[inst.context]);
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
   AxisSet pending = side_ == Side::Whole ? summed_axes(inst, operands.values) : AxisSet();
-  for (size_t i = 0; i < nodes.size(); ++i) // an addend counts once, whatever it is added to
+  for (size_t i = 0; i < of.nodes.size(); ++i) // an addend counts once, whatever it is added to
     if (AxisSet axes = program_.types[typed(operands.values[i]).type].of(Kind::Partial) & pending)
-      nodes[i] = first_of_zeros(nodes[i], mesh, axes);
-  // A result that takes no value of an operand is no list for its sake.
-  RankList rep = classes(nodes);
-  std::vector<Placement> arg_placements, result_placements;
-  for (ValueId value : operands.values)
-    arg_placements.emplace_back(program_, world_, typed(value), local);
-  llvm::SmallVector<NodeId, 2> results;
+      of.nodes[i] = first_of_zeros(of.nodes[i], mesh, axes);
+  of.rep = classes(of.nodes);
+  for (ValueId value : operands.values) {
+    of.args.emplace_back(program_, world_, typed(value), local);
+    of.wanted.push_back(carries_gradient(value));
+  }
   bool differentiable = false;
   for (uint32_t r = 0; r < inst.result_count; ++r) {
-    Typed known = typed(inst.result(r));
-    result_placements.emplace_back(program_, world_, known, local);
-    if (!result_placements.back().known())
+    of.made.emplace_back(program_, world_, typed(inst.result(r)), local);
+    if (!of.made.back().known())
       return fail("extents that are no numbers");
-    Nodes read;
-    for (unsigned i = 0; i < nodes.size(); ++i)
-      if (op->reads(r, i))
-        read.push_back(nodes[i]);
-    results.push_back(add({classes(read), Arrays(world_.size())}));
+    Nodes read; // a result that takes no value of an operand is no list for its sake
+    for (unsigned i = 0; i < of.nodes.size(); ++i)
+      if (of.op->reads(r, i))
+        read.push_back(of.nodes[i]);
+    of.results.push_back(add({classes(read), Arrays(world_.size())}));
     differentiable |= carries_gradient(inst.result(r));
   }
+  if (!compute(inst, of))
+    return false;
+  if (differentiable)
+    tape_.push_back([this, of] { pull(of); });
+  for (uint32_t r = 0; r < inst.result_count; ++r) {
+    AxisSet axes = program_.types[typed(inst.result(r)).type].of(Kind::Partial) & pending;
+    define(inst, r, axes ? summed(of.results[r], mesh, axes) : of.results[r]);
+  }
+  return true;
+}
 
-  // The operands of a rank, and the extents of its results.
-  struct Site {
-    std::vector<FieldArg> args;
-    std::vector<Dims> firsts, wholes, result_dims;
-  };
-  Side side = side_;
-  auto site_of = [this, nodes, arg_placements, result_placements, side](unsigned r) {
-    auto site = std::make_unique<Site>();
-    site->firsts.reserve(nodes.size());
-    site->wholes.reserve(nodes.size());
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const Held &held = nodes_[nodes[i]]->value;
-      FieldArg arg{&held.at[held.rep[r]], nullptr, nullptr};
-      if (side == Side::Ranks) {
-        site->firsts.push_back(arg_placements[i].block(r).first);
-        site->wholes.push_back(arg_placements[i].whole(r));
-        arg.first = &site->firsts.back();
-        arg.whole = &site->wholes.back();
-      }
-      site->args.push_back(arg);
-    }
-    for (const Placement &place : result_placements)
-      site->result_dims.push_back(side == Side::Ranks ? place.block(r).dims : place.whole(r));
-    return site;
-  };
+bool Run::compute(const ir::Inst &inst, const Application &of) {
+  std::string problem;
   for (unsigned r = 0; r < world_.size(); ++r) {
-    if (rep[r] != r)
+    if (of.rep[r] != r)
       continue;
-    std::unique_ptr<Site> site = site_of(r);
-    std::optional<Arrays> made = op->run(site->args, site->result_dims, problem);
-    if (!made && op->may_not_fit())
+    std::unique_ptr<Site> site = site_of(of, r);
+    std::optional<Arrays> made = of.op->run(site->args, site->result_dims, problem);
+    if (!made && of.op->may_not_fit())
       return fail("gradients of several results that do not fit");
     if (!made) {
       wrong = true;
       return fail(fmt::format("{}: {} ({})", ir::print_value(program_, inst.result(0)), problem,
-                              side == Side::Ranks ? fmt::format("rank {}", r) : "one device"));
+                              side_ == Side::Ranks ? fmt::format("rank {}", r) : "one device"));
     }
-    for (size_t k = 0; k < results.size(); ++k)
-      if (nodes_[results[k]]->value.rep[r] == r)
-        nodes_[results[k]]->value.at[r] = std::move((*made)[k]);
-  }
-  llvm::SmallVector<bool, 4> wanted;
-  for (ValueId value : operands.values)
-    wanted.push_back(carries_gradient(value));
-  if (differentiable)
-    tape_.push_back([this, op, nodes, results, rep, wanted, site_of] {
-      bool any = false;
-      for (NodeId id : results)
-        any |= !nodes_[id]->gradient.empty();
-      for (unsigned r = 0; any && r < world_.size(); ++r) {
-        if (rep[r] != r)
-          continue;
-        auto site = site_of(r);
-        llvm::SmallVector<const Array *, 2> given;
-        for (NodeId id : results)
-          given.push_back(nodes_[id]->gradient.empty() || nodes_[id]->value.rep[r] != r
-                              ? nullptr
-                              : &nodes_[id]->gradient[r]);
-        llvm::SmallVector<Array *, 4> to;
-        for (size_t i = 0; i < nodes.size(); ++i)
-          to.push_back(wanted[i] ? &gradient_of(nodes[i])[nodes_[nodes[i]]->value.rep[r]]
-                                 : nullptr);
-        op->pull(site->args, site->result_dims, given, to);
-      }
-    });
-  for (uint32_t r = 0; r < inst.result_count; ++r) {
-    AxisSet axes = program_.types[typed(inst.result(r)).type].of(Kind::Partial) & pending;
-    define(inst, r, axes ? summed(results[r], mesh, axes) : results[r]);
+    for (size_t k = 0; k < of.results.size(); ++k)
+      if (nodes_[of.results[k]]->value.rep[r] == r)
+        nodes_[of.results[k]]->value.at[r] = std::move((*made)[k]);
   }
   return true;
 }

@@ -22,7 +22,7 @@ struct Planned {
   const ir::Program &program() const { return checked->program(); }
 };
 std::unique_ptr<Planned> planned(std::string_view text);
-// None if it cannot be read, or draws a finding; then `problem` says so.
+// None if it cannot be read, or has a finding; then `problem` says so.
 std::unique_ptr<Planned> planned_file(const std::string &path);
 
 // Small whole numbers that uphold the type: equal where it says so, blocks of one tensor where it

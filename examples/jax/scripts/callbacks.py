@@ -1,4 +1,4 @@
-"""A step that talks to the host: debug prints, a callback for metrics, a schedule that the host computes."""
+"""A step that talks to the host: debug prints, a callback for metrics, a schedule from the host."""
 
 from functools import partial
 

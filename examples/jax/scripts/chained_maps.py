@@ -1,4 +1,4 @@
-"""Three shard_maps with other specs, one after the other: embedding by rows, mixing by sequence, loss by rows."""
+"""Three shard_maps with other specs: embedding by rows, mixing by sequence, loss by rows."""
 
 import jax
 import jax.numpy as jnp

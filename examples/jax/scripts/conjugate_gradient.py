@@ -1,4 +1,4 @@
-"""Conjugate gradients with the rows of the matrix cut over the ranks: a while loop until the residual is small."""
+"""Conjugate gradients, the matrix cut by rows: a while loop until the residual is small."""
 
 import jax
 import jax.numpy as jnp

@@ -38,8 +38,8 @@ def main(data=2, model=4, steps=2):
     shard = {"q": on(None, "model"), "k": on(None, "model"), "v": on(None, "model"),
              "o": on("model"), "up": on(None, "model"), "down": on("model"), "scale": on()}
 
-    @partial(jax.jit, in_shardings=(shard, on("data"), on("data")), out_shardings=(shard, on(), on()),
-             donate_argnums=0)
+    @partial(jax.jit, in_shardings=(shard, on("data"), on("data")),
+             out_shardings=(shard, on(), on()), donate_argnums=0)
     def train_step(params, x, y):
         (loss, top), grads = jax.value_and_grad(loss_fn, has_aux=True)(params, x, y)
         return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), loss, top

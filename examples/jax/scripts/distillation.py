@@ -1,4 +1,4 @@
-"""A student learns from a teacher of another layout: the teacher is tensor-parallel, the student data-parallel."""
+"""A student learns from a teacher of another layout: data-parallel from tensor-parallel."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""equinox: a small transformer, its gradients by filter_value_and_grad in a shard_map, filter_jit around."""
+"""equinox: a small transformer, its gradients by filter_value_and_grad in a shard_map."""
 
 import equinox as eqx
 import jax

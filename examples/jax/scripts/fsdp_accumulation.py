@@ -1,4 +1,4 @@
-"""Fully sharded parameters, gradients of micro-batches added up in a scan, clipping by the norm over all ranks."""
+"""Fully sharded parameters, gradients accumulated in a scan, clipping by the norm of all ranks."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Gradients are summed in two stages on one axis: within groups of ranks, then across the groups."""
+"""Gradients are summed in two stages on one axis: within groups of ranks, then across them."""
 
 import jax
 import jax.numpy as jnp

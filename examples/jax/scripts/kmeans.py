@@ -15,8 +15,8 @@ def main(ranks=8, turns=4):
     mesh = Mesh(np.array(jax.devices()[:ranks]), ("points",))
 
     @jax.jit
-    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(P("points"), P()), out_specs=(P(), P(), P("points")),
-                       check_vma=False)
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(P("points"), P()),
+                       out_specs=(P(), P(), P("points")), check_vma=False)
     def fit(points, centres):
         def assign(centres):
             distance = jnp.sum((points[:, None] - centres[None]) ** 2, axis=-1)

@@ -1,4 +1,4 @@
-"""A linen classifier, data-parallel: the loss is a shard_map, gradients and optax are outside of it."""
+"""A linen classifier, data-parallel: the loss is a shard_map, gradients and optax are outside."""
 
 import flax.linen as nn
 import jax

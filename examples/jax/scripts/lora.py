@@ -1,4 +1,4 @@
-"""Low-rank adapters on frozen weights that are cut over the model ranks; only the adapters are trained."""
+"""Low-rank adapters on frozen weights cut over the model ranks; only the adapters are trained."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""PPO-like updates: advantages are normalized over all ranks, epochs are a loop, early stop by the KL of all."""
+"""PPO-like updates: advantages normalized over all ranks, epochs in a loop, stopped by the KL."""
 
 import functools
 from typing import NamedTuple

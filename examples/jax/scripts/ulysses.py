@@ -1,4 +1,4 @@
-"""Sequence-parallel attention: an all_to_all from tokens to heads, attention on all tokens, and back."""
+"""Sequence-parallel attention: all_to_all from tokens to heads, attention to all tokens, back."""
 
 import flax.linen as nn
 import jax

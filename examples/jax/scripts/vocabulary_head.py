@@ -1,4 +1,4 @@
-"""A GSPMD model whose loss is a shard_map over the vocabulary only: the other axis stays with the compiler."""
+"""A GSPMD model whose loss is a shard_map over the vocabulary only, not over the other axis."""
 
 import jax
 import jax.numpy as jnp

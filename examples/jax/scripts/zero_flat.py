@@ -1,4 +1,4 @@
-"""ZeRO-1 on one flat vector: gradients are scattered, each rank updates its piece with optax, pieces are gathered."""
+"""ZeRO-1 on one flat vector: gradients are scattered, pieces updated with optax and gathered."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""A contrastive loss: the embeddings of all ranks are gathered, each rank has the rows of its own batch."""
+"""A contrastive loss: embeddings of all ranks are gathered, each rank has the rows of its batch."""
 
 import jax
 import jax.numpy as jnp

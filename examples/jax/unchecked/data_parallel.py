@@ -1,4 +1,4 @@
-"""Data parallelism: each rank has its rows of the batch, all have the weights; gradients are averaged."""
+"""Data parallelism: each rank has its rows of the batch and all weights; gradients are averaged."""
 
 import jax
 import jax.numpy as jnp

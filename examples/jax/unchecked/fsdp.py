@@ -1,4 +1,4 @@
-"""Weights cut over the data ranks, gathered where they are used; the gradient of a gather is a scatter."""
+"""Weights cut over the data ranks, gathered where used; the gradient of a gather is a scatter."""
 
 import jax
 import jax.numpy as jnp

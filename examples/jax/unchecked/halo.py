@@ -1,4 +1,4 @@
-"""A stencil on a ring of blocks: each rank gets one cell from either neighbour, in a loop over time."""
+"""A stencil on a ring of blocks: each rank gets a cell of either neighbour, in a loop over time."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""A scan over tensor-parallel layers with rematerialisation; the carry begins as the embedding of a batch."""
+"""A scan over tensor-parallel layers with rematerialisation; the carry begins as an embedding."""
 
 import jax
 import jax.numpy as jnp

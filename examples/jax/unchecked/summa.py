@@ -1,4 +1,4 @@
-"""A matrix product on a grid of ranks: rows over x, columns over y, the common dimension gathered."""
+"""A matrix product on a grid of ranks: rows over x, columns over y, the common one gathered."""
 
 import jax
 from jax import lax

@@ -1,4 +1,4 @@
-"""A tensor-parallel MLP with a residual: columns, then rows, and one sum; the gradient is taken outside."""
+"""A tensor-parallel MLP with a residual: columns, rows, one sum; the gradient is taken outside."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""A loss over tokens that are not padding: sums of losses and of counts are both summed over the ranks."""
+"""A loss over tokens that are not padding: losses and counts are both summed over the ranks."""
 
 import jax
 import jax.numpy as jnp

@@ -15,8 +15,8 @@ _RENAMED = {"axis": "dim"}
 _LEFT_OUT = {
     "out_sharding", "sharding", "dst_sharding", "concrete_mesh", "precision", "out_type",
     "preferred_element_type", "out_dtype", "accuracy", "weak_type", "donated_invars", "inline",
-    "indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts", "dimensions_are_sorted",
-    "algorithm", "mode", "whole",
+    "indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts",
+    "dimensions_are_sorted", "algorithm", "mode", "whole",
 }  # fmt: skip
 
 

@@ -188,8 +188,10 @@ def text() -> str:
     """The whole file."""
     every = groups()
     heads = known([name.split(" ")[0] for name in every])
-    lines = [f"# Signatures of torch {torch.__version__.split('+')[0]}, written by",
-             "# exporters/spmd_trace/torch/signatures.py, which says how to read them."]  # fmt: skip
+    lines = [
+        f"# Signatures of torch {torch.__version__.split('+')[0]}, written by",
+        "# exporters/spmd_trace/torch/signatures.py, which says how to read them.",
+    ]
     named = [
         (name, one) for name, one in sorted(vars(torch).items()) if isinstance(one, torch.dtype)
     ]

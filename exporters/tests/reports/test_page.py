@@ -115,14 +115,16 @@ def layers(count):
         first = 2 + 10 * i
         scope = f'in "layers.{i}.mlp"'
         lines.append(
-            f'%{first} = matmul %{first - 1 if i else 0}, %1 {{ partial = tp }} at "model.py":7:3 {scope}'
+            f"%{first} = matmul %{first - 1 if i else 0}, %1 {{ partial = tp }} "
+            f'at "model.py":7:3 {scope}'
         )
         lines += [
             f'%{first + j} = neg %{first + j - 1} at "model.py":{7 + j}:3 {scope}'
             for j in range(1, 9)
         ]
         lines.append(
-            f'%{first + 9} = all_reduce %{first + 8} {{ axis = tp, src = P, dst = R }} at "model.py":20:3 {scope}'
+            f"%{first + 9} = all_reduce %{first + 8} {{ axis = tp, src = P, dst = R }} "
+            f'at "model.py":20:3 {scope}'
         )
     return "\n".join(lines) + f'\n%{2 + 10 * count} = gelu %2 at "model.py":30:3\n'
 

@@ -61,9 +61,9 @@ def case(op, *args, names="a b", gradient=True, values=None, **kwargs) -> Case:
     return Case(op, args, names, kwargs, gradient, values, rtol)
 
 
-_OF_ALL = """exp exp2 expm1 sin cos tan sinh cosh tanh sigmoid erf erfc atan asinh abs relu gelu silu elu
- selu celu leaky_relu mish softplus hardtanh hardsigmoid hardswish hardshrink softshrink relu6
- frac angle log_sigmoid sgn special_ndtr sinc nan_to_num square neg positive""".split()
+_OF_ALL = """exp exp2 expm1 sin cos tan sinh cosh tanh sigmoid erf erfc atan asinh abs relu gelu
+ silu elu selu celu leaky_relu mish softplus hardtanh hardsigmoid hardswish hardshrink softshrink
+ relu6 frac angle log_sigmoid sgn special_ndtr sinc nan_to_num square neg positive""".split()
 _OF_POSITIVE = """log log2 log10 log1p sqrt rsqrt reciprocal lgamma digamma special_entr""".split()
 _OF_UNIT = "asin acos atanh erfinv logit".split()
 _STEPS = (
@@ -73,8 +73,8 @@ _TWO = """add.Tensor sub.Tensor mul.Tensor div.Tensor ldexp.Tensor atan2 hypot l
  maximum minimum fmax fmin copysign.Tensor remainder.Tensor fmod.Tensor""".split()
 _COMPARISONS = "eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor isclose".split()
 _TRUTH = "logical_and logical_or logical_xor".split()
-_BITS = """bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor gcd lcm floor_divide remainder.Tensor
- fmod.Tensor bitwise_left_shift.Tensor bitwise_right_shift.Tensor""".split()
+_BITS = """bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor gcd lcm floor_divide
+ remainder.Tensor fmod.Tensor bitwise_left_shift.Tensor bitwise_right_shift.Tensor""".split()
 _REDUCTIONS = "amax amin logsumexp".split()
 
 
@@ -95,9 +95,18 @@ def pointwise() -> list[Case]:
         for n in _COMPARISONS + _TRUTH
     ]
     cases += [case(find(n), whole(1, 20, 5, 6), whole(1, 5, 6)) for n in _BITS]
+    return cases + [
+        case(aten.round.decimals, normal(3, 4), decimals=2, gradient=False),
+        case(aten.nan_to_num.default, odd, 1.0, 2.0, -3.0, gradient=False),
+        case(aten.bitwise_not.default, whole(-9, 9, 12)),
+        case(aten.bitwise_not.default, mask(12)),
+    ]
+
+
+def arithmetic() -> list[Case]:
     x, y, z = normal(3, 4), normal(4), normal(3, 1)
     p, q = between(0.3, 2.5, 3, 4), between(0.3, 2.5, 4)
-    return cases + [
+    return [
         case(aten.add.Tensor, x, y, alpha=2.5),
         case(aten.sub.Tensor, x, y, alpha=-0.5),
         case(aten.rsub.Scalar, x, 2.0, 3.0, names="b"),
@@ -130,10 +139,6 @@ def pointwise() -> list[Case]:
         case(aten.hardshrink.default, x, 0.3),
         case(aten.softshrink.default, x, 0.3),
         case(aten.threshold.default, x, 0.1, 20.0),
-        case(aten.round.decimals, x, decimals=2, gradient=False),
-        case(aten.nan_to_num.default, odd, 1.0, 2.0, -3.0, gradient=False),
-        case(aten.bitwise_not.default, whole(-9, 9, 12)),
-        case(aten.bitwise_not.default, mask(12)),
         case(aten.pow.Tensor_Tensor, p, q),
         case(aten.pow.Tensor_Scalar, p, 2.5),
         case(aten.pow.Tensor_Scalar, p, 2),
@@ -155,6 +160,14 @@ def pointwise() -> list[Case]:
         case(aten.view.dtype, x.bfloat16().float().to(torch.float16), torch.int16),
         case(aten.detach.default, x, gradient=False),
         case(aten._to_copy.default, x, dtype=torch.float32),
+        case(aten.copy.default, x, y, gradient=False),
+        case(aten.fake_quantize_per_tensor_affine.default, x, 0.1, 2, -10, 12, gradient=False),
+    ]
+
+
+def complex_numbers() -> list[Case]:
+    x, y, p, q = normal(3, 4), normal(4), between(0.3, 2.5, 3, 4), between(0.3, 2.5, 4)
+    return [
         case(aten._conj_physical.default, torch.complex(p, q), gradient=False),
         case(aten.real.default, torch.complex(p, q), gradient=False),
         case(aten.imag.default, torch.complex(p, q), gradient=False),
@@ -171,8 +184,6 @@ def pointwise() -> list[Case]:
         case(aten.tanh.default, torch.complex(x, y), gradient=False),
         case(aten.mul.Tensor, torch.complex(x, y), torch.complex(p, q), gradient=False),
         case(aten.div.Tensor, torch.complex(x, y), torch.complex(p, q), gradient=False),
-        case(aten.copy.default, x, y, gradient=False),
-        case(aten.fake_quantize_per_tensor_affine.default, x, 0.1, 2, -10, 12, gradient=False),
     ]
 
 
@@ -273,17 +284,8 @@ def reductions() -> list[Case]:
     ]
 
 
-def normalisation() -> list[Case]:
-    x, w, b = normal(2, 3, 4), normal(4), normal(4)
-    images, scale, shift = normal(3, 4, 5), normal(4), normal(4)
-    g, mean, spread = (
-        normal(2, 3, 4),
-        x.mean(2, True),
-        (x.var(2, correction=0, keepdim=True) + 1e-5).rsqrt(),
-    )
-    groups = images.reshape(3, 2, -1)
-    group_mean, group_spread = groups.mean(2), (groups.var(2, correction=0) + 1e-5).rsqrt()
-    running_mean, running_var = normal(4), between(0.5, 2, 4)
+def softmax() -> list[Case]:
+    x, g = normal(2, 3, 4), normal(2, 3, 4)
     return [
         case(aten._softmax.default, x, 1, False),
         case(aten.softmax.int, x, 2),
@@ -297,6 +299,13 @@ def normalisation() -> list[Case]:
             torch.float64,
             names="g y",
         ),
+    ]
+
+
+def layer_norm() -> list[Case]:
+    x, w, b, g = normal(2, 3, 4), normal(4), normal(4), normal(2, 3, 4)
+    mean, spread = x.mean(2, True), (x.var(2, correction=0, keepdim=True) + 1e-5).rsqrt()
+    return [
         case(aten.layer_norm.default, x, [4], w, b, names="x w b"),
         case(aten.layer_norm.default, x, [3, 4], None, None, 0.1, names="x"),
         case(aten.native_layer_norm.default, x, [4], w, b, 1e-5, names="x w b"),
@@ -330,6 +339,14 @@ def normalisation() -> list[Case]:
         case(aten.rms_norm.default, x, [4], w, 1e-5, names="x w"),
         case(aten.rms_norm.default, x, [3, 4], names="x"),
         case(aten._fused_rms_norm.default, x, [4], w, 1e-5, names="x w"),
+    ]
+
+
+def norms_of_channels() -> list[Case]:
+    images, scale, shift = normal(3, 4, 5), normal(4), normal(4)
+    groups = images.reshape(3, 2, -1)
+    group_mean, group_spread = groups.mean(2), (groups.var(2, correction=0) + 1e-5).rsqrt()
+    return [
         case(aten.group_norm.default, images, 2, scale, shift, names="x w b"),
         case(aten.native_group_norm.default, images, scale, shift, 3, 4, 5, 2, 1e-5, names="x w b"),
         case(
@@ -347,6 +364,16 @@ def normalisation() -> list[Case]:
             names="g x u s w",
             gradient=False,
         ),
+        case(aten.cosine_similarity.default, normal(3, 4), normal(3, 4), 1),
+        case(aten._weight_norm.default, normal(3, 4, 2), normal(3, 1, 1), 0, names="v g"),
+        case(aten._weight_norm.default, normal(3, 4, 2), normal(1, 4, 1), 1, names="v g"),
+    ]
+
+
+def batch_norm() -> list[Case]:
+    images, scale, shift = normal(3, 4, 5), normal(4), normal(4)
+    running_mean, running_var = normal(4), between(0.5, 2, 4)
+    return [
         case(
             aten.native_batch_norm.default,
             images,
@@ -402,19 +429,12 @@ def normalisation() -> list[Case]:
             False,
             names="x w k",
         ),
-        case(aten.cosine_similarity.default, normal(3, 4), normal(3, 4), 1),
-        case(aten._weight_norm.default, normal(3, 4, 2), normal(3, 1, 1), 0, names="v g"),
-        case(aten._weight_norm.default, normal(3, 4, 2), normal(1, 4, 1), 1, names="v g"),
     ]
 
 
 def losses() -> list[Case]:
     x, y = normal(3, 4), normal(3, 4)
     p, q = between(0.1, 0.9, 3, 4), between(0.1, 0.9, 3, 4)
-    scores, classes, weight = normal(6, 3), whole(0, 3, 6), between(0.5, 2, 3)
-    log = scores.log_softmax(1)
-    total = weight[classes].sum()
-    each, one = normal(3, 4), normal()
     cases = []
     for way in range(3):
         cases += [
@@ -437,6 +457,17 @@ def losses() -> list[Case]:
                 way,
                 gradient=False,
             ),
+        ]
+    return cases
+
+
+def losses_of_classes() -> list[Case]:
+    scores, classes, weight = normal(6, 3), whole(0, 3, 6), between(0.5, 2, 3)
+    log = scores.log_softmax(1)
+    total = weight[classes].sum()
+    cases = []
+    for way in range(3):
+        cases += [
             case(aten.cross_entropy_loss.default, scores, classes, None, way, names="z"),
             case(
                 aten.cross_entropy_loss.default,
@@ -473,7 +504,7 @@ def losses() -> list[Case]:
             case(aten.nll_loss.default, log, classes, None, way, names="z"),
             case(
                 aten.nll_loss_backward.default,
-                one if way else normal(6),
+                normal() if way else normal(6),
                 log,
                 classes,
                 weight,
@@ -483,6 +514,17 @@ def losses() -> list[Case]:
                 names="g",
                 gradient=False,
             ),
+        ]
+    return cases
+
+
+def losses_backward() -> list[Case]:
+    x, y = normal(3, 4), normal(3, 4)
+    p, q = between(0.1, 0.9, 3, 4), between(0.1, 0.9, 3, 4)
+    each, one = normal(3, 4), normal()
+    cases = []
+    for way in range(3):
+        cases += [
             case(
                 aten.mse_loss_backward.default, each if way == 0 else one, x, y, way, names="g a b"
             ),
@@ -530,7 +572,6 @@ def _gradients(function, tensors, cotangent):
 def composed() -> list[Composed]:
     x, u, g, positive = normal(3, 4), normal(3, 4), normal(3, 4), between(0.5, 2, 3, 4)
     scores, classes, weight = normal(6, 4), whole(0, 3, 6), normal(3, 4)
-    image = normal(2, 5, 3)
 
     def rms(x, w):
         return functional.rms_norm(x, [4], w, 1e-5)
@@ -592,5 +633,10 @@ def composed() -> list[Composed]:
     ]
 
 
+_FAMILIES = [pointwise, arithmetic, complex_numbers, backward_forms, reductions, softmax]
+_FAMILIES += [layer_norm, norms_of_channels, batch_norm]
+_FAMILIES += [losses, losses_of_classes, losses_backward]
+
+
 def all_cases() -> list[Case]:
-    return pointwise() + backward_forms() + reductions() + normalisation() + losses()
+    return [one for family in _FAMILIES for one in family()]

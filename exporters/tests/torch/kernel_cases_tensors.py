@@ -8,11 +8,8 @@ from kernel_cases import Case, between, case, mask, normal, whole
 aten = torch.ops.aten
 
 
-def indexing() -> list[Case]:
-    x, rows = normal(4, 5), whole(0, 4, 3)
-    index, source = whole(0, 4, 3, 5), normal(4, 6)
-    unique = torch.tensor([[2, 0, 1, 3, 2], [1, 2, 3, 0, 0]])
-    one = "a i s"
+def reading() -> list[Case]:
+    x, index = normal(4, 5), whole(0, 4, 3, 5)
     return [
         case(aten.gather.default, x, 0, index),
         case(aten.gather.default, x, 1, whole(0, 5, 4, 2)),
@@ -81,6 +78,15 @@ def indexing() -> list[Case]:
         case(aten.index.Tensor, normal(3, 4, 5), [None, whole(0, 4, 2, 3)]),
         case(aten.take.default, x, whole(-20, 20, 6)),
         case(aten.masked_select.default, x, mask(4, 5)),
+    ]
+
+
+def writing() -> list[Case]:
+    x, rows = normal(4, 5), whole(0, 4, 3)
+    index, source = whole(0, 4, 3, 5), normal(4, 6)
+    unique = torch.tensor([[2, 0, 1, 3, 2], [1, 2, 3, 0, 0]])
+    one = "a i s"
+    return [
         case(aten.masked_scatter.default, x, mask(4, 5), normal(30), names="a m s"),
         case(aten.scatter.src, x, 0, unique, normal(2, 5), names=one),
         case(aten.scatter.value, x, 0, index, 2.5),
@@ -122,6 +128,12 @@ def indexing() -> list[Case]:
             )
             for how in ("prod", "mean", "amax", "amin")
         ),
+    ]
+
+
+def finding() -> list[Case]:
+    x = normal(4, 5)
+    return [
         case(aten.one_hot.default, whole(0, 4, 3, 2), 4),
         case(aten.nonzero.default, mask(4, 5)),
         case(aten.argwhere.default, mask(4, 5)),
@@ -155,12 +167,8 @@ def indexing() -> list[Case]:
     ]
 
 
-def contraction() -> list[Case]:
+def products() -> list[Case]:
     add = "c a b"
-    images, kernel = normal(2, 4, 7, 6), normal(6, 4, 3, 2)
-    backward = normal(2, 6, 3, 5)
-    pooled = aten.max_pool2d_with_indices.default(images, [3, 2], [2, 2], [1, 1])
-    square = normal(2, 3, 6, 6)
     return [
         case(
             aten.addmm.default,
@@ -196,6 +204,12 @@ def contraction() -> list[Case]:
         case(aten._cdist_forward.default, normal(3, 2), normal(4, 2), 3.0, None, gradient=False),
         case(aten.cdist.default, normal(2, 3, 2), normal(2, 4, 2), 1.0),
         case(aten.pairwise_distance.default, normal(3, 4), normal(3, 4)),
+    ]
+
+
+def convolution() -> list[Case]:
+    images, kernel = normal(2, 4, 7, 6), normal(6, 4, 3, 2)
+    return [
         case(
             aten.convolution.default,
             images,
@@ -261,10 +275,15 @@ def contraction() -> list[Case]:
             1,
             names="x w",
         ),
+    ]
+
+
+def convolution_backward() -> list[Case]:
+    return [
         case(
             aten.convolution_backward.default,
-            backward,
-            images,
+            normal(2, 6, 3, 5),
+            normal(2, 4, 7, 6),
             normal(6, 4, 3, 2),
             [6],
             [2, 1],
@@ -273,26 +292,18 @@ def contraction() -> list[Case]:
             False,
             [0, 0],
             1,
-            [True, True, True],
+            [of_images, True, True],
             names="g x w",
             gradient=False,
-        ),
-        case(
-            aten.convolution_backward.default,
-            backward,
-            images,
-            normal(6, 4, 3, 2),
-            [6],
-            [2, 1],
-            [0, 0],
-            [1, 1],
-            False,
-            [0, 0],
-            1,
-            [False, True, True],
-            names="g x w",
-            gradient=False,
-        ),
+        )
+        for of_images in (True, False)
+    ]
+
+
+def pooling() -> list[Case]:
+    images = normal(2, 4, 7, 6)
+    pooled = aten.max_pool2d_with_indices.default(images, [3, 2], [2, 2], [1, 1])
+    return [
         case(aten.avg_pool2d.default, images, [3, 2], [2, 1], [1, 1], names="x"),
         case(aten.avg_pool2d.default, images, [3, 2], [2, 2], [1, 0], True, False, names="x"),
         case(aten.avg_pool2d.default, images, [3, 2], [], [0, 0], False, True, 5, names="x"),
@@ -324,6 +335,12 @@ def contraction() -> list[Case]:
             names="g",
             gradient=False,
         ),
+    ]
+
+
+def resampling() -> list[Case]:
+    images, square = normal(2, 4, 7, 6), normal(2, 3, 6, 6)
+    return [
         case(aten.upsample_nearest2d.default, square, [9, 4], names="x"),
         case(aten.upsample_bilinear2d.default, square, [9, 4], False, names="x"),
         case(aten.upsample_bilinear2d.default, square, [9, 4], True, names="x"),
@@ -471,5 +488,9 @@ def creation() -> list[Case]:
     ]
 
 
+_FAMILIES = [reading, writing, finding, products, convolution]
+_FAMILIES += [convolution_backward, pooling, resampling, attention, linear_algebra, creation]
+
+
 def tensor_cases() -> list[Case]:
-    return indexing() + contraction() + attention() + linear_algebra() + creation()
+    return [one for family in _FAMILIES for one in family()]

@@ -36,7 +36,8 @@ _BATCHES = {
     x, y = data[step * 8 : step * 8 + 8], labels[step * 8 : step * 8 + 8]
     x, y = x[rank * rows : (rank + 1) * rows], y[rank * rows : (rank + 1) * rows]""",
     "every n-th row": """
-    x, y = data[step * 8 : step * 8 + 8][rank::world], labels[step * 8 : step * 8 + 8][rank::world]""",
+    x = data[step * 8 : step * 8 + 8][rank::world]
+    y = labels[step * 8 : step * 8 + 8][rank::world]""",
     "one of n entries": """
     x = data[step * 8 : step * 8 + 8].view(world, rows, 6)[rank]
     y = labels[step * 8 : step * 8 + 8].view(world, rows)[rank]""",
@@ -90,7 +91,8 @@ def test_what_the_step_before_logs_and_the_next_batch_are_left_out(tmp_path):
 
 def test_rows_that_no_operation_explains_come_from_outside(tmp_path):
     batch = """
-    x, y = data[step * 8 :][list(range(rank, 8, world))], labels[step * 8 :][rank * 2 : rank * 2 + 2]"""
+    x = data[step * 8 :][list(range(rank, 8, world))]
+    y = labels[step * 8 :][rank * 2 : rank * 2 + 2]"""
     trace = _trace(tmp_path, _SCRIPT.format(batch=batch.strip()))
     types = {one["name"]: one["type"]["ranks"] for one in trace["params"] if one["role"] == "input"}
     assert types == {"data": "R|I", "input.1": "V", "y": "V"}  # input.1: the list of rows

@@ -23,8 +23,9 @@ _TABLE = pathlib.Path(__file__).parents[3] / "ir" / "calls" / "torch.txt"
 _SAMPLES = 12  # of each function
 # Calls that rows do not follow yet, or that are not bound; each is to go.
 _KNOWN = dict.fromkeys(
-    "torch.bincount torch.cumulative_trapezoid torch.gradient torch.histogram torch.linspace torch.logspace "
-    "torch.searchsorted torch.stft torch.tensor_split torch.trapezoid torch.trapz".split(),
+    "torch.bincount torch.cumulative_trapezoid torch.gradient torch.histogram "
+    "torch.linspace torch.logspace torch.searchsorted torch.stft "
+    "torch.tensor_split torch.trapezoid torch.trapz".split(),
     "the row has no such operand",
 )
 _KNOWN |= dict.fromkeys(["torch.atleast_1d", "torch.atleast_2d"], "the row takes no list")

@@ -1,16 +1,23 @@
-# Runs the transcripts of a folder: `$ spmdlint ...` or `$ spmdrun ...` and, up to the next such line, what it printed
-# (stdout before stderr) and its exit code. Arguments: the binary, by whose name it is called; the folder (that of this
-# file); `--update` writes what is printed now.
+# Runs the transcripts of a folder: `$ spmdlint ...` or `$ spmdrun ...` and, up to the next such
+# line, what it printed (stdout before stderr) and its exit code. Arguments: the binary, by whose
+# name it is called; the folder (that of this file); `--update` writes what is printed now.
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+
 def run(command, binary, copy):
     """The block of one command, which sees a copy of the folder as its own."""
     words = f'{binary.name}() {{ "{binary}" "$@"; }}; {command}'
-    done = subprocess.run(["sh", "-c", words], cwd=copy, capture_output=True, text=True, check=False,
-                          env={"PATH": "/usr/bin:/bin", "TERM": "dumb"})
+    done = subprocess.run(
+        ["sh", "-c", words],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "TERM": "dumb"},
+    )
     text = done.stdout + done.stderr
     if text and not text.endswith("\n"):
         text += "\n"

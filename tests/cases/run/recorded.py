@@ -1,6 +1,8 @@
-"""Recorded steps are altered in their backward or their synchronisation, and each step that is wrong must be refused or refuted.
+"""Recorded steps are altered in their backward or their synchronisation, and each step that is
+wrong must be refused or refuted.
 
-The steps are of PyTorch: two layers of a transformer on 2 x 2 ranks, the same replicated (DDP), and one sharded (FSDP).
+The steps are of PyTorch: two layers of a transformer on 2 x 2 ranks, the same replicated (DDP), and
+one sharded (FSDP).
 
 usage: recorded.py SPMDRUN FOLDER [--mutants N] [--seed N]
 """
@@ -34,20 +36,28 @@ def shapes(trace):
     return known
 
 
-# --- alterations: each changes a copy of a trace and says what it did, or gives nothing ---------------
+# --- alterations: each changes a copy of a trace and says what it did, or gives nothing -----------
 
 
 def factor(trace, rng):
     """A gradient times 3."""
-    ops = [op for op in backward(trace)
-           if len(op["out"]) == 1 and "grad_of" in op["out"][0] and not op.get("mut") and
-           not op["op"].startswith("aten.ones_like")]
+    ops = [
+        op
+        for op in backward(trace)
+        if len(op["out"]) == 1
+        and "grad_of" in op["out"][0]
+        and not op.get("mut")
+        and not op["op"].startswith("aten.ones_like")
+    ]
     op = rng.choice(ops)
     out = op["out"][0]
     plain = {key: value for key, value in out.items() if key != "grad_of"} | {"id": "%before"}
     times = {key: value for key, value in op.items() if key not in ("attrs", "kw")}
-    times |= {"op": "aten.mul.Tensor", "in": ["%before", 3.0],
-              "out": [{key: value for key, value in out.items() if key != "alias_of"}]}
+    times |= {
+        "op": "aten.mul.Tensor",
+        "in": ["%before", 3.0],
+        "out": [{key: value for key, value in out.items() if key != "alias_of"}],
+    }
     op["out"] = [plain]
     trace["ops"].insert(trace["ops"].index(op) + 1, times)
     trace["op_count"] += 1
@@ -56,8 +66,11 @@ def factor(trace, rng):
 
 def other_mean(trace, rng):
     """A sum for an average, or an average for a sum."""
-    ops = [op for op in backward(trace)
-           if is_collective(op) and op["op"].rstrip("_") in ("all_reduce", "reduce_scatter")]
+    ops = [
+        op
+        for op in backward(trace)
+        if is_collective(op) and op["op"].rstrip("_") in ("all_reduce", "reduce_scatter")
+    ]
     if not ops:
         return ""
     op = rng.choice(ops)
@@ -68,8 +81,11 @@ def other_mean(trace, rng):
 
 def dropped(trace, rng):
     """A sum over ranks that is left out."""
-    ops = [op for op in backward(trace)
-           if op["op"].rstrip("_") == "all_reduce" and isinstance(op["in"][0], str)]
+    ops = [
+        op
+        for op in backward(trace)
+        if op["op"].rstrip("_") == "all_reduce" and isinstance(op["in"][0], str)
+    ]
     if not ops:
         return ""
     op = rng.choice(ops)
@@ -88,8 +104,13 @@ def other_operand(trace, rng):
         named = op["op"].split(".")
         if op.get("phase") == "bwd" and len(named) > 1 and named[1] in ("mm", "mul", "bmm", "add"):
             for place, operand in enumerate(op["in"]):
-                similar = [value for value in seen if isinstance(operand, str) and value != operand
-                         and known[value] == known.get(operand)]
+                similar = [
+                    value
+                    for value in seen
+                    if isinstance(operand, str)
+                    and value != operand
+                    and known[value] == known.get(operand)
+                ]
                 found += [(op, place, value) for value in similar[-3:]]
         seen += [out["id"] for out in op["out"]]
     op, place, value = rng.choice(found)
@@ -108,12 +129,14 @@ EQUAL = {
 
 def edit(name, change):
     """Sets fields of an op, by the first value that it makes."""
+
     def apply(trace):
         for op in trace["ops"]:
             if op["out"] and op["out"][0]["id"] == name:
                 change(op)
                 return
         raise ValueError(name)
+
     return apply
 
 
@@ -125,12 +148,24 @@ def averages_are_sums(trace):
 
 # Each by itself, with what must be said of it.
 KNOWN = (
-    ("tp", "a factor of attention", edit("%163", lambda op: op.update({"in": ["%162", 3 ** 0.5]})),
-     "it is 3.0 times that of one device"),
-    ("tp", "an average over too many", edit("%218", lambda op: op.update({"in": ["%217", 0.25]})),
-     "it is 0.5 times that of one device"),
-    ("tp", "an average over tp", edit("%66", lambda op: op["attrs"].update({"op": "avg"})),
-     "it is 2.0 times that of one device"),
+    (
+        "tp",
+        "a factor of attention",
+        edit("%163", lambda op: op.update({"in": ["%162", 3**0.5]})),
+        "it is 3.0 times that of one device",
+    ),
+    (
+        "tp",
+        "an average over too many",
+        edit("%218", lambda op: op.update({"in": ["%217", 0.25]})),
+        "it is 0.5 times that of one device",
+    ),
+    (
+        "tp",
+        "an average over tp",
+        edit("%66", lambda op: op["attrs"].update({"op": "avg"})),
+        "it is 2.0 times that of one device",
+    ),
     ("ddp", "sums for averages", averages_are_sums, "it is 4.0 times that of one device"),
     ("fsdp", "sums for averages", averages_are_sums, "it is 4.0 times that of one device"),
 )
@@ -139,19 +174,30 @@ KNOWN = (
 def run(spmdrun, trace, folder, number):
     path = pathlib.Path(folder) / f"{number}.spmd.json"
     path.write_text(json.dumps(trace))
-    done = subprocess.run([spmdrun, "--format=concise", "--isolated", "--tier=real", str(path)],
-                          capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [spmdrun, "--format=concise", "--isolated", "--tier=real", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 def same_value(trace, a, b):
     """Names of one tensor: copies and detached names."""
+
     def source(value):
         for op in trace["ops"]:
-            if op["out"] and op["out"][0]["id"] == value and op["op"].split(".")[0:2] in (
-                    ["aten", "detach"], ["aten", "clone"]) and op.get("phase") != "opt":
+            if (
+                op["out"]
+                and op["out"][0]["id"] == value
+                and op["op"].split(".")[0:2] in (["aten", "detach"], ["aten", "clone"])
+                and op.get("phase") != "opt"
+            ):
                 return source(op["in"][0])
         return value
+
     return source(a) == source(b)
 
 
@@ -162,8 +208,10 @@ def main():
     parser.add_argument("--mutants", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    traces = {path.name.split(".")[0]: json.loads(path.read_text())
-              for path in sorted(args.folder.glob("*.spmd.json"))}
+    traces = {
+        path.name.split(".")[0]: json.loads(path.read_text())
+        for path in sorted(args.folder.glob("*.spmd.json"))
+    }
     jobs = [(name, "as it is", trace, None) for name, trace in traces.items()]
     for name, what, change, said in KNOWN:
         altered = copy.deepcopy(traces[name])
@@ -180,14 +228,20 @@ def main():
                     continue
             if what and (name, what) not in EQUAL:
                 jobs.append((name, what, altered, ""))
-    with tempfile.TemporaryDirectory() as folder, \
-            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda job: run(args.spmdrun, job[1][2], folder, job[0]),
-                                enumerate(jobs)))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool,
+    ):
+        results = list(
+            pool.map(lambda job: run(args.spmdrun, job[1][2], folder, job[0]), enumerate(jobs))
+        )
     failed = 0
     for (name, what, _, wanted), (code, said) in zip(jobs, results):
-        right = code == 0 and "not compared" not in said if wanted is None else \
-            code == 1 and wanted in said
+        right = (
+            code == 0 and "not compared" not in said
+            if wanted is None
+            else code == 1 and wanted in said
+        )
         if not right:
             failed += 1
             print(f"{name}, {what}: exit {code}\n{said}")

@@ -1,7 +1,7 @@
-"""Every program of the tests and examples that checks is run, and what it claims must be true of the data.
-Recorded programs run with extents as small as they may be. Then each program is run with copies of
-its instructions whose results nobody names, as recorders write what a program takes to its host:
-whatever becomes of it, nothing may crash.
+"""Every program of the tests and examples that checks is run, and what it claims must be true of
+the data. Recorded programs run with extents as small as they may be. Then each program is run with
+copies of its instructions whose results nobody names, as recorders write what a program takes to
+its host: whatever becomes of it, nothing may crash.
 
 usage: upheld.py SPMDRUN FOLDER|TRACE...
 """
@@ -35,19 +35,27 @@ def crash_of_unread_copies(spmdrun, path):
         copies.flush()
         done = subprocess.run(
             [spmdrun, "--tier=field", "--format=concise", copies.name],
-            capture_output=True, text=True, timeout=250, check=False)
+            capture_output=True,
+            text=True,
+            timeout=250,
+            check=False,
+        )
     said = done.stdout + done.stderr
     crashed = done.returncode not in (0, 1, 2, 3, 4) or "Sanitizer" in said
     return f"with unread copies: exit {done.returncode}: {said[-300:]}" if crashed else ""
 
 
 def run(spmdrun, path):
-    """What is wrong, or why nothing was run; empty strings for a program that upholds its claims."""
+    """What is wrong, or why nothing was run; empty strings where the claims are upheld."""
     recorded = path.suffix == ".json"
     options = ["--scale-down"] if recorded else []
     done = subprocess.run(
         [spmdrun, "--check=all", "--tier=field", "--format=concise", *options, str(path)],
-        capture_output=True, text=True, timeout=250, check=False)
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
     said = done.stdout + done.stderr
     wrong = WRONG.search(said)
     if wrong:

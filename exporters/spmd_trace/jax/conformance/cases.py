@@ -175,7 +175,8 @@ _add("scan", lambda c, x: lax.scan(lambda c, x: (c * x, c + x), c, x), ((8,), jn
 _add("scan of constants", lambda w, x: lax.scan(lambda c, x: (c + w * x, None), x[0], x)[0],
      ((8,), jnp.float32), A)  # fmt: skip
 _add("scan from zero", lambda x: lax.scan(lambda c, x: (c + x, None), jnp.zeros(8), x)[0], A)
-_add("while", lambda n, x: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x)),
+_add("while",
+     lambda n, x: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x)),
      ((), jnp.int32), A, gradients=False)  # fmt: skip
 _add("cond", lambda c, x, y: lax.cond(c, lambda: jnp.sin(x), lambda: y * 2), ((), jnp.bool_), A, B)
 _add("switch", lambda i, x: lax.switch(i, [jnp.sin, jnp.cos, jnp.tanh], x), ((), jnp.int32), A)

@@ -1,4 +1,4 @@
-"""Programs that are more than one shard_map: explicit axes, a part in a shard_map, axes of the compiler."""
+"""Programs of more than one shard_map: explicit axes, a part in a shard_map, automatic axes."""
 
 import jax
 import jax.numpy as jnp

@@ -1,6 +1,6 @@
 // Local steps: what a rank does alone to move data. Pieces of a dimension are runs of `inner`
 // elements, met `outer` times.
-#include "runtime/backends/cpu_steps.h"
+#include "runtime/backends/cpu/steps.h"
 
 #include "ir/support/check.h"
 

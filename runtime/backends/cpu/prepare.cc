@@ -1,7 +1,7 @@
 // What is decided before the run: kernels, groups, blocks, and which ranks see the same of them.
 #include "ir/support/arrays.h"
 #include "ir/support/error.h"
-#include "runtime/backends/cpu_backend.h"
+#include "runtime/backends/cpu/backend.h"
 
 #include "runtime/backends/peers.h"
 

@@ -1,6 +1,6 @@
 // Collectives: what the ranks of one group exchange. Sums are in the order of the ranks, in double
 // or in the field, and rounded once.
-#include "runtime/backends/cpu_steps.h"
+#include "runtime/backends/cpu/steps.h"
 
 #include "runtime/loops/row_loops.h"
 #include "runtime/tensor/packed.h"

@@ -3,9 +3,9 @@
 // have the same bits.
 #include "ir/support/arrays.h"
 #include "ir/support/error.h"
-#include "runtime/backends/cpu_backend.h"
+#include "runtime/backends/cpu/backend.h"
 
-#include "runtime/backends/cpu_steps.h"
+#include "runtime/backends/cpu/steps.h"
 #include "runtime/backends/peers.h"
 #include "runtime/tensor/packed.h"
 

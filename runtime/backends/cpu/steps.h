@@ -1,7 +1,7 @@
 // Steps on the tensors of the cpu backend: local steps of one rank, collectives of one group.
 #pragma once
 
-#include "runtime/backends/cpu_tensors.h"
+#include "runtime/backends/cpu/tensors.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

@@ -1,9 +1,9 @@
-// The backend of `make_cpu_backend`: its parts are cpu_prepare.cc, before the run, and cpu.cc.
+// The backend of `make_cpu_backend`: its parts are prepare.cc, before the run, and backend.cc.
 #pragma once
 
 #include "runtime/backends/backend.h"
 
-#include "runtime/backends/cpu_tensors.h"
+#include "runtime/backends/cpu/tensors.h"
 #include "runtime/backends/deduplication.h"
 #include "runtime/backends/workers.h"
 #include "runtime/equation/evaluate.h"

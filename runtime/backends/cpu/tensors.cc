@@ -1,5 +1,5 @@
 // Tensors go round: from a buffer that is released to the next one of that size.
-#include "runtime/backends/cpu_tensors.h"
+#include "runtime/backends/cpu/tensors.h"
 
 #include "runtime/tensor/packed.h"
 

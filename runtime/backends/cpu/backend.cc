@@ -1,10 +1,10 @@
 // All ranks in one process, in lockstep: a step is done by all of them before the next one begins,
 // so nothing can hang. Work that is equal on several ranks is done once.
+#include "runtime/backends/cpu/backend.h"
 #include "ir/support/arrays.h"
 #include "ir/support/error.h"
-#include "runtime/backends/cpu_backend.h"
 
-#include "runtime/backends/cpu_steps.h"
+#include "runtime/backends/cpu/steps.h"
 #include "runtime/backends/peers.h"
 
 #include "llvm/ADT/STLExtras.h"
