@@ -406,6 +406,9 @@ private:
     judge.until = until();
     (summary_.backward ? judge.derived : judge.recorded) = roots_;
     judge.judges = !session_ || session_->leads();
+    judge.team = session_ ? &session_->team() : nullptr;
+    auto given = [&](size_t param) { return given_to_ranks(param, input_options(seed, mode)); };
+    judge.given = given;
     if (mode.domain == Domain::Field)
       judge.sizes = &sizes_;
     judge.order = options_.backend->order;
@@ -477,6 +480,16 @@ private:
   }
   static InputOptions input_options(uint64_t seed, Mode mode) {
     return {.seed = seed, .domain = mode.domain, .whole_numbers = is_whole(mode)};
+  }
+  std::vector<JudgeOptions::Given> given_to_ranks(size_t param, const InputOptions &options) const {
+    const PlannedValue &value = plan_->values[plan_->params[param]];
+    std::vector<JudgeOptions::Given> given;
+    for (std::vector<RankId> &ranks :
+         inputs_->ranks_by_part(param, world_->ranks(plan_->buffers[value.buffer].mesh))) {
+      Tensor tensor = inputs_->on_rank(param, ranks.front(), options);
+      given.push_back({std::move(ranks), std::move(tensor)});
+    }
+    return given;
   }
   bool write_inputs(Backend &backend, const Plan &plan, uint64_t seed, Mode mode) {
     if (llvm::Error wrong = inputs_->write_to(backend, plan, input_options(seed, mode))) {

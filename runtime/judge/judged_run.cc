@@ -10,6 +10,7 @@
 
 #include "ir/support/check.h"
 #include "ir/support/error.h"
+#include "ir/support/store.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -44,8 +45,9 @@ uint64_t key_of(const ClaimVerdict &claim) {
 // What was read of one value, and what it means.
 struct ReadValue {
   std::vector<Tensor> held;
-  std::optional<Meaning> meaning; // divided by its scale; none: its scale has no value
-  uint32_t last_use = 0;          // execution
+  std::vector<Fingerprint> fingerprints; // in place of the data
+  std::optional<Meaning> meaning;        // divided by its scale; none: its scale has no value
+  uint32_t last_use = 0;                 // execution
 };
 
 class Runner {
@@ -129,49 +131,166 @@ private:
     ReadValue &kept = kept_[id.index];
     if (kept.meaning || kept.held.empty())
       return kept.meaning ? &*kept.meaning : nullptr;
-    const rules::Arg &known = plan_.values[id].known;
-    llvm::Expected<Distribution> dist = Distribution::make(program_, known);
-    if (!dist) {
-      note_undecided(llvm::toString(dist.takeError()));
-      return nullptr;
-    }
-    const ir::Type &type = dist->type();
-    std::optional<Rational> scale = number_of(program_, type.scale, type.mesh());
-    if (!scale || !fits(*dist, kept.held))
-      return nullptr;
     std::vector<const Tensor *> held;
     for (const Tensor &tensor : kept.held)
       held.push_back(&tensor);
-    kept.meaning = dist->denote(held);
-    for (Tensor &piece : kept.meaning->pieces)
+    return meaning(id, held, dims_of(kept.held));
+  }
+  // Of what ranks hold.
+  const Meaning *meaning(PlannedId id, llvm::ArrayRef<const Tensor *> held,
+                         llvm::ArrayRef<Dims> dims) {
+    std::optional<Distribution> dist = distribution_of(id, dims);
+    if (!dist)
+      return nullptr;
+    std::optional<Rational> scale = number_of(program_, dist->type().scale, dist->type().mesh());
+    std::optional<Meaning> &meaning = kept_[id.index].meaning;
+    meaning = dist->denote(held);
+    for (Tensor &piece : meaning->pieces)
       multiply(piece, scale->second, scale->first);
-    return &*kept.meaning;
+    return &*meaning;
   }
 
-  static bool fits(const Distribution &dist, llvm::ArrayRef<Tensor> held) {
+  // Of a value that has a meaning, its scale included, where ranks hold tensors of these extents.
+  std::optional<Distribution> distribution_of(PlannedId id, llvm::ArrayRef<Dims> held) {
+    llvm::Expected<Distribution> dist = Distribution::make(program_, plan_.values[id].known);
+    if (!dist) {
+      note_undecided(llvm::toString(dist.takeError()));
+      return std::nullopt;
+    }
+    if (!number_of(program_, dist->type().scale, dist->type().mesh()))
+      return std::nullopt;
     for (size_t rank = 0; rank < held.size(); ++rank)
-      if (held[rank].dims != dist.dims_on(static_cast<int64_t>(rank), held))
-        return false;
-    return true;
+      if (held[rank] != dist->dims_on(static_cast<int64_t>(rank), held))
+        return std::nullopt;
+    return std::move(*dist);
   }
 
   llvm::Error inputs() {
-    if (options_.mode == CheckMode::Off)
-      return llvm::Error::success();
+    if (by_fingerprints())
+      if (llvm::Error failed = take_fingerprints(plan_.params))
+        return failed;
+    if (by_fingerprints() && !options_.judges)
+      return send_what_is_asked_for();
     for (PlannedId id : plan_.params) {
       if (!id.valid())
         continue;
-      if (llvm::Error failed = read(id))
-        return failed;
+      if (!by_fingerprints() || !were_given(id))
+        if (llvm::Error failed = read_of_all(id))
+          return failed;
       const Meaning *own = meaning(id);
       latest_[plan_.values[id].value.index] = id;
       Expected wanted;
-      wanted.meant = own; // an input is what it is; only copies can be wrong
+      // An input is what it is; only copies can be wrong.
+      wanted.meant = kept_[id.index].held.empty() ? nullptr : own;
       wanted.exact = true;
       record(id, wanted, nullptr);
       params_.push_back(own ? *own : Meaning());
     }
+    return ask_for_nothing_more();
+  }
+
+  // --- where each rank is a process
+
+  bool by_fingerprints() const { return options_.team && options_.mode == CheckMode::Outputs; }
+  uint64_t key() const { return ir::mix(options_.seed, 0xF1A6E5); }
+
+  // What the rank of this process says of a value. Its sum is compared where data are to be exact.
+  Fingerprint fingerprint_here(PlannedId id) {
+    const PlannedValue &value = plan_.values[id];
+    const RankId own = options_.team->rank();
+    Tensor tensor;
+    if (llvm::Error none = backend_.read_own(value.buffer, own, tensor)) {
+      llvm::consumeError(std::move(none));
+      return {};
+    }
+    llvm::Expected<Distribution> dist = Distribution::make(program_, value.known);
+    llvm::ArrayRef<RankId> ranks = world_.ranks(program_.types[value.known.type].mesh());
+    const auto position = static_cast<int64_t>(llvm::find(ranks, own) - ranks.begin());
+    const bool placed = static_cast<bool>(dist);
+    llvm::consumeError(dist.takeError());
+    if (!exact() || !placed || tensor.dims.size() != dist->whole().size())
+      return fingerprint_of(tensor, std::nullopt, key());
+    const Dims first = dist->first_on(position);
+    return fingerprint_of(tensor, llvm::ArrayRef<int64_t>(first), key());
+  }
+
+  // On rank 0 those of all ranks, of each value that was not read before.
+  llvm::Error take_fingerprints(llvm::ArrayRef<PlannedId> ids) {
+    std::vector<PlannedId> fresh;
+    for (PlannedId id : ids) {
+      bool has = id.valid() && plan_.values[id].buffer.valid() && has_data(plan_.values[id].known);
+      if (has && known_.insert(id.index).second)
+        fresh.push_back(id);
+    }
+    std::string own;
+    for (PlannedId id : fresh)
+      if (llvm::is_contained(ranks_of(id), options_.team->rank()))
+        write(fingerprint_here(id), own);
+    llvm::Expected<std::vector<std::string>> all = options_.team->gather(std::move(own));
+    if (!all)
+      return all.takeError();
+    std::vector<llvm::StringRef> said(all->begin(), all->end());
+    options_.team->doing(options_.judges ? Activity::Judging : Activity::Preparing);
+    for (PlannedId id : fresh)
+      for (RankId rank : options_.judges ? ranks_of(id) : llvm::ArrayRef<RankId>())
+        if (!spmd::runtime::read(said[rank], kept_[id.index].fingerprints.emplace_back()))
+          return make_error(fmt::format("rank {} says something else than what it holds", rank));
     return llvm::Error::success();
+  }
+  llvm::ArrayRef<RankId> ranks_of(PlannedId id) const {
+    return world_.ranks(program_.types[plan_.values[id].known.type].mesh());
+  }
+
+  // True if all ranks hold what they were given of an input, which is made once more, here.
+  bool were_given(PlannedId id) {
+    llvm::ArrayRef<Fingerprint> said = kept_[id.index].fingerprints;
+    if (said.empty())
+      return true;
+    llvm::ArrayRef<RankId> ranks = ranks_of(id);
+    auto param = static_cast<size_t>(llvm::find(plan_.params, id) - plan_.params.begin());
+    std::vector<JudgeOptions::Given> given = options_.given(param);
+    std::vector<const Tensor *> held(ranks.size());
+    std::vector<Dims> dims(ranks.size());
+    for (const JudgeOptions::Given &part : given) {
+      const uint64_t bits = bits_hash(part.tensor);
+      for (RankId rank : part.ranks) {
+        auto at = static_cast<size_t>(llvm::find(ranks, rank) - ranks.begin());
+        if (!said[at].there || said[at].bits != bits)
+          return false;
+        held[at] = &part.tensor;
+        dims[at] = part.tensor.dims;
+      }
+    }
+    meaning(id, held, dims);
+    return true;
+  }
+
+  // Of rank 0: the data of a value, from all ranks.
+  llvm::Error read_of_all(PlannedId id) {
+    if (!by_fingerprints())
+      return read(id);
+    llvm::Expected<std::string> asked = options_.team->share(std::to_string(id.index));
+    return asked ? read(id) : asked.takeError();
+  }
+  llvm::Error ask_for_nothing_more() {
+    if (!failed_.empty())
+      return make_error(failed_);
+    if (!by_fingerprints())
+      return llvm::Error::success();
+    return options_.team->share("").takeError();
+  }
+  // Of the other ranks: until rank 0 has judged.
+  llvm::Error send_what_is_asked_for() {
+    for (;;) {
+      llvm::Expected<std::string> asked = options_.team->share("");
+      if (!asked || asked->empty())
+        return asked.takeError();
+      PlannedId id{};
+      if (llvm::StringRef(*asked).getAsInteger(10, id.index) || id.index >= plan_.values.size())
+        return make_error("rank 0 asks for a value that there is not");
+      if (llvm::Error failed = read(id))
+        return failed;
+    }
   }
 
   llvm::Error steps() {
@@ -450,10 +569,19 @@ private:
   void record(PlannedId id, const Expected &wanted, const std::string *reason, AxisSet blind = {}) {
     const PlannedValue &value = plan_.values[id];
     const ReadValue &kept = kept_[id.index];
-    if (kept.held.empty() || !options_.judges)
+    if ((kept.held.empty() && kept.fingerprints.empty()) || !options_.judges || !failed_.empty())
       return;
-    Observed observed{value.value, value.known, gradient_of(value.value), kept.held};
-    Judgment judgment = judge(program_, observed, wanted);
+    Observed observed{value.value, value.known, gradient_of(value.value), kept.held,
+                      kept.fingerprints};
+    std::optional<Judgment> settled;
+    if (kept.held.empty() && !(settled = judge_fingerprints(program_, observed, wanted, key()))) {
+      if (llvm::Error failed = read_of_all(id)) {
+        failed_ = llvm::toString(std::move(failed));
+        return;
+      }
+      observed.held = kept.held;
+    }
+    Judgment judgment = settled ? std::move(*settled) : judge(program_, observed, wanted);
     if (reason && judgment.undecided.empty())
       judgment.undecided = *reason;
     if (!judgment.undecided.empty())
@@ -494,19 +622,32 @@ private:
 
   // The whole program on one device, from what its inputs mean.
   llvm::Error end_to_end() {
+    if (by_fingerprints())
+      if (llvm::Error failed = take_fingerprints(ends_))
+        return failed;
     for (PlannedId id : ends_)
-      if (id.valid())
+      if (id.valid() && !by_fingerprints())
         if (llvm::Error failed = read(id))
           return failed;
     if (!options_.judges)
-      return llvm::Error::success();
+      return by_fingerprints() ? send_what_is_asked_for() : llvm::Error::success();
     for (PlannedId id : plan_.outputs)
-      for (size_t rank = 0; id.valid() && rank < kept_[id.index].held.size(); ++rank)
-        report_.digest = ir::mix(report_.digest, bits_hash(kept_[id.index].held[rank]));
-    if (llvm::any_of(params_, [](const Meaning &meaning) { return meaning.pieces.empty(); })) {
-      note_undecided("an input holds nothing that has a meaning");
-      return llvm::Error::success();
-    }
+      if (id.valid())
+        add_to_digest(kept_[id.index]);
+    judge_ends();
+    return ask_for_nothing_more();
+  }
+
+  void add_to_digest(const ReadValue &value) {
+    for (const Fingerprint &print : value.fingerprints)
+      report_.digest = ir::mix(report_.digest, print.bits);
+    for (size_t rank = 0; value.fingerprints.empty() && rank < value.held.size(); ++rank)
+      report_.digest = ir::mix(report_.digest, bits_hash(value.held[rank]));
+  }
+
+  void judge_ends() {
+    if (llvm::any_of(params_, [](const Meaning &meaning) { return meaning.pieces.empty(); }))
+      return note_undecided("an input holds nothing that has a meaning");
     ReferenceRun run(reference_);
     run.take(taken_);
     if (llvm::Error failed = run.run(params_)) {
@@ -514,8 +655,7 @@ private:
       for (PlannedId id : ends_)
         if (id.valid() && !stepwise())
           record(id, {}, &reason);
-      note_undecided(std::move(reason));
-      return llvm::Error::success();
+      return note_undecided(std::move(reason));
     }
     for (PlannedId id : ends_)
       if (id.valid())
@@ -524,7 +664,6 @@ private:
       judge_gradients(run);
     else if (options_.tier == Tier::Real)
       judge_recorded(run);
-    return llvm::Error::success();
   }
 
   void judge_recorded(ReferenceRun &run) {
@@ -609,16 +748,46 @@ private:
       Meaning &want = (*gradients)[i];
       if (want.pieces.empty()) {
         // None flows: zero everywhere.
-        const Meaning *own = meaning(found[i]);
-        if (!own)
+        std::optional<Meaning> zero = zero_of(found[i]);
+        if (!zero)
           continue;
-        want.lists = own->lists;
-        for (const Tensor &piece : own->pieces)
-          want.pieces.push_back(zeros_like(piece, piece.dims));
+        want = std::move(*zero);
       }
       if (combines_losses(found[i], want))
         judge_end(found[i], &want);
     }
+  }
+
+  std::vector<Dims> dims_held(PlannedId id) const {
+    const ReadValue &kept = kept_[id.index];
+    if (!kept.held.empty())
+      return dims_of(kept.held);
+    std::vector<Dims> dims;
+    for (const Fingerprint &print : kept.fingerprints)
+      dims.push_back(print.dims);
+    return dims;
+  }
+  // Zeros of the form that a value has; none: it means nothing that we know.
+  std::optional<Meaning> zero_of(PlannedId id) {
+    const std::vector<Dims> dims = dims_held(id);
+    std::optional<Distribution> dist;
+    if (dims.empty() || !(dist = distribution_of(id, dims)))
+      return std::nullopt;
+    Meaning zero{dist->lists(), {}};
+    for (int64_t p = 0; p < dist->list_grid().size(); ++p) {
+      const int64_t rank = dist->blocks_of(dist->list_grid().coordinates(p)).front().front();
+      zero.pieces.push_back(Tensor::make(
+          dist->dtype(), dist->piece_dims(dims[static_cast<size_t>(rank)]), options_.domain));
+    }
+    return zero;
+  }
+  // The axes on which a value is a list; none: it means nothing that we know.
+  std::optional<AxisSet> lists_held(PlannedId id) {
+    const std::vector<Dims> dims = dims_held(id);
+    std::optional<Distribution> dist;
+    if (dims.empty() || !(dist = distribution_of(id, dims)))
+      return std::nullopt;
+    return dist->lists();
   }
 
   // What `step` reads is of the loss of one device. False, and said: nobody knows which that is.
@@ -627,9 +796,9 @@ private:
       return true;
     const PlannedValue &value = plan_.values[id];
     const ir::Type &type = program_.types[value.known.type];
-    const Meaning *own = meaning(id);
+    std::optional<AxisSet> lists = lists_held(id);
     bool pending = !(type.of(Kind::Partial) - type.zero()).empty();
-    if (!own || pending || own->lists != want.lists)
+    if (!lists || pending || *lists != want.lists)
       return true; // its contract sums it
     AxisSet mean, assumed;
     for (const LossRoot &root : options_.derived)
@@ -702,6 +871,8 @@ private:
   std::vector<PlannedId> ends_; // what is there when all is done: outputs, and what `step` reads
   llvm::DenseMap<uint64_t, size_t> claims_;
   RunReport report_;
+  llvm::DenseSet<uint32_t> known_;   // by PlannedId: fingerprints that were taken
+  std::string failed_;               // why data of other ranks cannot be had
   llvm::DenseSet<uint32_t> derived_; // by ValueId: recorded gradients that are the derivative
   std::optional<size_t> first_;      // into RunReport::findings
   ValueId first_value_;

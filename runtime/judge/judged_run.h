@@ -6,6 +6,7 @@
 #include "runtime/judge/bounds.h"
 #include "runtime/judge/losses.h"
 #include "runtime/judge/refutation.h"
+#include "runtime/launch/team.h"
 #include "runtime/reference/run.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -25,6 +26,15 @@ struct JudgeOptions {
   Deadline deadline = kNoDeadline;
   SumOrder order = SumOrder::Ranks;
   bool judges = true; // false: another process does; steps are run and data are read for it
+  // Where each rank is a process. Inputs and outputs are judged by what each says of its own; data
+  // are sent only where something is wrong.
+  Team *team = nullptr;
+  // What ranks were given of an input, once for all that were given the same.
+  struct Given {
+    std::vector<RankId> ranks;
+    Tensor tensor;
+  };
+  llvm::function_ref<std::vector<Given>(size_t param)> given = nullptr;
   const TensorSizes *sizes = nullptr; // how much exchanges move, where data do not say it
   // What a backward that was recorded starts from; empty: none was. Its gradients are held against
   // the derivative of the forward, in the real tier.
