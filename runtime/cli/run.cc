@@ -12,6 +12,7 @@
 #include "runtime/cli/trace_out.h"
 #include "runtime/extents/scale_down.h"
 #include "runtime/inputs/inputs.h"
+#include "runtime/judge/drawn_steps.h"
 #include "runtime/judge/judged_run.h"
 #include "runtime/judge/whole_numbers.h"
 #include "runtime/plan/sized_plan.h"
@@ -345,11 +346,15 @@ private:
   bool fits() {
     MemoryScope scope{.rank = {}, .compares = options_.check != CheckMode::Off};
     scope.gradients = !roots_.empty();
-    scope.stepwise = options_.check == CheckMode::All || options_.check == CheckMode::Sampled;
+    scope.stepwise = is_stepwise(options_.check);
+    const std::vector<uint32_t> drawn = drawn_for(options_.seed);
+    if (options_.check == CheckMode::Drawn)
+      scope.drawn = drawn;
     uint64_t sharers = 1;
     if (session_) {
       scope.rank = session_->rank();
       scope.compares &= session_->leads();
+      scope.reads = scope.stepwise;
       sharers = session_->local_size();
     }
     MemoryNeed need = memory_need(checked_->program(), *plan_, *world_, scope);
@@ -405,6 +410,8 @@ private:
     judge.rerun = rerun(seed);
     judge.until = until();
     (summary_.backward ? judge.derived : judge.recorded) = roots_;
+    const std::vector<uint32_t> drawn = drawn_for(seed);
+    judge.drawn = drawn;
     judge.judges = !session_ || session_->leads();
     judge.team = session_ ? &session_->team() : nullptr;
     auto given = [&](size_t param) { return given_to_ranks(param, input_options(seed, mode)); };
@@ -416,10 +423,14 @@ private:
     auto goes_on = [&](uint64_t done, uint64_t all) { return progress.show(done, all), true; };
     judge.goes_on = goes_on;
     auto begin = std::chrono::steady_clock::now();
+    const uint64_t received = session_ ? session_->team().received() : 0;
     llvm::Expected<RunReport> report = run_judged(*checked_, *plan_, *world_, *kept_, judge);
     std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     if (options_.shared.timing)
-      checker::say(fmt::format("run {:>10.2f} ms, seed {}", took.count(), seed));
+      checker::say(fmt::format("run {:>10.2f} ms, seed {}{}", took.count(), seed,
+                               session_ ? fmt::format(", {} bytes from other ranks",
+                                                      session_->team().received() - received)
+                                        : ""));
     if (!report && session_)
       fail(report.takeError());
     if (!report && report.errorIsA<LoopGoesOn>())
@@ -437,6 +448,12 @@ private:
     last_ = {mode.tier, mode.domain};
     last_seed_ = seed;
     return !refuted;
+  }
+
+  std::vector<uint32_t> drawn_for(uint64_t seed) const {
+    return options_.check == CheckMode::Drawn
+               ? drawn_steps(checked_->program(), *plan_, seed, options_.drawn)
+               : std::vector<uint32_t>();
   }
 
   // The backend with the inputs, the one of the last run if that can be; false, and said, if it

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace spmd::runtime {
@@ -68,12 +69,14 @@ public:
 
   llvm::Expected<RunReport> run() {
     find_gradients();
+    if (options_.mode == CheckMode::Drawn)
+      read_what_was_drawn();
     if (options_.mode != CheckMode::Off)
       if (llvm::Error failed = inputs())
         return llvm::Expected<RunReport>(std::move(failed));
     if (llvm::Error failed = steps())
       return llvm::Expected<RunReport>(std::move(failed));
-    if (options_.mode != CheckMode::Off && !stopped_)
+    if (options_.mode != CheckMode::Off && options_.mode != CheckMode::Drawn && !stopped_)
       if (llvm::Error failed = end_to_end())
         return llvm::Expected<RunReport>(std::move(failed));
     settle();
@@ -81,9 +84,7 @@ public:
   }
 
 private:
-  bool stepwise() const {
-    return options_.mode == CheckMode::All || options_.mode == CheckMode::Sampled;
-  }
+  bool stepwise() const { return is_stepwise(options_.mode); }
   bool exact() const { return options_.domain == Domain::Field || options_.tier == Tier::Integer; }
 
   // Gradients as the program names them, and as its outputs do.
@@ -100,6 +101,26 @@ private:
   }
   ValueId gradient_of(ValueId value) const { return gradient_of_.lookup(value.index); }
 
+  // Operands and results of these steps alone, until the last of them that has them.
+  void read_what_was_drawn() {
+    ends_.clear();
+    for (uint32_t e : options_.drawn)
+      for (Span span : {plan_.executions[e].operands, plan_.executions[e].results})
+        for (PlannedId id : plan_.list(span))
+          if (id.valid()) {
+            needed_.insert(id.index);
+            kept_[id.index].last_use = e;
+          }
+  }
+  bool is_read(PlannedId id) const {
+    return options_.mode != CheckMode::Drawn || needed_.contains(id.index);
+  }
+  // Whether a step is judged, or makes what is read.
+  bool matters(uint32_t e, const Execution &execution) const {
+    return sampled(e) || llvm::any_of(plan_.list(execution.results),
+                                      [&](PlannedId id) { return id.valid() && is_read(id); });
+  }
+
   bool has_data(const rules::Arg &known) const {
     return known.type.valid() && known.shape.valid() && program_.shapes[known.shape].ranked;
   }
@@ -108,7 +129,7 @@ private:
   llvm::Error read(PlannedId id, bool may_be_absent = false) {
     const PlannedValue &value = plan_.values[id];
     ReadValue &kept = kept_[id.index];
-    if (!kept.held.empty() || !value.buffer.valid() || !has_data(value.known))
+    if (!kept.held.empty() || !value.buffer.valid() || !has_data(value.known) || !is_read(id))
       return llvm::Error::success();
     for (RankId rank : world_.ranks(program_.types[value.known.type].mesh())) {
       kept.held.emplace_back();
@@ -185,6 +206,8 @@ private:
       wanted.exact = true;
       record(id, wanted, nullptr);
       params_.push_back(own ? *own : Meaning());
+      if (by_fingerprints()) // nothing reads it again
+        kept_[id.index].meaning.reset();
     }
     return ask_for_nothing_more();
   }
@@ -251,10 +274,13 @@ private:
     std::vector<JudgeOptions::Given> given = options_.given(param);
     std::vector<const Tensor *> held(ranks.size());
     std::vector<Dims> dims(ranks.size());
+    std::vector<size_t> positions(world_.size());
+    for (size_t i = 0; i < ranks.size(); ++i)
+      positions[ranks[i]] = i;
     for (const JudgeOptions::Given &part : given) {
       const uint64_t bits = bits_hash(part.tensor);
       for (RankId rank : part.ranks) {
-        auto at = static_cast<size_t>(llvm::find(ranks, rank) - ranks.begin());
+        const size_t at = positions[rank];
         if (!said[at].there || said[at].bits != bits)
           return false;
         held[at] = &part.tensor;
@@ -317,12 +343,12 @@ private:
     for (uint32_t e = 0; options_.mode != CheckMode::Off && e < plan_.executions.size(); ++e) {
       const Execution &execution = plan_.executions[e];
       const bool taken = is_taken(execution);
-      if (execution.nested || (!stepwise() && !taken))
+      if (execution.nested || (stepwise() ? !matters(e, execution) : !taken))
         continue;
       if (llvm::Error failed =
               stepwise() ? run_and_read(execution, up_to) : read_results(execution, up_to))
         return failed;
-      if (taken)
+      if (taken && options_.mode != CheckMode::Drawn)
         take(plan_.list(execution.results)[0]);
       if (!stepwise())
         continue;
@@ -346,7 +372,7 @@ private:
     for (const Execution &execution : plan_.executions)
       if (!execution.nested && plan_.calls[execution.call].site.valid())
         for (PlannedId id : plan_.list(execution.operands))
-          if (id.valid())
+          if (id.valid() && is_read(id))
             arrivals.push_back({execution.steps.first, id});
     llvm::stable_sort(arrivals, [](const Arrival &a, const Arrival &b) { return a.step < b.step; });
     return arrivals;
@@ -406,6 +432,8 @@ private:
   }
 
   bool sampled(uint32_t e) const {
+    if (options_.mode == CheckMode::Drawn)
+      return std::binary_search(options_.drawn.begin(), options_.drawn.end(), e);
     return options_.mode == CheckMode::All ||
            ir::mix(options_.seed + 1, e) % std::max(options_.share, 1u) == 0;
   }
@@ -871,6 +899,7 @@ private:
   std::vector<PlannedId> ends_; // what is there when all is done: outputs, and what `step` reads
   llvm::DenseMap<uint64_t, size_t> claims_;
   RunReport report_;
+  llvm::DenseSet<uint32_t> needed_;  // by PlannedId: what is read where steps are drawn
   llvm::DenseSet<uint32_t> known_;   // by PlannedId: fingerprints that were taken
   std::string failed_;               // why data of other ranks cannot be had
   llvm::DenseSet<uint32_t> derived_; // by ValueId: recorded gradients that are the derivative

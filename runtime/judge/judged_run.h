@@ -13,16 +13,22 @@
 
 namespace spmd::runtime {
 
-enum class CheckMode : uint8_t { Off, Outputs, Sampled, All };
-inline constexpr std::string_view kCheckModeWords[] = {"off", "outputs", "sampled", "all"};
+// Sampled: a share of the steps, and the outputs. Drawn: so many steps, and nothing else is read.
+enum class CheckMode : uint8_t { Off, Outputs, Sampled, All, Drawn };
+inline constexpr std::string_view kCheckModeWords[] = {"off", "outputs", "sampled", "all",
+                                                       "sample:N"};
+constexpr bool is_stepwise(CheckMode mode) {
+  return mode == CheckMode::All || mode == CheckMode::Sampled || mode == CheckMode::Drawn;
+}
 
 struct JudgeOptions {
   CheckMode mode = CheckMode::Outputs;
   Tier tier = Tier::Field;
-  Domain domain = Domain::Field; // of the backend's data
-  uint64_t seed = 0;             // of random numbers, as the backend has it; of the sample
-  unsigned share = 8;            // Sampled: one step in so many
-  std::string rerun;             // the command line, for findings
+  Domain domain = Domain::Field;  // of the backend's data
+  uint64_t seed = 0;              // of random numbers, as the backend has it; of the sample
+  unsigned share = 8;             // Sampled: one step in so many
+  llvm::ArrayRef<uint32_t> drawn; // Drawn: these (drawn_steps.h)
+  std::string rerun;              // the command line, for findings
   Deadline deadline = kNoDeadline;
   SumOrder order = SumOrder::Ranks;
   bool judges = true; // false: another process does; steps are run and data are read for it
