@@ -251,9 +251,9 @@ output %w
                 file = pathlib.Path(folder) / f"{rank}.npy"
                 file.write_bytes(npy([1, 2, third if rank == 3 else 1.5, 0]))
                 inputs.append(f"--input=x@{rank}={file}")
-            for tier in ("--tier=real", "--tier=field"):
-                alone = run(SPMDRUN, tier, *inputs, program)
-                together = run(SPMDRUN, "--nproc=4", tier, *inputs, program)
+            for words in (["--tier=real"], ["--tier=field"], ["--check=sample:1"]):
+                alone = run(SPMDRUN, *words, *inputs, program)
+                together = run(SPMDRUN, "--nproc=4", *words, *inputs, program)
                 expect(alone[0] == code, f"{third}: exit code", alone)
                 kept = [re.sub(r" --nproc=4", "", text) for text in together[1:]]
                 expect(
@@ -283,6 +283,31 @@ output %y
             expect(code == 0 and said, f"exit {code}", out, err)
             each.append(int(said[1]) / (ranks - 1))
     expect(each[0] == each[1] == each[2] < 200, "bytes of each rank", each)
+
+
+def drawn_steps():
+    """N steps alone: the same as on cpu, no more than are asked for, and a false claim is found."""
+    for file, count in (("tests/cases/run/mlp.spmd", 5), ("examples/fsdp/good.spmd", 3)):
+        for words in ([f"--check=sample:{count}"], ["--check=sample:999", "--tier=field"]):
+            alone = verdicts(file, *words, "--seed=3")
+            together = verdicts(file, *words, "--seed=3", "--nproc=4")
+            expect(alone == together, f"{file} {words}: not as on cpu", alone, together)
+            every = verdicts(file, "--check=all", "--seed=3", *words[1:])[2]["claims"]
+            kept = {(claim["value"], claim["axis"]) for claim in every}
+            drawn = {(claim["value"], claim["axis"]) for claim in alone[2]["claims"]}
+            expect(drawn and drawn <= kept, "claims", drawn, kept)
+            expect((len(drawn) < len(kept)) == (len(words) == 1), "how many", drawn, kept)
+
+
+def right_kernels():
+    """OpenBLAS takes new processors for old ones; what the user chose stays."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    if " avx2 " not in flags:
+        return
+    chosen = run(SPMDRUN, "--version", OPENBLAS_VERBOSE="2")
+    expect(chosen[2].split()[-1] != "Prescott", "slow kernels", chosen)
+    kept = run(SPMDRUN, "--version", OPENBLAS_VERBOSE="2", OPENBLAS_CORETYPE="Prescott")
+    expect(kept[2].split()[-1] == "Prescott", "not what the user chose", kept)
 
 
 # --- how they meet
@@ -1241,6 +1266,8 @@ TESTS = {
     "refuted": refuted,
     "copies-that-differ": copies_that_differ,
     "judged-without-data": judged_without_data,
+    "drawn-steps": drawn_steps,
+    "right-kernels": right_kernels,
     "by-mpirun": by_mpirun,
     "by-variables": by_variables,
     "another-token": another_token,
@@ -1304,6 +1331,7 @@ FAULTS = {
 }
 
 WITHOUT_MPI = {
+    "right-kernels",
     "by-variables",
     "another-token",
     "strangers",
