@@ -31,6 +31,10 @@ public:
   virtual llvm::Error run(StepRange steps, Deadline deadline) = 0;
   // What the buffer holds after the steps that ran last.
   virtual llvm::Error read(BufferId from, RankId rank, Tensor &host) = 0;
+  // The same of a rank that this process holds; no other process takes part.
+  virtual llvm::Error read_own(BufferId from, RankId rank, Tensor &host) {
+    return read(from, rank, host);
+  }
   // After a run: the same plan once more, for data that are written anew, and random numbers of
   // another seed. False: another backend has to be prepared for that.
   virtual bool restart(uint64_t /*seed*/) { return false; }

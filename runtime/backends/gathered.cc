@@ -3,6 +3,7 @@
 #include "runtime/backends/gathered.h"
 
 #include "runtime/tensor/bits_hash.h"
+#include "runtime/tensor/packed.h"
 
 #include "ir/support/error.h"
 
@@ -13,11 +14,30 @@
 namespace spmd::runtime {
 namespace {
 
-llvm::StringRef bytes_of(const Tensor &tensor) {
+llvm::StringRef cells_of(const Tensor &tensor) {
   return tensor.visit([](const auto &cells) {
     return llvm::StringRef(reinterpret_cast<const char *>(cells.data()),
                            cells.size() * sizeof(cells[0]));
   });
+}
+
+// Elements in their declared type or, where one is no number of it, as their cells, which take more
+// bytes.
+std::string message_of(const Tensor &tensor, Domain domain) {
+  std::string packed(static_cast<size_t>(tensor.size()) * packed_size(tensor.dtype, domain), 0);
+  return !packed.empty() && pack(tensor, packed.data()) ? packed : cells_of(tensor).str();
+}
+// False: it is as long as neither.
+bool take(llvm::StringRef message, Domain domain, Tensor &to) {
+  const size_t packed = static_cast<size_t>(to.size()) * packed_size(to.dtype, domain);
+  llvm::StringRef cells = cells_of(to);
+  if (message.size() == packed && packed)
+    unpack(message.data(), to);
+  else if (message.size() == cells.size())
+    std::memcpy(const_cast<char *>(cells.data()), message.data(), message.size());
+  else
+    return false;
+  return true;
 }
 
 } // namespace
@@ -86,18 +106,17 @@ llvm::Error GatheredBackend::fetch(BufferId from) {
   tensors_.assign(team_.leads() ? team_.size() : 0, {});
   if (any) {
     llvm::Expected<std::vector<std::string>> all =
-        team_.gather(sends(rank) ? bytes_of(own).str() : std::string());
+        team_.gather(sends(rank) ? message_of(own, domain_) : std::string());
     if (!all)
       return all.takeError();
     for (RankId of = 1; of < all->size(); ++of) {
       if (!sends(of))
         continue;
       tensors_[of] = Tensor::make(buffer.dtype, buffer.on(of), domain_);
-      llvm::StringRef to = bytes_of(tensors_[of]);
-      if ((*all)[of].size() != to.size())
-        return make_error(fmt::format("rank {} holds {} bytes of buffer {}, not {}", of,
-                                      (*all)[of].size(), from.index, to.size()));
-      std::memcpy(const_cast<char *>(to.data()), (*all)[of].data(), to.size());
+      if (!take((*all)[of], domain_, tensors_[of]))
+        return make_error(fmt::format("rank {} holds {} bytes of buffer {}: its extents are others",
+                                      of, (*all)[of].size(), from.index));
+      (*all)[of] = {};
     }
   }
   if (team_.leads())

@@ -17,6 +17,9 @@ public:
   llvm::Error write(BufferId to, RankId rank, const Tensor &host) override;
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
+  llvm::Error read_own(BufferId from, RankId rank, Tensor &host) override {
+    return own_->read(from, rank, host);
+  }
   bool restart(uint64_t seed) override {
     fetched_ = {};
     return own_->restart(seed);

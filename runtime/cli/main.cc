@@ -1,8 +1,10 @@
 // The `spmdrun` binary.
+#include "runtime/backends/executable.h"
 #include "runtime/cli/run.h"
 #include "runtime/launch/file_limit.h"
 #include "runtime/launch/rank_codes.h"
 #include "runtime/launch/spawn.h"
+#include "runtime/loops/blas.h"
 
 #include "checker/cli/output.h"
 #include "checker/cli/process.h"
@@ -10,6 +12,9 @@
 #include "llvm/ADT/SmallVector.h"
 
 #include <fmt/format.h>
+
+#include <cstdlib>
+#include <unistd.h>
 
 namespace spmd::runtime {
 namespace {
@@ -35,10 +40,20 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
   return run_program(options);
 }
 
+// OpenBLAS chooses its kernels when it is loaded, by a list of processors that newer ones are not
+// on: then this process begins once more, with the word for kernels that the processor can run.
+void begin_with_right_kernels(char **argv) {
+  constexpr const char *kWord = "OPENBLAS_CORETYPE";
+  const char *core = std::getenv(kWord) ? nullptr : core_that_blas_misses();
+  if (core && ::setenv(kWord, core, 1) == 0)
+    ::execv(executable_path().c_str(), argv); // if it fails, slower ones do
+}
+
 } // namespace
 } // namespace spmd::runtime
 
 int main(int argc, char **argv) {
+  spmd::runtime::begin_with_right_kernels(argv);
   spmd::checker::prepare_process();
   spmd::checker::set_tool_name("spmdrun");
   llvm::SmallVector<llvm::StringRef, 16> words(argv + 1, argv + argc);

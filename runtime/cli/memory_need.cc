@@ -104,6 +104,24 @@ uint64_t whole_bytes(const ir::Program &program, const Plan &plan, const World &
   return elements * lists * stored_bytes(buffer.dtype);
 }
 
+// Operands and results of these steps: as ranks hold them, as they mean them, as they are wanted.
+uint64_t read_for(const ir::Program &program, const Plan &plan, const World &world,
+                  llvm::ArrayRef<uint32_t> steps) {
+  llvm::SmallVector<PlannedId, 16> read;
+  for (uint32_t e : steps)
+    for (Span span : {plan.executions[e].operands, plan.executions[e].results})
+      for (PlannedId id : plan.list(span))
+        if (id.valid() && plan.values[id].buffer.valid())
+          read.push_back(id);
+  llvm::sort(read);
+  read.erase(std::unique(read.begin(), read.end()), read.end());
+  uint64_t bytes = 0;
+  for (PlannedId id : read)
+    bytes += bytes_of(plan.buffers[plan.values[id].buffer], world, std::nullopt) +
+             kCopies * whole_bytes(program, plan, world, plan.values[id]);
+  return bytes;
+}
+
 } // namespace
 
 MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World &world,
@@ -116,6 +134,10 @@ MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World
   MemoryNeed need{peak(plan, bytes), print_largest(program, plan, bytes)};
   if (!scope.compares)
     return need;
+  if (scope.drawn) {
+    need.bytes += read_for(program, plan, world, *scope.drawn);
+    return need;
+  }
   // The reference keeps every value, and the gradient of each that has one.
   std::vector<uint64_t> read(plan.buffers.size(), 0);
   for (uint32_t i = 0; i < plan.values.size(); ++i) {
@@ -127,9 +149,14 @@ MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World
     const bool differentiable = scope.gradients && ir::differentiable(buffer.dtype);
     need.bytes += whole * (differentiable ? 2 : 1);
     // What is compared is there as ranks hold it, as they mean it, and as it is wanted.
-    read[value.buffer.index] = bytes_of(buffer, world, std::nullopt) + kCopies * whole;
+    read[value.buffer.index] = kCopies * whole;
+    if (scope.reads)
+      read[value.buffer.index] += bytes_of(buffer, world, std::nullopt);
   }
-  for (llvm::ArrayRef<PlannedId> ends : {ir::as_array(plan.params), ir::as_array(plan.outputs)})
+  // Inputs are made here once more, where they are not read.
+  for (llvm::ArrayRef<PlannedId> ends :
+       {ir::as_array(plan.params),
+        scope.reads ? ir::as_array(plan.outputs) : llvm::ArrayRef<PlannedId>()})
     for (PlannedId id : ends)
       if (id.valid() && plan.values[id].buffer.valid())
         need.bytes += read[plan.values[id].buffer.index];

@@ -12,12 +12,14 @@ struct MemoryNeed {
 
 // Elements lie in doubles, whatever their dtype: all ranks together or the one of this process, at
 // the step that holds most; where something is compared here, what was read of all ranks, and the
-// reference's values.
+// reference's values. What is wrong is read besides: nobody knows before what that will be.
 struct MemoryScope {
   std::optional<RankId> rank; // none: all
   bool compares = true;
-  bool gradients = false; // the reference differentiates
-  bool stepwise = false;  // every step is compared
+  bool gradients = false;                        // the reference differentiates
+  bool stepwise = false;                         // every step is compared
+  std::optional<llvm::ArrayRef<uint32_t>> drawn; // steps that alone are compared
+  bool reads = true; // what ranks hold is read here; else fingerprints of it
 };
 MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World &world,
                        MemoryScope scope);

@@ -86,6 +86,14 @@ std::string set_memory(RunOptions &options, StringRef value) {
   return fmt::format("`{}` is no amount of memory such as 512M or 4GiB", value.str());
 }
 
+std::string set_check(RunOptions &options, StringRef value) {
+  if (value.consume_front("sample:")) {
+    options.check = CheckMode::Drawn;
+    return number<unsigned>(value, 1, 1000000000, options.drawn);
+  }
+  return choose(value, kCheckModeWords, options.check);
+}
+
 constexpr std::string_view kDtypeModeWords[] = {"declared", "f64"};
 
 std::string set_backend(RunOptions &options, StringRef value) {
@@ -119,8 +127,8 @@ constexpr RunOptionRow kRows[] = {
     {"--plan", "", "", "print the steps and what they take; run nothing",
      turn_on<&RunOptions::plan>},
     {"--check", kOneOf<kCheckModeWords>, "outputs",
-     "outputs and gradients against the reference, or every step",
-     [](RunOptions &o, StringRef v) { return choose(v, kCheckModeWords, o.check); }},
+     "outputs and gradients against the reference; every step, or every eighth; N steps alone",
+     set_check},
     {"--tier", kOneOf<kTierChoiceWords>, "auto",
      "numbers: a finite field, floats, small whole ones; auto: field, then real",
      [](RunOptions &o, StringRef v) { return choose(v, kTierChoiceWords, o.tier); }},
@@ -269,9 +277,10 @@ std::string beyond_backend(const RunOptions &options, const BackendRow &backend)
                        first_backend(&BackendRow::records).name);
   if (options.graphs && options.no_graphs)
     return "`--graphs` and `--no-graphs` exclude each other";
-  if (!backend.simulates && !options.trace_out.empty())
-    return fmt::format("`--trace-out` is for the {} backend, which has what all ranks hold",
-                       simulated);
+  if (!backend.holds_data && !options.trace_out.empty())
+    return fmt::format("the {} backend holds no data that `--trace-out` could write", backend.name);
+  if (!backend.simulates && ir::ends_with(StringRef(options.trace_out), ".safetensors"))
+    return "where each rank is a process it writes files of its own: `--trace-out` names a folder";
   return "";
 }
 
@@ -342,11 +351,11 @@ std::string words_of_run(const RunOptions &options, uint64_t seed) {
 
 std::string words_for_ranks(const RunOptions &options) {
   return fmt::format(
-      "{} --seeds={} --check={} --tier={} --f64={} --until={} --graphs={} --deterministic={} "
+      "{} --seeds={} --check={}:{} --tier={} --f64={} --until={} --graphs={} --deterministic={} "
       "--bench={}",
       words_of_run(options, options.seed), options.seeds, static_cast<int>(options.check),
-      static_cast<int>(options.tier), options.f64, options.until, records_steps(options),
-      options.deterministic, options.bench);
+      options.drawn, static_cast<int>(options.tier), options.f64, options.until,
+      records_steps(options), options.deterministic, options.bench);
 }
 
 std::string run_help() {

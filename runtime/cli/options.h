@@ -32,6 +32,7 @@ struct RunOptions {
   uint64_t seed = 0;
   unsigned seeds = 1;
   CheckMode check = CheckMode::Outputs;
+  unsigned drawn = 0; // of CheckMode::Drawn: how many steps
   TierChoice tier = TierChoice::Auto;
   bool f64 = false;
   bool strict = false;

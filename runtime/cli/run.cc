@@ -13,6 +13,7 @@
 #include "runtime/extents/scale_down.h"
 #include "runtime/inputs/inputs.h"
 #include "runtime/judge/judged_run.h"
+#include "runtime/judge/last_uses.h"
 #include "runtime/judge/whole_numbers.h"
 #include "runtime/plan/sized_plan.h"
 #include "runtime/plan/tensor_sizes.h"
@@ -345,11 +346,15 @@ private:
   bool fits() {
     MemoryScope scope{.rank = {}, .compares = options_.check != CheckMode::Off};
     scope.gradients = !roots_.empty();
-    scope.stepwise = options_.check == CheckMode::All || options_.check == CheckMode::Sampled;
+    scope.stepwise = is_stepwise(options_.check);
+    const std::vector<uint32_t> drawn = drawn_for(options_.seed);
+    if (options_.check == CheckMode::Drawn)
+      scope.drawn = drawn;
     uint64_t sharers = 1;
     if (session_) {
       scope.rank = session_->rank();
       scope.compares &= session_->leads();
+      scope.reads = scope.stepwise;
       sharers = session_->local_size();
     }
     MemoryNeed need = memory_need(checked_->program(), *plan_, *world_, scope);
@@ -405,7 +410,12 @@ private:
     judge.rerun = rerun(seed);
     judge.until = until();
     (summary_.backward ? judge.derived : judge.recorded) = roots_;
+    const std::vector<uint32_t> drawn = drawn_for(seed);
+    judge.drawn = drawn;
     judge.judges = !session_ || session_->leads();
+    judge.team = session_ ? &session_->team() : nullptr;
+    auto given = [&](size_t param) { return given_to_ranks(param, input_options(seed, mode)); };
+    judge.given = given;
     if (mode.domain == Domain::Field)
       judge.sizes = &sizes_;
     judge.order = options_.backend->order;
@@ -413,10 +423,14 @@ private:
     auto goes_on = [&](uint64_t done, uint64_t all) { return progress.show(done, all), true; };
     judge.goes_on = goes_on;
     auto begin = std::chrono::steady_clock::now();
+    const uint64_t received = session_ ? session_->team().received() : 0;
     llvm::Expected<RunReport> report = run_judged(*checked_, *plan_, *world_, *kept_, judge);
     std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     if (options_.shared.timing)
-      checker::say(fmt::format("run {:>10.2f} ms, seed {}", took.count(), seed));
+      checker::say(fmt::format("run {:>10.2f} ms, seed {}{}", took.count(), seed,
+                               session_ ? fmt::format(", {} bytes from other ranks",
+                                                      session_->team().received() - received)
+                                        : ""));
     if (!report && session_)
       fail(report.takeError());
     if (!report && report.errorIsA<LoopGoesOn>())
@@ -434,6 +448,12 @@ private:
     last_ = {mode.tier, mode.domain};
     last_seed_ = seed;
     return !refuted;
+  }
+
+  std::vector<uint32_t> drawn_for(uint64_t seed) const {
+    return options_.check == CheckMode::Drawn
+               ? drawn_steps(checked_->program(), *plan_, seed, options_.drawn)
+               : std::vector<uint32_t>();
   }
 
   // The backend with the inputs, the one of the last run if that can be; false, and said, if it
@@ -477,6 +497,16 @@ private:
   }
   static InputOptions input_options(uint64_t seed, Mode mode) {
     return {.seed = seed, .domain = mode.domain, .whole_numbers = is_whole(mode)};
+  }
+  std::vector<JudgeOptions::Given> given_to_ranks(size_t param, const InputOptions &options) const {
+    const PlannedValue &value = plan_->values[plan_->params[param]];
+    std::vector<JudgeOptions::Given> given;
+    for (std::vector<RankId> &ranks :
+         inputs_->ranks_by_part(param, world_->ranks(plan_->buffers[value.buffer].mesh))) {
+      Tensor tensor = inputs_->on_rank(param, ranks.front(), options);
+      given.push_back({std::move(ranks), std::move(tensor)});
+    }
+    return given;
   }
   bool write_inputs(Backend &backend, const Plan &plan, uint64_t seed, Mode mode) {
     if (llvm::Error wrong = inputs_->write_to(backend, plan, input_options(seed, mode))) {
@@ -628,11 +658,15 @@ private:
   }
 
   void write_trace() {
-    if (!prepare(last_seed_, last_))
+    if (!all(prepare(last_seed_, last_)))
       return;
+    std::optional<RankId> own;
+    if (session_)
+      own = session_->rank();
     std::string problem = trace_out(*checked_, *plan_, *world_, *kept_,
                                     {.target = options_.trace_out,
                                      .ranks = options_.trace_ranks,
+                                     .own = own,
                                      .domain = last_.domain,
                                      .seed = last_seed_,
                                      .program = options_.file});

@@ -315,6 +315,17 @@ std::vector<int64_t> Inputs::part_of(size_t index, RankId rank) const {
   return part;
 }
 
+std::vector<std::vector<RankId>> Inputs::ranks_by_part(size_t param,
+                                                       llvm::ArrayRef<RankId> ranks) const {
+  std::map<std::vector<int64_t>, std::vector<RankId>> by_part;
+  for (RankId rank : ranks)
+    by_part[part_of(param, rank)].push_back(rank);
+  std::vector<std::vector<RankId>> list;
+  for (auto &[part, same] : by_part)
+    list.push_back(std::move(same));
+  return list;
+}
+
 Tensor Inputs::on_rank(size_t index, RankId rank, const InputOptions &options) const {
   const Param &param = params_[index];
   const ir::MeshId mesh = param.placement->mesh();
@@ -370,11 +381,11 @@ llvm::Error Inputs::visit(
     if (!plan.params[i].valid() || !plan.values[plan.params[i]].buffer.valid())
       continue;
     BufferId buffer = plan.values[plan.params[i]].buffer;
-    std::map<std::vector<int64_t>, std::vector<RankId>> ranks_of_part;
+    llvm::SmallVector<RankId, 16> own;
     for (RankId rank : world_.ranks(plan.buffers[buffer].mesh))
       if (backend.owns(rank))
-        ranks_of_part[part_of(i, rank)].push_back(rank);
-    for (const auto &[part, ranks] : ranks_of_part)
+        own.push_back(rank);
+    for (const std::vector<RankId> &ranks : ranks_by_part(i, own))
       if (llvm::Error wrong = visitor(buffer, ranks, on_rank(i, ranks.front(), options)))
         return wrong;
   }

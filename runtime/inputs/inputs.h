@@ -72,8 +72,8 @@ public:
   // What the rank holds of a parameter (by place in Program::params) at the start. The rank is on
   // the mesh of its type.
   Tensor on_rank(size_t param, RankId rank, const InputOptions &options) const;
-  // Which part of the parameter that is: what ranks of one part hold is the same.
-  std::vector<int64_t> part_of(size_t param, RankId rank) const;
+  // These ranks, those together that hold the same.
+  std::vector<std::vector<RankId>> ranks_by_part(size_t param, llvm::ArrayRef<RankId> ranks) const;
   // All that the ranks which the backend holds have at the start: what is the same on several of
   // them once. Errors are the visitor's, and end the visit.
   llvm::Error
@@ -104,6 +104,8 @@ private:
   void set_whole(size_t param, const std::string &file, llvm::Expected<Tensor> tensor);
   std::optional<size_t> find(llvm::StringRef name) const;
   void problem(std::string input, std::string text, std::optional<size_t> param = std::nullopt);
+  // Which part of the parameter a rank holds.
+  std::vector<int64_t> part_of(size_t param, RankId rank) const;
   // Empty, or why the data cannot be those of this parameter.
   std::string fit(const Param &param, const Dims &dims, Tensor &tensor) const;
 

@@ -24,6 +24,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kBlindBelow = 4; // bounds by which a mistake must stand out
 constexpr size_t kRanksShown = 8;
+constexpr const char *kNoBound = "no bound on rounding is known";
 
 std::string print_position(const Tensor &tensor, int64_t element) {
   llvm::SmallVector<int64_t, 5> place(tensor.dims.size());
@@ -129,12 +130,20 @@ public:
     return std::move(judgment_);
   }
 
+  std::optional<Judgment> run_by_fingerprints(uint64_t key) {
+    if (!same_forms() || !same_copies() || !same_values(key))
+      return std::nullopt;
+    claims();
+    return std::move(judgment_);
+  }
+
 private:
   // True if a rank holds something of another form.
   bool shapes() {
+    const std::vector<Dims> dims = dims_of(observed_.held);
     for (int64_t rank = 0; rank < dist_.ranks().size(); ++rank) {
       const Tensor &held = observed_.held[static_cast<size_t>(rank)];
-      Dims right = dist_.dims_on(rank, observed_.held);
+      Dims right = dist_.dims_on(rank, dims);
       if (held.dims == right && held.dtype == dist_.dtype())
         continue;
       Refuted wrong;
@@ -215,34 +224,108 @@ private:
     return type.kind(axis);
   }
 
-  void values() {
+  // The scale of what is to be compared with the reference; none: nothing is, and `undecided` says
+  // why if it should be.
+  std::optional<Rational> comparable() {
     if (!wanted_.meant)
-      return;
+      return std::nullopt;
     std::optional<Rational> scale = number_of(program_, dist_.type().scale, dist_.type().mesh());
-    if (!scale) {
+    if (!scale)
       judgment_.undecided = "the scale has no value";
+    else if (dist_.lists() != wanted_.meant->lists ||
+             dist_.list_grid().size() != static_cast<int64_t>(wanted_.meant->pieces.size()))
+      judgment_.undecided = "the reference is a list along other axes";
+    return judgment_.undecided.empty() ? scale : std::nullopt;
+  }
+  // Whether differences can be judged.
+  bool bounded() const { return wanted_.exact || wanted_.bound; }
+
+  void values() {
+    std::optional<Rational> scale = comparable();
+    if (!scale)
       return;
-    }
     std::vector<const Tensor *> held;
     for (const Tensor &tensor : observed_.held)
       held.push_back(&tensor);
     Meaning got = dist_.denote(held);
     for (Tensor &piece : got.pieces)
       multiply(piece, scale->second, scale->first);
-    if (got.lists != wanted_.meant->lists || got.pieces.size() != wanted_.meant->pieces.size()) {
-      judgment_.undecided = "the reference is a list along other axes";
-      return;
-    }
-    bool bounded = wanted_.exact || wanted_.bound;
     // Of open extents rounding may have decided.
-    for (size_t p = 0; p < got.pieces.size() && (bounded || !dist_.open()); ++p)
+    for (size_t p = 0; p < got.pieces.size() && (bounded() || !dist_.open()); ++p)
       if (got.pieces[p].dims != wanted_.meant->pieces[p].dims)
         return refute_extents(got, p);
-    if (!bounded) {
-      judgment_.undecided = "no bound on rounding is known";
+    if (!bounded()) {
+      judgment_.undecided = kNoBound;
       return;
     }
     compare_meanings(got);
+  }
+
+  // --- by fingerprints: false where it takes the data to say what is so
+
+  const Fingerprint &print_of(int64_t rank) const {
+    return observed_.fingerprints[static_cast<size_t>(rank)];
+  }
+
+  bool same_forms() const {
+    std::vector<Dims> dims;
+    for (const Fingerprint &print : observed_.fingerprints)
+      dims.push_back(print.dims);
+    for (int64_t rank = 0; rank < dist_.ranks().size(); ++rank)
+      if (!print_of(rank).there || print_of(rank).dtype != dist_.dtype() ||
+          print_of(rank).dims != dist_.dims_on(rank, dims))
+        return false;
+    return true;
+  }
+
+  bool same_copies() const {
+    for (AxisId axis : same_axes())
+      for (int64_t rank = 0; rank < dist_.ranks().size(); ++rank) {
+        Grid::Coordinates at = dist_.ranks().coordinates(rank);
+        at[axis.index] = 0;
+        if (print_of(rank).bits != print_of(dist_.ranks().position(at)).bits)
+          return false;
+      }
+    return true;
+  }
+
+  bool same_values(uint64_t key) {
+    std::optional<Rational> scale = comparable();
+    if (!scale)
+      return true;
+    for (int64_t p = 0; p < dist_.list_grid().size(); ++p) {
+      const Tensor &want = wanted_.meant->pieces[static_cast<size_t>(p)];
+      std::vector<Distribution::Addends> blocks = dist_.blocks_of(dist_.list_grid().coordinates(p));
+      const Dims &first = print_of(blocks.front().front()).dims;
+      if ((bounded() || !dist_.open()) && dist_.piece_dims(first) != want.dims)
+        return false;
+      if (bounded() && (!wanted_.exact || !same_sums(blocks, want, *scale, key)))
+        return false;
+    }
+    if (!bounded())
+      judgment_.undecided = kNoBound;
+    return true;
+  }
+
+  bool same_sums(llvm::ArrayRef<Distribution::Addends> blocks, const Tensor &want, Rational scale,
+                 uint64_t key) const {
+    if (!dist_.adds_up())
+      return false;
+    for (const Distribution::Addends &ranks : blocks) {
+      Residue got;
+      for (int64_t rank : ranks) {
+        if (!print_of(rank).sum)
+          return false;
+        got += *print_of(rank).sum;
+      }
+      const Dims first = dist_.first_on(ranks.front());
+      const Dims &dims = print_of(ranks.front()).dims;
+      std::optional<Residue> right =
+          weighted_sum(dims == want.dims ? want : block_of(want, first, dims), first, key);
+      if (!right || got * Residue(scale.second) != *right * Residue(scale.first))
+        return false;
+    }
+    return true;
   }
 
   void refute_extents(const Meaning &got, size_t p) {
@@ -366,14 +449,23 @@ private:
 
 } // namespace
 
+static Judgment undecided(llvm::Error why) {
+  Judgment judgment;
+  judgment.undecided = llvm::toString(std::move(why));
+  return judgment;
+}
+
 Judgment judge(ir::Program &program, const Observed &observed, const Expected &wanted) {
   llvm::Expected<Distribution> dist = Distribution::make(program, observed.known);
-  if (!dist) {
-    Judgment judgment;
-    judgment.undecided = llvm::toString(dist.takeError());
-    return judgment;
-  }
-  return Judge(program, observed, wanted, std::move(*dist)).run();
+  return dist ? Judge(program, observed, wanted, std::move(*dist)).run()
+              : undecided(dist.takeError());
+}
+
+std::optional<Judgment> judge_fingerprints(ir::Program &program, const Observed &observed,
+                                           const Expected &wanted, uint64_t key) {
+  llvm::Expected<Distribution> dist = Distribution::make(program, observed.known);
+  return dist ? Judge(program, observed, wanted, std::move(*dist)).run_by_fingerprints(key)
+              : undecided(dist.takeError());
 }
 
 double largest_ratio(const Meaning &got, const Meaning &want, const Meaning *bound) {

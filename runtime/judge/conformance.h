@@ -2,6 +2,7 @@
 // mean by them is held against the reference, axis by axis.
 #pragma once
 
+#include "runtime/judge/fingerprint.h"
 #include "runtime/reference/meaning.h"
 
 #include "checker/finding.h"
@@ -40,6 +41,7 @@ struct Observed {
   rules::Arg known;
   ir::ValueId gradient_of; // none: it is no gradient
   llvm::ArrayRef<Tensor> held;
+  llvm::ArrayRef<Fingerprint> fingerprints = {}; // in place of the data
 };
 
 // What the reference has for it.
@@ -74,6 +76,10 @@ struct Judgment {
 };
 
 Judgment judge(ir::Program &program, const Observed &observed, const Expected &wanted);
+// By fingerprints, with sums of this key where data are to be exact. None: only the data tell, as
+// of all that is wrong.
+std::optional<Judgment> judge_fingerprints(ir::Program &program, const Observed &observed,
+                                           const Expected &wanted, uint64_t key);
 
 // The greatest difference, in units of the bound, among the positions; infinite where no difference
 // is explained. Both mean the same type.

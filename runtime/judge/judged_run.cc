@@ -6,16 +6,19 @@
 #include "runtime/judge/gradient_carriers.h"
 #include "runtime/judge/last_uses.h"
 #include "runtime/judge/recorded_gradients.h"
+#include "runtime/judge/value_exchange.h"
 #include "runtime/tensor/bits_hash.h"
 
 #include "ir/support/check.h"
 #include "ir/support/error.h"
+#include "ir/support/store.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace spmd::runtime {
@@ -44,8 +47,9 @@ uint64_t key_of(const ClaimVerdict &claim) {
 // What was read of one value, and what it means.
 struct ReadValue {
   std::vector<Tensor> held;
-  std::optional<Meaning> meaning; // divided by its scale; none: its scale has no value
-  uint32_t last_use = 0;          // execution
+  std::vector<Fingerprint> fingerprints; // in place of the data
+  std::optional<Meaning> meaning;        // divided by its scale; none: its scale has no value
+  uint32_t last_use = 0;                 // execution
 };
 
 class Runner {
@@ -57,6 +61,9 @@ public:
         reference_(checked, options.domain == Domain::Field ? Domain::Field : Domain::F64,
                    options.seed),
         bounds_(reference_, options.domain, options.order), kept_(plan.values.size()) {
+    if (options.team && options.mode == CheckMode::Outputs)
+      exchange_.emplace(ValueExchange::Setup{program_, plan, world, backend, *options.team,
+                                             ir::mix(options.seed, 0xF1A6E5), exact()});
     reference_.take_sizes(options.sizes);
     reference_.limit_rounds(plan.max_rounds);
     std::vector<uint32_t> last = last_uses(program_, plan_, reference_);
@@ -66,12 +73,14 @@ public:
 
   llvm::Expected<RunReport> run() {
     find_gradients();
+    if (options_.mode == CheckMode::Drawn)
+      read_what_was_drawn();
     if (options_.mode != CheckMode::Off)
       if (llvm::Error failed = inputs())
         return llvm::Expected<RunReport>(std::move(failed));
     if (llvm::Error failed = steps())
       return llvm::Expected<RunReport>(std::move(failed));
-    if (options_.mode != CheckMode::Off && !stopped_)
+    if (options_.mode != CheckMode::Off && options_.mode != CheckMode::Drawn && !stopped_)
       if (llvm::Error failed = end_to_end())
         return llvm::Expected<RunReport>(std::move(failed));
     settle();
@@ -79,9 +88,7 @@ public:
   }
 
 private:
-  bool stepwise() const {
-    return options_.mode == CheckMode::All || options_.mode == CheckMode::Sampled;
-  }
+  bool stepwise() const { return is_stepwise(options_.mode); }
   bool exact() const { return options_.domain == Domain::Field || options_.tier == Tier::Integer; }
 
   // Gradients as the program names them, and as its outputs do.
@@ -98,6 +105,26 @@ private:
   }
   ValueId gradient_of(ValueId value) const { return gradient_of_.lookup(value.index); }
 
+  // Operands and results of these steps alone, until the last of them that has them.
+  void read_what_was_drawn() {
+    ends_.clear();
+    for (uint32_t e : options_.drawn)
+      for (Span span : {plan_.executions[e].operands, plan_.executions[e].results})
+        for (PlannedId id : plan_.list(span))
+          if (id.valid()) {
+            needed_.insert(id.index);
+            kept_[id.index].last_use = e;
+          }
+  }
+  bool is_read(PlannedId id) const {
+    return options_.mode != CheckMode::Drawn || needed_.contains(id.index);
+  }
+  // Whether a step is judged, or makes what is read.
+  bool matters(uint32_t e, const Execution &execution) const {
+    return sampled(e) || llvm::any_of(plan_.list(execution.results),
+                                      [&](PlannedId id) { return id.valid() && is_read(id); });
+  }
+
   bool has_data(const rules::Arg &known) const {
     return known.type.valid() && known.shape.valid() && program_.shapes[known.shape].ranked;
   }
@@ -106,7 +133,7 @@ private:
   llvm::Error read(PlannedId id, bool may_be_absent = false) {
     const PlannedValue &value = plan_.values[id];
     ReadValue &kept = kept_[id.index];
-    if (!kept.held.empty() || !value.buffer.valid() || !has_data(value.known))
+    if (!kept.held.empty() || !value.buffer.valid() || !has_data(value.known) || !is_read(id))
       return llvm::Error::success();
     for (RankId rank : world_.ranks(program_.types[value.known.type].mesh())) {
       kept.held.emplace_back();
@@ -129,49 +156,126 @@ private:
     ReadValue &kept = kept_[id.index];
     if (kept.meaning || kept.held.empty())
       return kept.meaning ? &*kept.meaning : nullptr;
-    const rules::Arg &known = plan_.values[id].known;
-    llvm::Expected<Distribution> dist = Distribution::make(program_, known);
-    if (!dist) {
-      note_undecided(llvm::toString(dist.takeError()));
-      return nullptr;
-    }
-    const ir::Type &type = dist->type();
-    std::optional<Rational> scale = number_of(program_, type.scale, type.mesh());
-    if (!scale || !fits(*dist, kept.held))
-      return nullptr;
     std::vector<const Tensor *> held;
     for (const Tensor &tensor : kept.held)
       held.push_back(&tensor);
-    kept.meaning = dist->denote(held);
-    for (Tensor &piece : kept.meaning->pieces)
+    return meaning(id, held, dims_of(kept.held));
+  }
+  // Of what ranks hold.
+  const Meaning *meaning(PlannedId id, llvm::ArrayRef<const Tensor *> held,
+                         llvm::ArrayRef<Dims> dims) {
+    std::optional<Distribution> dist = distribution_of(id, dims);
+    if (!dist)
+      return nullptr;
+    std::optional<Rational> scale = number_of(program_, dist->type().scale, dist->type().mesh());
+    std::optional<Meaning> &meaning = kept_[id.index].meaning;
+    meaning = dist->denote(held);
+    for (Tensor &piece : meaning->pieces)
       multiply(piece, scale->second, scale->first);
-    return &*kept.meaning;
+    return &*meaning;
   }
 
-  static bool fits(const Distribution &dist, llvm::ArrayRef<Tensor> held) {
+  // Of a value that has a meaning, its scale included, where ranks hold tensors of these extents.
+  std::optional<Distribution> distribution_of(PlannedId id, llvm::ArrayRef<Dims> held) {
+    llvm::Expected<Distribution> dist = Distribution::make(program_, plan_.values[id].known);
+    if (!dist) {
+      note_undecided(llvm::toString(dist.takeError()));
+      return std::nullopt;
+    }
+    if (!number_of(program_, dist->type().scale, dist->type().mesh()))
+      return std::nullopt;
     for (size_t rank = 0; rank < held.size(); ++rank)
-      if (held[rank].dims != dist.dims_on(static_cast<int64_t>(rank), held))
-        return false;
-    return true;
+      if (held[rank] != dist->dims_on(static_cast<int64_t>(rank), held))
+        return std::nullopt;
+    return std::move(*dist);
   }
 
   llvm::Error inputs() {
-    if (options_.mode == CheckMode::Off)
-      return llvm::Error::success();
+    if (by_fingerprints())
+      if (llvm::Error failed = take_fingerprints(plan_.params))
+        return failed;
+    if (by_fingerprints() && !options_.judges)
+      return send_what_is_asked_for();
     for (PlannedId id : plan_.params) {
       if (!id.valid())
         continue;
-      if (llvm::Error failed = read(id))
-        return failed;
+      if (!by_fingerprints() || !were_given(id))
+        if (llvm::Error failed = read_of_all(id))
+          return failed;
       const Meaning *own = meaning(id);
       latest_[plan_.values[id].value.index] = id;
       Expected wanted;
-      wanted.meant = own; // an input is what it is; only copies can be wrong
+      // An input is what it is; only copies can be wrong.
+      wanted.meant = kept_[id.index].held.empty() ? nullptr : own;
       wanted.exact = true;
       record(id, wanted, nullptr);
       params_.push_back(own ? *own : Meaning());
+      if (by_fingerprints()) // nothing reads it again
+        kept_[id.index].meaning.reset();
     }
+    return ask_for_nothing_more();
+  }
+
+  // --- where each rank is a process
+
+  bool by_fingerprints() const { return exchange_.has_value(); }
+  llvm::Error send_what_is_asked_for() {
+    return exchange_->answer([&](PlannedId id) { return read(id); });
+  }
+
+  // On rank 0 those of all ranks, of each value that was not told of before.
+  llvm::Error take_fingerprints(llvm::ArrayRef<PlannedId> ids) {
+    std::vector<PlannedId> fresh;
+    for (PlannedId id : ids) {
+      bool has = id.valid() && plan_.values[id].buffer.valid() && has_data(plan_.values[id].known);
+      if (has && told_.insert(id.index).second)
+        fresh.push_back(id);
+    }
+    auto told = exchange_->tell(fresh);
+    if (!told)
+      return told.takeError();
+    for (size_t i = 0; i < fresh.size(); ++i)
+      kept_[fresh[i].index].fingerprints = std::move((*told)[i]);
     return llvm::Error::success();
+  }
+
+  // True if all ranks hold what they were given of an input, which is made once more, here.
+  bool were_given(PlannedId id) {
+    llvm::ArrayRef<Fingerprint> told = kept_[id.index].fingerprints;
+    if (told.empty())
+      return true;
+    llvm::ArrayRef<RankId> ranks = exchange_->ranks_of(id);
+    std::vector<size_t> positions(world_.size());
+    for (size_t i = 0; i < ranks.size(); ++i)
+      positions[ranks[i]] = i;
+    auto param = static_cast<size_t>(llvm::find(plan_.params, id) - plan_.params.begin());
+    std::vector<JudgeOptions::Given> given = options_.given(param);
+    std::vector<const Tensor *> held(ranks.size());
+    std::vector<Dims> dims(ranks.size());
+    for (const JudgeOptions::Given &part : given) {
+      const uint64_t bits = bits_hash(part.tensor);
+      for (RankId rank : part.ranks) {
+        const size_t at = positions[rank];
+        if (!told[at].there || told[at].bits != bits)
+          return false;
+        held[at] = &part.tensor;
+        dims[at] = part.tensor.dims;
+      }
+    }
+    meaning(id, held, dims);
+    return true;
+  }
+
+  // Of who judges: the data of all ranks.
+  llvm::Error read_of_all(PlannedId id) {
+    if (llvm::Error lost = by_fingerprints() ? exchange_->ask_for(id) : llvm::Error::success())
+      return lost;
+    return read(id);
+  }
+  llvm::Error ask_for_nothing_more() {
+    if (!failed_.empty())
+      return make_error(failed_);
+    return by_fingerprints() ? exchange_->ask_for_nothing_more() : llvm::Error::success();
   }
 
   llvm::Error steps() {
@@ -198,12 +302,12 @@ private:
     for (uint32_t e = 0; options_.mode != CheckMode::Off && e < plan_.executions.size(); ++e) {
       const Execution &execution = plan_.executions[e];
       const bool taken = is_taken(execution);
-      if (execution.nested || (!stepwise() && !taken))
+      if (execution.nested || (stepwise() ? !matters(e, execution) : !taken))
         continue;
       if (llvm::Error failed =
               stepwise() ? run_and_read(execution, up_to) : read_results(execution, up_to))
         return failed;
-      if (taken)
+      if (taken && options_.mode != CheckMode::Drawn)
         take(plan_.list(execution.results)[0]);
       if (!stepwise())
         continue;
@@ -227,7 +331,7 @@ private:
     for (const Execution &execution : plan_.executions)
       if (!execution.nested && plan_.calls[execution.call].site.valid())
         for (PlannedId id : plan_.list(execution.operands))
-          if (id.valid())
+          if (id.valid() && is_read(id))
             arrivals.push_back({execution.steps.first, id});
     llvm::stable_sort(arrivals, [](const Arrival &a, const Arrival &b) { return a.step < b.step; });
     return arrivals;
@@ -287,6 +391,8 @@ private:
   }
 
   bool sampled(uint32_t e) const {
+    if (options_.mode == CheckMode::Drawn)
+      return std::binary_search(options_.drawn.begin(), options_.drawn.end(), e);
     return options_.mode == CheckMode::All ||
            ir::mix(options_.seed + 1, e) % std::max(options_.share, 1u) == 0;
   }
@@ -450,10 +556,20 @@ private:
   void record(PlannedId id, const Expected &wanted, const std::string *reason, AxisSet blind = {}) {
     const PlannedValue &value = plan_.values[id];
     const ReadValue &kept = kept_[id.index];
-    if (kept.held.empty() || !options_.judges)
+    if ((kept.held.empty() && kept.fingerprints.empty()) || !options_.judges || !failed_.empty())
       return;
-    Observed observed{value.value, value.known, gradient_of(value.value), kept.held};
-    Judgment judgment = judge(program_, observed, wanted);
+    Observed observed{value.value, value.known, gradient_of(value.value), kept.held,
+                      kept.fingerprints};
+    std::optional<Judgment> settled;
+    if (kept.held.empty() &&
+        !(settled = judge_fingerprints(program_, observed, wanted, exchange_->key()))) {
+      if (llvm::Error failed = read_of_all(id)) {
+        failed_ = llvm::toString(std::move(failed));
+        return;
+      }
+      observed.held = kept.held;
+    }
+    Judgment judgment = settled ? std::move(*settled) : judge(program_, observed, wanted);
     if (reason && judgment.undecided.empty())
       judgment.undecided = *reason;
     if (!judgment.undecided.empty())
@@ -494,19 +610,32 @@ private:
 
   // The whole program on one device, from what its inputs mean.
   llvm::Error end_to_end() {
+    if (by_fingerprints())
+      if (llvm::Error failed = take_fingerprints(ends_))
+        return failed;
     for (PlannedId id : ends_)
-      if (id.valid())
+      if (id.valid() && !by_fingerprints())
         if (llvm::Error failed = read(id))
           return failed;
     if (!options_.judges)
-      return llvm::Error::success();
+      return by_fingerprints() ? send_what_is_asked_for() : llvm::Error::success();
     for (PlannedId id : plan_.outputs)
-      for (size_t rank = 0; id.valid() && rank < kept_[id.index].held.size(); ++rank)
-        report_.digest = ir::mix(report_.digest, bits_hash(kept_[id.index].held[rank]));
-    if (llvm::any_of(params_, [](const Meaning &meaning) { return meaning.pieces.empty(); })) {
-      note_undecided("an input holds nothing that has a meaning");
-      return llvm::Error::success();
-    }
+      if (id.valid())
+        add_to_digest(kept_[id.index]);
+    judge_ends();
+    return ask_for_nothing_more();
+  }
+
+  void add_to_digest(const ReadValue &value) {
+    for (const Fingerprint &print : value.fingerprints)
+      report_.digest = ir::mix(report_.digest, print.bits);
+    for (size_t rank = 0; value.fingerprints.empty() && rank < value.held.size(); ++rank)
+      report_.digest = ir::mix(report_.digest, bits_hash(value.held[rank]));
+  }
+
+  void judge_ends() {
+    if (llvm::any_of(params_, [](const Meaning &meaning) { return meaning.pieces.empty(); }))
+      return note_undecided("an input holds nothing that has a meaning");
     ReferenceRun run(reference_);
     run.take(taken_);
     if (llvm::Error failed = run.run(params_)) {
@@ -514,8 +643,7 @@ private:
       for (PlannedId id : ends_)
         if (id.valid() && !stepwise())
           record(id, {}, &reason);
-      note_undecided(std::move(reason));
-      return llvm::Error::success();
+      return note_undecided(std::move(reason));
     }
     for (PlannedId id : ends_)
       if (id.valid())
@@ -524,7 +652,6 @@ private:
       judge_gradients(run);
     else if (options_.tier == Tier::Real)
       judge_recorded(run);
-    return llvm::Error::success();
   }
 
   void judge_recorded(ReferenceRun &run) {
@@ -609,16 +736,46 @@ private:
       Meaning &want = (*gradients)[i];
       if (want.pieces.empty()) {
         // None flows: zero everywhere.
-        const Meaning *own = meaning(found[i]);
-        if (!own)
+        std::optional<Meaning> zero = zero_of(found[i]);
+        if (!zero)
           continue;
-        want.lists = own->lists;
-        for (const Tensor &piece : own->pieces)
-          want.pieces.push_back(zeros_like(piece, piece.dims));
+        want = std::move(*zero);
       }
       if (combines_losses(found[i], want))
         judge_end(found[i], &want);
     }
+  }
+
+  std::vector<Dims> dims_held(PlannedId id) const {
+    const ReadValue &kept = kept_[id.index];
+    if (!kept.held.empty())
+      return dims_of(kept.held);
+    std::vector<Dims> dims;
+    for (const Fingerprint &print : kept.fingerprints)
+      dims.push_back(print.dims);
+    return dims;
+  }
+  // Zeros of the form that a value has; none: it means nothing that we know.
+  std::optional<Meaning> zero_of(PlannedId id) {
+    const std::vector<Dims> dims = dims_held(id);
+    std::optional<Distribution> dist;
+    if (dims.empty() || !(dist = distribution_of(id, dims)))
+      return std::nullopt;
+    Meaning zero{dist->lists(), {}};
+    for (int64_t p = 0; p < dist->list_grid().size(); ++p) {
+      const int64_t rank = dist->blocks_of(dist->list_grid().coordinates(p)).front().front();
+      zero.pieces.push_back(Tensor::make(
+          dist->dtype(), dist->piece_dims(dims[static_cast<size_t>(rank)]), options_.domain));
+    }
+    return zero;
+  }
+  // The axes on which a value is a list; none: it means nothing that we know.
+  std::optional<AxisSet> lists_held(PlannedId id) {
+    const std::vector<Dims> dims = dims_held(id);
+    std::optional<Distribution> dist;
+    if (dims.empty() || !(dist = distribution_of(id, dims)))
+      return std::nullopt;
+    return dist->lists();
   }
 
   // What `step` reads is of the loss of one device. False, and said: nobody knows which that is.
@@ -627,9 +784,9 @@ private:
       return true;
     const PlannedValue &value = plan_.values[id];
     const ir::Type &type = program_.types[value.known.type];
-    const Meaning *own = meaning(id);
+    std::optional<AxisSet> lists = lists_held(id);
     bool pending = !(type.of(Kind::Partial) - type.zero()).empty();
-    if (!own || pending || own->lists != want.lists)
+    if (!lists || pending || *lists != want.lists)
       return true; // its contract sums it
     AxisSet mean, assumed;
     for (const LossRoot &root : options_.derived)
@@ -702,8 +859,12 @@ private:
   std::vector<PlannedId> ends_; // what is there when all is done: outputs, and what `step` reads
   llvm::DenseMap<uint64_t, size_t> claims_;
   RunReport report_;
-  llvm::DenseSet<uint32_t> derived_; // by ValueId: recorded gradients that are the derivative
-  std::optional<size_t> first_;      // into RunReport::findings
+  llvm::DenseSet<uint32_t> needed_;       // by PlannedId: what is read where steps are drawn
+  std::optional<ValueExchange> exchange_; // with ranks that are processes, for inputs and outputs
+  llvm::DenseSet<uint32_t> told_;         // by PlannedId: of which ranks told
+  std::string failed_;                    // why data of other ranks cannot be had
+  llvm::DenseSet<uint32_t> derived_;      // by ValueId: recorded gradients that are the derivative
+  std::optional<size_t> first_;           // into RunReport::findings
   ValueId first_value_;
   std::vector<std::string> later_;
   bool stopped_ = false;

@@ -6,25 +6,41 @@
 #include "runtime/judge/bounds.h"
 #include "runtime/judge/losses.h"
 #include "runtime/judge/refutation.h"
+#include "runtime/launch/team.h"
 #include "runtime/reference/run.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace spmd::runtime {
 
-enum class CheckMode : uint8_t { Off, Outputs, Sampled, All };
-inline constexpr std::string_view kCheckModeWords[] = {"off", "outputs", "sampled", "all"};
+// Sampled: a share of the steps, and the outputs. Drawn: so many steps, and nothing else is read.
+enum class CheckMode : uint8_t { Off, Outputs, Sampled, All, Drawn };
+inline constexpr std::string_view kCheckModeWords[] = {"off", "outputs", "sampled", "all",
+                                                       "sample:N"};
+constexpr bool is_stepwise(CheckMode mode) {
+  return mode == CheckMode::All || mode == CheckMode::Sampled || mode == CheckMode::Drawn;
+}
 
 struct JudgeOptions {
   CheckMode mode = CheckMode::Outputs;
   Tier tier = Tier::Field;
-  Domain domain = Domain::Field; // of the backend's data
-  uint64_t seed = 0;             // of random numbers, as the backend has it; of the sample
-  unsigned share = 8;            // Sampled: one step in so many
-  std::string rerun;             // the command line, for findings
+  Domain domain = Domain::Field;  // of the backend's data
+  uint64_t seed = 0;              // of random numbers, as the backend has it; of the sample
+  unsigned share = 8;             // Sampled: one step in so many
+  llvm::ArrayRef<uint32_t> drawn; // Drawn: these (last_uses.h)
+  std::string rerun;              // the command line, for findings
   Deadline deadline = kNoDeadline;
   SumOrder order = SumOrder::Ranks;
   bool judges = true; // false: another process does; steps are run and data are read for it
+  // Where each rank is a process. Inputs and outputs are judged by what each says of its own; data
+  // are sent only where something is wrong.
+  Team *team = nullptr;
+  // What ranks were given of an input, once for all that were given the same.
+  struct Given {
+    std::vector<RankId> ranks;
+    Tensor tensor;
+  };
+  llvm::function_ref<std::vector<Given>(size_t param)> given = nullptr;
   const TensorSizes *sizes = nullptr; // how much exchanges move, where data do not say it
   // What a backward that was recorded starts from; empty: none was. Its gradients are held against
   // the derivative of the forward, in the real tier.

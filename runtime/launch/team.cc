@@ -187,6 +187,7 @@ llvm::Expected<std::vector<std::string>> Team::gather(std::string own) {
   std::lock_guard lock(mutex_);
   all.push_back(std::move(own));
   for (uint32_t rank = 1; rank < size(); ++rank) {
+    received_ += members_[rank]->gathered.front().size();
     all.push_back(std::move(members_[rank]->gathered.front()));
     members_[rank]->gathered.pop_front();
   }

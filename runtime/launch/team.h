@@ -67,6 +67,8 @@ public:
   llvm::Expected<std::vector<std::string>> gather(std::string own);
   // What rank 0 gave.
   llvm::Expected<std::string> share(std::string text);
+  // On rank 0: the bytes that other ranks gave to gathers so far.
+  uint64_t received() const { return received_; }
   // All end: from here on nobody is missed.
   llvm::Error dissolve();
 
@@ -120,6 +122,7 @@ private:
   // Of rank 0's thread.
   std::optional<uint32_t> lost_;
   std::optional<TeamFailure> reported_; // by the rank that failed
+  uint64_t received_ = 0;
   std::atomic<uint64_t> progress_{0};
   std::atomic<uint32_t> step_{0};
   std::atomic<Activity> doing_{Activity::Preparing};

@@ -3,6 +3,8 @@
 
 #include "ir/support/check.h"
 
+#include "llvm/ADT/StringRef.h"
+
 #include <cblas.h>
 #include <limits>
 
@@ -34,6 +36,22 @@ template <class T> MatrixView<T> readable(MatrixView<T> a, int64_t rows, int64_t
 }
 
 } // namespace
+
+const char *core_that_blas_misses() {
+#if defined(__x86_64__)
+  // What it takes a processor for that it does not know.
+  if (llvm::StringRef(openblas_get_corename()) != "Prescott")
+    return nullptr;
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return "SkylakeX";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return "Haswell";
+#endif
+  return nullptr;
+}
 
 template <>
 void gemm(int64_t m, int64_t n, int64_t k, double alpha, MatrixView<double> a, MatrixView<double> b,

@@ -179,15 +179,22 @@ bool Distribution::open() const {
   return llvm::any_of(dims_, [](const Dimension &dim) { return dim.starts.empty(); });
 }
 
-Dims Distribution::dims_on(int64_t rank, llvm::ArrayRef<Tensor> held) const {
+std::vector<Dims> dims_of(llvm::ArrayRef<Tensor> tensors) {
+  std::vector<Dims> dims;
+  for (const Tensor &tensor : tensors)
+    dims.push_back(tensor.dims);
+  return dims;
+}
+
+Dims Distribution::dims_on(int64_t rank, llvm::ArrayRef<Dims> held) const {
   Grid::Coordinates at = ranks_.coordinates(rank);
   Dims dims = dims_at(at);
   for (AxisId axis : ranks_.axes() - lists_.axes())
     at[axis.index] = 0;
-  const Tensor &first = held[static_cast<size_t>(ranks_.position(at))];
+  const Dims &first = held[static_cast<size_t>(ranks_.position(at))];
   for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] == kOpen && first.dims.size() == dims.size())
-      dims[i] = first.dims[i];
+    if (dims[i] == kOpen && first.size() == dims.size())
+      dims[i] = first[i];
   return dims;
 }
 Dims Distribution::first_on(int64_t rank) const { return first_at(ranks_.coordinates(rank)); }
@@ -200,15 +207,50 @@ Dims Distribution::whole() const {
 }
 
 // Pieces of a list may differ in extents that no axis cuts: they are as the data are.
+Dims Distribution::piece_dims(const Dims &first) const {
+  Dims extents = first;
+  for (size_t i = 0; i < extents.size(); ++i)
+    if (!dims_[i].axes.empty())
+      extents[i] = dims_[i].starts.back();
+  return extents;
+}
+
+std::vector<Distribution::Addends> Distribution::blocks_of(Grid::Coordinates at) const {
+  std::vector<Addends> blocks;
+  for (int64_t i = 0; i < shards_.size(); ++i) {
+    Grid::Coordinates shard = shards_.coordinates(i);
+    for (AxisId axis : shards_.axes())
+      at[axis.index] = shard[axis.index];
+    Addends &ranks = blocks.emplace_back(Addends{ranks_.position(at)});
+    for (AxisId axis : pending_) {
+      const int64_t step = stride_of(axis);
+      for (size_t known = ranks.size(), k = 0; k < known; ++k)
+        for (int64_t j = 1; j < sizes_[axis.index]; ++j)
+          ranks.push_back(ranks[k] + j * step);
+    }
+  }
+  return blocks;
+}
+
+// Between neighbours on an axis.
+int64_t Distribution::stride_of(AxisId axis) const {
+  Grid::Coordinates at{};
+  at[axis.index] = 1;
+  return ranks_.position(at);
+}
+
+bool Distribution::adds_up() const {
+  return llvm::all_of(pending_, [&](AxisId axis) {
+    ir::Combiner combiner = type_.combiner(axis);
+    return combiner == ir::Combiner::Sum || combiner == ir::Combiner::Avg;
+  });
+}
+
 Tensor Distribution::assembled(llvm::ArrayRef<const Tensor *> held, Grid::Coordinates at) const {
   const Tensor &first = *held[static_cast<size_t>(ranks_.position(at))];
   if (shards_.axes().empty())
     return first;
-  Dims extents = first.dims;
-  for (size_t i = 0; i < extents.size(); ++i)
-    if (!dims_[i].axes.empty())
-      extents[i] = dims_[i].starts.back();
-  Tensor made = zeros_like(first, extents);
+  Tensor made = zeros_like(first, piece_dims(first.dims));
   for (int64_t i = 0; i < shards_.size(); ++i) {
     Grid::Coordinates shard = shards_.coordinates(i);
     for (AxisId axis : shards_.axes())

@@ -56,12 +56,21 @@ public:
   // True if only data tell some extent, which no axis cuts: each piece has its own.
   bool open() const;
   // Extents of what one rank holds, and where that begins in the whole. Open ones are those of the
-  // first rank that holds the same piece.
-  Dims dims_on(int64_t rank, llvm::ArrayRef<Tensor> held) const;
+  // first rank that holds the same piece. `held`: what each rank has.
+  Dims dims_on(int64_t rank, llvm::ArrayRef<Dims> held) const;
   Dims first_on(int64_t rank) const;
   // Extents of what is meant, of each piece; kOpen where it is open.
   static constexpr int64_t kOpen = -1;
   Dims whole() const;
+
+  // Extents of one piece, of which the first rank holds a block of these.
+  Dims piece_dims(const Dims &first) const;
+  // What makes up one piece, at a coordinate of the lists: for each block the ranks whose addends
+  // are summed; one where nothing is pending.
+  using Addends = llvm::SmallVector<int64_t, 4>;
+  std::vector<Addends> blocks_of(Grid::Coordinates at) const;
+  // Whether what is pending is added up, not compared or multiplied.
+  bool adds_up() const;
 
   // Of data as they are, one tensor for each rank. Of axes on which all hold the same, the first
   // coordinate counts. Extents are as declared: compare them before.
@@ -77,6 +86,7 @@ private:
     llvm::SmallVector<int64_t, 8> starts;  // of the blocks, and the end of the last one; none: open
   };
   size_t block_at(const Dimension &dim, const Grid::Coordinates &at) const;
+  int64_t stride_of(ir::AxisId axis) const;
   Dims dims_at(const Grid::Coordinates &at) const;
   Dims first_at(const Grid::Coordinates &at) const;
   // What is meant at one coordinate of the lists; sums over `pending` axes from the first one on.
@@ -91,6 +101,9 @@ private:
   std::array<int64_t, ir::kMaxAxes> sizes_{};
   llvm::SmallVector<Dimension, 5> dims_;
 };
+
+// The extents of each.
+std::vector<Dims> dims_of(llvm::ArrayRef<Tensor> tensors);
 
 // The axes on which a value is a list.
 ir::AxisSet lists_of(const ir::Program &program, const ir::Type &type);

@@ -176,6 +176,7 @@ PROGRAMS = {
     2: ["tests/cluster/collectives2.spmd"],
     4: [
         "tests/cluster/rows4.spmd",
+        "tests/cluster/empty4.spmd",
         "tests/cases/run/mlp.spmd",
         "examples/vocab_parallel/good.spmd",
         "examples/moe_dispatch/good.spmd",
@@ -195,13 +196,14 @@ def verdicts(file, *words):
 
 
 def same_as_cpu(ranks):
-    """Every step, in every tier: verdicts, counts and the bits of all outputs are those of the cpu
-    backend."""
+    """Every step and outputs alone, in every tier: verdicts, counts and the bits of all outputs are
+    those of the cpu backend."""
     for file in PROGRAMS[ranks]:
-        alone = verdicts(file, "--check=all")
-        together = verdicts(file, "--check=all", f"--nproc={ranks}")
-        expect(alone[2]["digest"], "outputs have no digest")
-        expect(alone == together, f"{file}: not as on cpu", alone, together)
+        for check in ("--check=all", "--check=outputs"):
+            alone = verdicts(file, check)
+            together = verdicts(file, check, f"--nproc={ranks}")
+            expect(alone[2]["digest"], "outputs have no digest")
+            expect(alone == together, f"{file} {check}: not as on cpu", alone, together)
 
 
 def other_checks():
@@ -220,6 +222,113 @@ def refuted():
         together = run(SPMDRUN, "--nproc=4", file)
         expect(alone[0] == together[0] == 1, "exit codes", alone, together)
         expect(together[1].count("error[") == 1, "reported once", together[1])
+
+
+def npy(values):
+    """A file of f32."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(values)},), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    head = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+    return head + struct.pack(f"<{len(values)}f", *values)
+
+
+def copies_that_differ():
+    """Ranks whose copies of an input differ, in one bit or in the sign of zero, are reported as on
+    cpu; what is right besides is judged all the same."""
+    text = """trace { mode = global }
+mesh m { tp = 4 }
+%x = input f32[4] R
+%w = input f32[4@tp] { requires_grad = false }
+%y = mul %x, %x
+output %y
+output %w
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder) / "copies.spmd"
+        program.write_text(text)
+        for third, code in ((1.5, 0), (1.5 + 2**-23, 1), (-1.5, 1)):
+            inputs = []
+            for rank in range(4):
+                file = pathlib.Path(folder) / f"{rank}.npy"
+                file.write_bytes(npy([1, 2, third if rank == 3 else 1.5, 0]))
+                inputs.append(f"--input=x@{rank}={file}")
+            for words in (["--tier=real"], ["--tier=field"], ["--check=sample:1"]):
+                alone = run(SPMDRUN, *words, *inputs, program)
+                together = run(SPMDRUN, "--nproc=4", *words, *inputs, program)
+                expect(alone[0] == code, f"{third}: exit code", alone)
+                kept = [re.sub(r" --nproc=4", "", text) for text in together[1:]]
+                expect(
+                    (alone[0], *alone[1:]) == (together[0], *kept),
+                    "not as on cpu",
+                    alone,
+                    together,
+                )
+
+
+def judged_without_data():
+    """What goes to rank 0 does not grow with the tensors, nor with the ranks for each of them."""
+    text = """trace {{ mode = global }}
+mesh m {{ dp = {ranks} }}
+%x = input f32[{rows}@dp, 512]
+%w = input f32[512, 512] R
+%y = matmul %x, %w
+output %y
+"""
+    each = []
+    with tempfile.TemporaryDirectory() as folder:
+        for ranks, rows in ((4, 8), (4, 512), (16, 8)):
+            program = pathlib.Path(folder) / "rows.spmd"
+            program.write_text(text.format(ranks=ranks, rows=rows))
+            code, out, err = run(SPMDRUN, f"--nproc={ranks}", "--tier=field", "--timing", program)
+            said = re.search(r"(\d+) bytes from other ranks", err)
+            expect(code == 0 and said, f"exit {code}", out, err)
+            each.append(int(said[1]) / (ranks - 1))
+    expect(each[0] == each[1] == each[2] < 200, "bytes of each rank", each)
+
+
+def traces_of_processes():
+    """What each rank writes of its own is what the cpu backend writes of it, and so is the index; a
+    folder that cannot be written is one message."""
+    for file in ("tests/cases/run/scan_layers.spmd", "examples/fsdp/good.spmd"):
+        with tempfile.TemporaryDirectory() as folder:
+            one, several = pathlib.Path(folder) / "one", pathlib.Path(folder) / "several"
+            alone = run(SPMDRUN, f"--trace-out={one}", "--trace-ranks", ROOT / file)
+            together = run(SPMDRUN, "--nproc=4", f"--trace-out={several}", ROOT / file)
+            expect(alone == together and alone[0] == 0, file, alone, together)
+            index = json.loads((several / "index.json").read_text())["values"]
+            wanted = json.loads((one / "index.json").read_text())["values"]
+            expect(index == [entry for entry in wanted if "rank" in entry], "the index", index)
+            expect({entry["rank"] for entry in index} == set(range(4)), "ranks", index)
+            for entry in index:
+                same = (one / entry["file"]).read_bytes() == (several / entry["file"]).read_bytes()
+                expect(same, "not as on cpu", entry)
+    code, _, err = run(SPMDRUN, "--nproc=4", "--trace-out=/proc/none", MLP)
+    expect(code == 2 and err.count("/proc/none") == 1, f"exit {code}", err)
+
+
+def drawn_steps():
+    """N steps alone: the same as on cpu, no more than are asked for, and a false claim is found."""
+    for file, count in (("tests/cases/run/mlp.spmd", 5), ("examples/fsdp/good.spmd", 3)):
+        for words in ([f"--check=sample:{count}"], ["--check=sample:999", "--tier=field"]):
+            alone = verdicts(file, *words, "--seed=3")
+            together = verdicts(file, *words, "--seed=3", "--nproc=4")
+            expect(alone == together, f"{file} {words}: not as on cpu", alone, together)
+            every = verdicts(file, "--check=all", "--seed=3", *words[1:])[2]["claims"]
+            kept = {(claim["value"], claim["axis"]) for claim in every}
+            drawn = {(claim["value"], claim["axis"]) for claim in alone[2]["claims"]}
+            expect(drawn and drawn <= kept, "claims", drawn, kept)
+            expect((len(drawn) < len(kept)) == (len(words) == 1), "how many", drawn, kept)
+
+
+def right_kernels():
+    """OpenBLAS takes new processors for old ones; what the user chose stays."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    if " avx2 " not in flags:
+        return
+    chosen = run(SPMDRUN, "--version", OPENBLAS_VERBOSE="2")
+    expect(chosen[2].split()[-1] != "Prescott", "slow kernels", chosen)
+    kept = run(SPMDRUN, "--version", OPENBLAS_VERBOSE="2", OPENBLAS_CORETYPE="Prescott")
+    expect(kept[2].split()[-1] == "Prescott", "not what the user chose", kept)
 
 
 # --- how they meet
@@ -953,13 +1062,15 @@ LONG = ["--check=off", "--tier=real", "--seeds=1000000", "--quiet", "--join-time
 FAULT_SECONDS = 30  # on a machine with other work
 
 
-def fault(name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10):
+def fault(
+    name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10, ranks=4, seconds=0.6
+):
     """A fault is reported once, with exit code 3, and in time."""
     before, after = ([], start) if start[0].startswith("--") else (start[:-1], start[-1:])
     running = Run(
         [*before, SPMDRUN, *after, f"--timeout={timeout}", "--format=concise", *LONG, file]
     )
-    pid = running.begun(rank)
+    pid = running.begun(rank, range(ranks), seconds)
     struck = time.monotonic()
     strike(pid)
     code, out, err = running.finish()
@@ -991,6 +1102,47 @@ def killed_under_mpirun():
             start=("mpirun", "-n", "4", "--backend=mpi"),
             codes=(3, 128 + signal.SIGKILL),
         )
+
+
+MANY = 64
+
+
+def fault_of_many(name, strike, rank, **more):
+    """Of so many processes: all end, and one says why."""
+    with tempfile.TemporaryDirectory() as folder:
+        fault(
+            name,
+            rank,
+            strike,
+            file=wide_program(folder, MANY),
+            start=(f"--nproc={MANY}",),
+            ranks=MANY,
+            seconds=0.1,
+            **more,
+        )
+
+
+def killed_of_many():
+    for rank in (0, MANY - 1):
+        fault_of_many("run-lost-rank", lambda pid: os.kill(pid, signal.SIGKILL), rank, timeout=60)
+
+
+def stopped_of_many():
+    fault_of_many("run-timeout", lambda pid: os.kill(pid, signal.SIGSTOP), MANY // 2, timeout=8)
+
+
+def mpirun_killed_of_many():
+    """One line says so; so it does where what started mpirun is gone, and no rank is left."""
+    with tempfile.TemporaryDirectory() as folder:
+        for whole in (False, True):
+            running = Run([SPMDRUN, f"--nproc={MANY}", *LONG, wide_program(folder, MANY)])
+            running.begun(0, range(MANY), 0.1)
+            tool = running.process.pid
+            children = pathlib.Path(f"/proc/{tool}/task/{tool}/children").read_text().split()
+            os.kill(tool if whole else int(children[0]), signal.SIGKILL)
+            code, out, err = running.finish()
+            expect(code == (-signal.SIGKILL if whole else 5), f"exit {code}", out, err)
+            expect(whole or err.count("\n") == 1, "one line", out, err)
 
 
 def out_of_memory():
@@ -1177,6 +1329,11 @@ TESTS = {
     "same-as-cpu-8": lambda: same_as_cpu(8),
     "other-checks": other_checks,
     "refuted": refuted,
+    "copies-that-differ": copies_that_differ,
+    "judged-without-data": judged_without_data,
+    "traces-of-processes": traces_of_processes,
+    "drawn-steps": drawn_steps,
+    "right-kernels": right_kernels,
     "by-mpirun": by_mpirun,
     "by-variables": by_variables,
     "another-token": another_token,
@@ -1213,6 +1370,9 @@ TESTS = {
     "devices-stopped": stopped_on_devices,
     "killed": killed,
     "killed-under-mpirun": killed_under_mpirun,
+    "killed-of-many": killed_of_many,
+    "stopped-of-many": stopped_of_many,
+    "mpirun-killed-of-many": mpirun_killed_of_many,
     "out-of-memory": out_of_memory,
     "stopped": stopped,
     "slow": slow,
@@ -1228,6 +1388,9 @@ FAULTS = {
     "devices-stopped",
     "killed",
     "killed-under-mpirun",
+    "killed-of-many",
+    "stopped-of-many",
+    "mpirun-killed-of-many",
     "out-of-memory",
     "stopped",
     "slow",
@@ -1240,6 +1403,7 @@ FAULTS = {
 }
 
 WITHOUT_MPI = {
+    "right-kernels",
     "by-variables",
     "another-token",
     "strangers",

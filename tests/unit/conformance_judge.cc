@@ -211,7 +211,7 @@ TEST_CASE(
   CHECK(dist.whole() == Dims{Distribution::kOpen, 2});
   std::vector<Tensor> held{counted({3, 2}, 0), counted({3, 2}, 0), counted({1, 2}, 6),
                            counted({1, 2}, 6)};
-  CHECK(dist.dims_on(3, held) == Dims{1, 2});
+  CHECK(dist.dims_on(3, dims_of(held)) == Dims{1, 2});
   Meaning meant{dist.lists(), {held[0], held[2]}};
   Expected wanted;
   wanted.meant = &meant;
@@ -234,7 +234,7 @@ TEST_CASE("conformance: blocks of a dimension, uneven ones too, and scales") {
   Meaning whole{{}, {counted({5}, 0)}};
   std::vector<Tensor> placed = dist.place(whole);
   CHECK(placed[1].of<double>() == std::vector<double>{3, 4});
-  CHECK(dist.dims_on(1, placed) == Dims{2});
+  CHECK(dist.dims_on(1, dims_of(placed)) == Dims{2});
   Expected wanted;
   wanted.meant = &whole;
   wanted.exact = true;

@@ -6,6 +6,7 @@
 
 #include "runtime/backends/cpu/steps.h"
 #include "runtime/backends/peers.h"
+#include "runtime/tensor/packed.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -250,30 +251,57 @@ void CpuBackend::deduplicate(const LocalStep &made, const Step &step, Ranks rank
     *word++ =
         made.cut.valid() ? reinterpret_cast<uintptr_t>(plan_->cuts[made.cut].on(rank).data()) : 0;
     for (const Use &use : operands)
-      *word++ = all_zero ? 0 : address(held_.held(use.buffer, source_of(made, use, step, rank)));
+      *word++ = all_zero ? 0 : address(held_.as_held(use.buffer, source_of(made, use, step, rank)));
   }
   deduplication_.end();
 }
 
-SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, RankId rank) {
-  llvm::SmallVector<const Tensor *, 4> tensors;
-  const Buffer &buffer = plan_->buffers[made.result];
-  for (const Use &use : plan_->used(made.operands)) {
-    const SharedTensor &from = held_.held(use.buffer, source_of(made, use, step, rank));
-    bool hands_on = made.form == LocalStepForm::Copy || made.form == LocalStepForm::Receive;
-    if (hands_on && from->dtype == buffer.dtype && from->dims == buffer.on(rank))
-      return from;
-    tensors.push_back(from.get());
-  }
+GroupPosition CpuBackend::position_in(const LocalStep &made, RankId rank) const {
   GroupPosition at;
   if (made.group.valid())
     at.position = groups_[made.group.index].position(rank);
   if (made.cut.valid())
     at.lengths = plan_->cuts[made.cut].on(rank);
+  return at;
+}
+
+// What came from another process or, when it is cut into pieces, goes there: null for all else.
+SharedTensor CpuBackend::moved_packed(const LocalStep &made, RankId rank) {
+  llvm::ArrayRef<Use> operands = plan_->used(made.operands);
+  const Buffer &buffer = plan_->buffers[made.result];
+  const size_t bytes = packed_size(buffer.dtype, options_.domain);
+  if (!options_.peers || !moves_elements(made.form) || !bytes)
+    return nullptr;
+  const SharedTensor &from = held_.as_held(operands.front().buffer, rank);
+  const bool hands_on = made.form == LocalStepForm::Copy && from->dtype == buffer.dtype;
+  if (hands_on && from->dims == buffer.on(rank))
+    return from;
+  const bool sent = made.form == LocalStepForm::Split || !from->has_cells;
+  if (from->dtype != buffer.dtype || !sent || !held_.packed(*from))
+    return nullptr;
+  SharedTensor result = held_.fresh_packed(buffer.dtype, buffer.on(rank),
+                                           assigns(made.form) ? HeldTensors::Content::Anything
+                                                              : HeldTensors::Content::Zeros);
+  move_packed(made, position_in(made, rank), bytes, *from, *result);
+  return result;
+}
+
+SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, RankId rank) {
+  if (SharedTensor moved = moved_packed(made, rank))
+    return moved;
+  llvm::SmallVector<const Tensor *, 4> tensors;
+  const Buffer &buffer = plan_->buffers[made.result];
+  for (const Use &use : plan_->used(made.operands)) {
+    const SharedTensor &from = held_.held(use.buffer, source_of(made, use, step, rank));
+    bool copies = made.form == LocalStepForm::Copy || made.form == LocalStepForm::Receive;
+    if (copies && from->dtype == buffer.dtype && from->dims == buffer.on(rank))
+      return from;
+    tensors.push_back(from.get());
+  }
   using Content = HeldTensors::Content;
   SharedTensor result =
       held_.fresh(made.result, rank, assigns(made.form) ? Content::Anything : Content::Zeros);
-  run_local_step(made, at, tensors, *result, options_.domain);
+  run_local_step(made, position_in(made, rank), tensors, *result, options_.domain);
   return result;
 }
 

@@ -15,6 +15,8 @@
 
 namespace spmd::runtime {
 
+struct GroupPosition;
+
 class CpuBackend final : public Backend {
 public:
   explicit CpuBackend(const CpuOptions &options)
@@ -68,6 +70,8 @@ private:
   SharedTensor take_ahead(uint32_t compute, const Compute &made, RankId rank) const;
   void deduplicate(const LocalStep &made, const Step &step, Ranks ranks);
   RankId source_of(const LocalStep &made, Use operand, const Step &step, RankId rank) const;
+  GroupPosition position_in(const LocalStep &made, RankId rank) const;
+  SharedTensor moved_packed(const LocalStep &made, RankId rank);
   SharedTensor local_step_on(const LocalStep &made, const Step &step, RankId rank);
   llvm::Error local_step(const Step &step, Ranks ranks);
   llvm::Expected<llvm::SmallVector<uint32_t, 16>> complete_groups(const Step &step, Ranks ranks);

@@ -4,21 +4,21 @@
 
 #include "ir/support/check.h"
 
+#include <array>
 #include <numeric>
 
 namespace spmd::runtime {
 namespace {
 
-// Operands have the element type of the result.
-template <class T> class LocalStepRun {
+// The forms that move the elements of their only operand, cells or packed ones.
+template <class T> class Mover {
 public:
-  LocalStepRun(const LocalStep &local, GroupPosition at, llvm::ArrayRef<const Tensor *> operands,
-               Tensor &result)
-      : local_(local), at_(at), operands_(operands), result_(result), to_(result.of<T>()) {}
+  Mover(const LocalStep &local, GroupPosition at, llvm::ArrayRef<T> from, const Dims &from_dims,
+        llvm::MutableArrayRef<T> to, const Dims &to_dims)
+      : local_(local), at_(at), from_(from), to_(to), from_dims_(from_dims), to_dims_(to_dims) {}
   void run();
 
 private:
-  const std::vector<T> &from(size_t i) const { return operands_[i]->of<T>(); }
   int64_t first_of(uint32_t position) const {
     return std::accumulate(at_.lengths.begin(), at_.lengths.begin() + position, int64_t(0));
   }
@@ -27,22 +27,22 @@ private:
   enum class Way { Out, In };
   static void piece(const Dims &dims, uint32_t dim, int64_t first, int64_t length, const T *source,
                     T *target, Way way);
-  void split();
-  void join();
-  void overwrite();
-  void stack_rows();
-  void scale();
+  void own_piece(const Dims &whole, Way way) {
+    piece(whole, local_.dim, first_of(at_.position), at_.lengths[at_.position], from_.data(),
+          to_.data(), way);
+  }
+  void pieces(const Dims &whole, Way way);
 
   const LocalStep &local_;
   GroupPosition at_;
-  llvm::ArrayRef<const Tensor *> operands_;
-  Tensor &result_;
-  std::vector<T> &to_;
+  llvm::ArrayRef<T> from_;
+  llvm::MutableArrayRef<T> to_;
+  const Dims &from_dims_, &to_dims_;
 };
 
 template <class T>
-void LocalStepRun<T>::piece(const Dims &dims, uint32_t dim, int64_t first, int64_t length,
-                            const T *source, T *target, Way way) {
+void Mover<T>::piece(const Dims &dims, uint32_t dim, int64_t first, int64_t length, const T *source,
+                     T *target, Way way) {
   llvm::ArrayRef<int64_t> all(dims);
   int64_t outer = count(all.take_front(dim)), inner = count(all.drop_front(dim + 1));
   for (int64_t o = 0; o < outer; ++o) {
@@ -54,25 +54,63 @@ void LocalStepRun<T>::piece(const Dims &dims, uint32_t dim, int64_t first, int64
   }
 }
 
-template <class T> void LocalStepRun<T>::split() {
-  const Dims &dims = operands_[0]->dims;
-  llvm::ArrayRef<int64_t> all(dims);
-  int64_t row = dims[local_.dim] ? count(all) / dims[local_.dim] : 0, first = 0;
+// One after another on the side where they stand alone.
+template <class T> void Mover<T>::pieces(const Dims &whole, Way way) {
+  int64_t row = whole[local_.dim] ? count(whole) / whole[local_.dim] : 0, first = 0;
   for (int64_t length : at_.lengths) {
-    piece(dims, local_.dim, first, length, from(0).data(), to_.data() + first * row, Way::Out);
+    const int64_t alone = first * row;
+    piece(whole, local_.dim, first, length, from_.data() + (way == Way::In ? alone : 0),
+          to_.data() + (way == Way::Out ? alone : 0), way);
     first += length;
   }
 }
 
-template <class T> void LocalStepRun<T>::join() {
-  const Dims &dims = result_.dims;
-  llvm::ArrayRef<int64_t> all(dims);
-  int64_t row = dims[local_.dim] ? count(all) / dims[local_.dim] : 0, first = 0;
-  for (int64_t length : at_.lengths) {
-    piece(dims, local_.dim, first, length, from(0).data() + first * row, to_.data(), Way::In);
-    first += length;
+template <class T> void Mover<T>::run() {
+  switch (local_.form) {
+  case LocalStepForm::TakeOwnSlice:
+    return own_piece(from_dims_, Way::Out);
+  case LocalStepForm::PlaceOwn:
+    return own_piece(to_dims_, Way::In);
+  case LocalStepForm::Split:
+    return pieces(from_dims_, Way::Out);
+  case LocalStepForm::Join:
+    return pieces(to_dims_, Way::In);
+  case LocalStepForm::TakeRow:
+    std::copy_n(from_.begin() + static_cast<ptrdiff_t>(local_.row * to_.size()), to_.size(),
+                to_.begin());
+    return;
+  case LocalStepForm::KeepOnRoot:
+    if (at_.position != local_.root)
+      return;
+    [[fallthrough]];
+  case LocalStepForm::Copy:
+  case LocalStepForm::Receive:
+    std::copy(from_.begin(), from_.end(), to_.begin());
+    return;
+  default:
+    SPMD_CHECK(false, "a form that moves elements");
   }
 }
+
+// Operands have the element type of the result.
+template <class T> class LocalStepRun {
+public:
+  LocalStepRun(const LocalStep &local, GroupPosition at, llvm::ArrayRef<const Tensor *> operands,
+               Tensor &result)
+      : local_(local), at_(at), operands_(operands), result_(result), to_(result.of<T>()) {}
+  void run();
+
+private:
+  const std::vector<T> &from(size_t i) const { return operands_[i]->of<T>(); }
+  void stack_rows();
+  void scale();
+
+  const LocalStep &local_;
+  GroupPosition at_;
+  llvm::ArrayRef<const Tensor *> operands_;
+  Tensor &result_;
+  std::vector<T> &to_;
+};
 
 int64_t place(double number) { return static_cast<int64_t>(number); }
 int64_t place(const Complex &number) { return static_cast<int64_t>(number.real()); }
@@ -95,38 +133,14 @@ template <class T> void LocalStepRun<T>::scale() {
 }
 
 template <class T> void LocalStepRun<T>::run() {
+  if (moves_elements(local_.form))
+    return Mover<T>(local_, at_, from(0), operands_[0]->dims, to_, result_.dims).run();
   switch (local_.form) {
-  case LocalStepForm::Copy:
-  case LocalStepForm::Receive:
-    to_ = from(0);
-    break;
-  case LocalStepForm::TakeOwnSlice:
-    piece(operands_[0]->dims, local_.dim, first_of(at_.position), at_.lengths[at_.position],
-          from(0).data(), to_.data(), Way::Out);
-    break;
-  case LocalStepForm::PlaceOwn:
-    piece(result_.dims, local_.dim, first_of(at_.position), at_.lengths[at_.position],
-          from(0).data(), to_.data(), Way::In);
-    break;
-  case LocalStepForm::KeepOnRoot:
-    if (at_.position == local_.root)
-      to_ = from(0);
-    break;
-  case LocalStepForm::Split:
-    split();
-    break;
-  case LocalStepForm::Join:
-    join();
-    break;
   case LocalStepForm::Scale:
     scale();
     break;
   case LocalStepForm::Coordinate:
     std::fill(to_.begin(), to_.end(), T(at_.position));
-    break;
-  case LocalStepForm::TakeRow:
-    std::copy_n(from(0).begin() + static_cast<ptrdiff_t>(local_.row * to_.size()), to_.size(),
-                to_.begin());
     break;
   case LocalStepForm::StackRows:
     stack_rows();
@@ -138,7 +152,7 @@ template <class T> void LocalStepRun<T>::run() {
   case LocalStepForm::Overwrite:
     SPMD_CHECK(false, "overwriting takes elements of another element type");
     break;
-  case LocalStepForm::Zero:
+  default: // zeros
     break;
   }
 }
@@ -173,6 +187,37 @@ void run_local_step(const LocalStep &local, GroupPosition at,
                 (local.form == LocalStepForm::Copy && operands[0]->dtype != result.dtype);
   if (rounds)
     round_cells(result, domain);
+}
+
+namespace {
+
+template <size_t Bytes>
+void move_packed(const LocalStep &local, GroupPosition at, const HeldTensor &operand,
+                 HeldTensor &result) {
+  using Element = std::array<char, Bytes>;
+  auto elements = [](auto &bytes) { return reinterpret_cast<Element *>(bytes.data()); };
+  const auto *from = reinterpret_cast<const Element *>(operand.packed.data());
+  Mover<Element>(local, at, {from, operand.packed.size() / Bytes}, operand.dims,
+                 {elements(result.packed), result.packed.size() / Bytes}, result.dims)
+      .run();
+}
+
+} // namespace
+
+void move_packed(const LocalStep &local, GroupPosition at, size_t bytes, const HeldTensor &operand,
+                 HeldTensor &result) {
+  switch (bytes) {
+  case 1:
+    return move_packed<1>(local, at, operand, result);
+  case 2:
+    return move_packed<2>(local, at, operand, result);
+  case 4:
+    return move_packed<4>(local, at, operand, result);
+  case 8:
+    return move_packed<8>(local, at, operand, result);
+  default:
+    SPMD_CHECK(false, "packed elements have 1, 2, 4 or 8 bytes");
+  }
 }
 
 } // namespace spmd::runtime

@@ -16,6 +16,26 @@ struct GroupPosition {
 void run_local_step(const LocalStep &local, GroupPosition at,
                     llvm::ArrayRef<const Tensor *> operands, Tensor &result, Domain domain);
 
+// Forms that do no more than move the elements of their only operand.
+constexpr bool moves_elements(LocalStepForm form) {
+  switch (form) {
+  case LocalStepForm::Copy:
+  case LocalStepForm::Receive:
+  case LocalStepForm::TakeOwnSlice:
+  case LocalStepForm::PlaceOwn:
+  case LocalStepForm::KeepOnRoot:
+  case LocalStepForm::Split:
+  case LocalStepForm::Join:
+  case LocalStepForm::TakeRow:
+    return true;
+  default:
+    return false;
+  }
+}
+// These, of packed elements of so many bytes; the same type on both sides.
+void move_packed(const LocalStep &local, GroupPosition at, size_t bytes, const HeldTensor &operand,
+                 HeldTensor &result);
+
 // What the ranks of one group send, by position. `counts`: the elements that a rank sends to, gets
 // from, or keeps for each position (Communicate::counts); empty lists: all pieces are as long.
 struct GroupTensors {
