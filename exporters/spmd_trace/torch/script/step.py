@@ -73,6 +73,7 @@ class Steps:
     def __init__(
         self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool = False
     ):
+        self.at_first = None  # called where what is recorded may begin, once
         self.at_step = None  # called with the roles where the step begins, instead of recording it
         self.given = False  # whether the program itself says where the step begins and ends
         self._part: locations.Passages | None = None  # of the locations that the caller has named
@@ -309,6 +310,9 @@ class Steps:
         self._start(self.batch.restarts + 1)
 
     def _start(self, restarts: int = 0) -> None:
+        if self.at_first is not None:
+            at_first, self.at_first = self.at_first, None
+            at_first()
         if not self.given:  # steps that were taken before one could begin are not recorded
             self.number = max(self.number, self.taken + 1)
         mesh = axes.mesh(self.seen, self.job, self.observed.get("axes"))
