@@ -347,8 +347,7 @@ def _confirm(runs: "_Runs", outcome: dict, options) -> None:
     if "error" in rows:
         say(f"gradients are not checked: {rows['error']}")
         return
-    if os.environ.get("SPMD_TRACE_DEBUG"):
-        say("\n".join(map(str, rows["rows"])))
+    _debug("\n".join(map(str, rows["rows"])))
     found = gradcheck.relative(rows["rows"], runs.world)
     if any(ratio != 1 for ratio in found.values()):
         alone = runs.checked({}, [], world=1, **first)
@@ -430,8 +429,8 @@ class _Runs:
         run.end()
         found = self._outcomes(folder, ranks, reason)
         failed = [one["error"] for one in found.values() if "error" in one]
-        if failed and os.environ.get("SPMD_TRACE_DEBUG"):
-            say(f"the script runs anew: {failed[0]}")
+        if failed:
+            _debug(f"the script runs anew: {failed[0]}")
         return {} if failed else found
 
     def _settings(self, name: str, ranks: list[int], together=False, **more):
@@ -469,7 +468,9 @@ class _Runs:
             run.end()
         return found
 
-    def _outcomes(self, folder: pathlib.Path, ranks: list[int], lost: str | None) -> dict[int, dict]:
+    def _outcomes(
+        self, folder: pathlib.Path, ranks: list[int], lost: str | None
+    ) -> dict[int, dict]:
         found = {}
         for rank in ranks:
             written = folder / str(rank) / "outcome.json"
@@ -559,6 +560,11 @@ def say(text: str) -> None:
     print(f"spmd-trace: {text}", file=sys.stderr)
 
 
+def _debug(text: str) -> None:
+    if os.environ.get("SPMD_TRACE_DEBUG"):
+        say(text)
+
+
 def _ended(run: process.Forked, watch: divergence.Ranks, script: str, timeout: float) -> str | None:
     """Waits for a run, telling a person how far it is; what kept it from an outcome."""
     start = told = time.monotonic()
@@ -576,6 +582,8 @@ def _ended(run: process.Forked, watch: divergence.Ranks, script: str, timeout: f
     except TimeoutError:
         where = _hanging_at(run, watch.folder / str(watch.ranks[0]))
         return f"{where}the script is not done after {timeout:.0f} s"
+    finally:
+        _debug(f"{watch.folder.name}: {time.monotonic() - start:.2f} s")
     if code == 0:
         return None
     ended = f"signal {-code}" if code < 0 else f"code {code}"
@@ -601,6 +609,8 @@ def _hanging_at(run: process.Forked, folder: pathlib.Path) -> str:
         if not is_ours(file) and not file.startswith((*SITE, standard, "<")):
             return f"{os.path.basename(file)}:{line}: "
     return ""
+
+
 def _hanging_at(run: process.Forked, folder: pathlib.Path) -> str:
     """Where the script is, innermost first."""
     from .locations import SITE, is_ours

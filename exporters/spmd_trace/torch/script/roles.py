@@ -38,7 +38,9 @@ def storage_of(tensor: torch.Tensor) -> int:
 def _objects(cls: type) -> list:
     """All that the process holds of a class. `isinstance` would ask proxies, which then import
     something."""
-    return [one for one in gc.get_objects() if issubclass(type(one), cls)]
+    held = gc.get_objects()
+    kinds = {kind for kind in set(map(type, held)) if issubclass(kind, cls)}
+    return [one for one in held if type(one) in kinds]
 
 
 def _roots() -> list[torch.nn.Module]:

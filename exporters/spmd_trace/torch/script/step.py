@@ -95,6 +95,7 @@ class Steps:
         # Where another step may have begun, after a step of an optimizer: numbers of operations and
         # of losses so far.
         self._again: tuple[int, int] | None = None
+        self._modules_train = False  # whether they were seen to have parameters
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.updates = updates.Updates()
         self.exchanged: list[str] = []  # parameters that ranks send to each other
@@ -128,8 +129,10 @@ class Steps:
         if self.over or self.given:
             return
         # Those of modules are noted where one is called: before, they may not be complete.
-        if self.digests and self.initial is None and not roles.modules_train():
-            self._note_initial()
+        if self.digests and self.initial is None and not self._modules_train:
+            self._modules_train = roles.modules_train()
+            if not self._modules_train:
+                self._note_initial()
         if self.by_hand:
             self.updates.look()
         if self.between:
