@@ -37,6 +37,10 @@ _TAKES |= {
 }
 
 
+# Functions that clear gradients.
+_CLEARS = {torch.Tensor.zero_, torch.zero_, torch._foreach_zero_}
+
+
 class _Watch(TorchFunctionMode):
     """Sees what functions the script calls: those with which a step begins, and those that make
     data or are recorded as a whole. It is the only such mode, entered once: those of the script may
@@ -54,8 +58,15 @@ class _Watch(TorchFunctionMode):
         if steps.by_hand or steps.between:
             if used := updates.trained_in(func, args):
                 steps.uses(used)
+        if func in _CLEARS and steps.clears(args):
+            with steps.clearing():
+                return self._seen(func, types, args, kwargs)
         if func in _DATA or func in _TAKES:
             steps.makes_batch()
+        return self._seen(func, types, args, kwargs)
+
+    def _seen(self, func, types, args, kwargs):
+        steps = self.steps
         if steps.composites is None:
             return func(*args, **kwargs)
         if func in _DATA and not steps.recorder.in_module and steps.recorder.phase == "fwd":
@@ -207,13 +218,13 @@ class Steps:
         @functools.wraps(clear)
         def zero_grad(optimizer, *args, **kwargs):
             self.begins(used=False)
-            with self._clearing():
+            with self.clearing():
                 return clear(optimizer, *args, **kwargs)
 
         @functools.wraps(clear_module)
         def zero_grad_of_module(module, *args, **kwargs):
             self.begins(used=False)
-            with self._clearing():
+            with self.clearing():
                 return clear_module(module, *args, **kwargs)
 
         call = torch.nn.Module.__call__
@@ -242,7 +253,17 @@ class Steps:
                 for hook in hooks:
                     hook.remove()
 
-    def _clearing(self):
+    def clears(self, args) -> bool:
+        """Whether gradients are cleared by hand; a step begins there."""
+        if self.over or self.given or self.by_hand or not self.between:
+            return False
+        listed = args[0] if args and isinstance(args[0], (list, tuple)) else args[:1]
+        if not roles.clears_gradients(list(listed)):
+            return False
+        self.begins(used=False)
+        return self.recorder is not None
+
+    def clearing(self):
         recording = self.recorder is not None and self.batch is not None and self.batch.is_open
         return self.batch.clearing() if recording else contextlib.nullcontext()
 
