@@ -30,6 +30,8 @@ def digest(tensor: torch.Tensor) -> str | Handle | None:
     """
     if (known := shapes.handle(tensor)) is not None:
         return known
+    if tensor.is_meta:
+        return None
     with torch.no_grad(), torch._C.DisableTorchFunction():
         plain = _elements(tensor)
         if plain.numel() > 1 and bool((plain == plain[0]).all()):
@@ -44,7 +46,7 @@ def sketch(tensor: torch.Tensor) -> list[float]:
     rounding alone have about the same ones. Elements a multiple of `_PERIOD` apart share a sign, so
     that large ones need little memory.
     """
-    if shapes.handle(tensor) is not None:
+    if shapes.handle(tensor) is not None or tensor.is_meta:
         return []
     with torch.no_grad(), torch._C.DisableTorchFunction():
         plain = _elements(tensor)
@@ -62,6 +64,8 @@ def content(tensor: torch.Tensor):
     """The same for the same bytes, in one process; None where there are none."""
     if (known := shapes.handle(tensor)) is not None:
         return known.node, known.geometry
+    if tensor.is_meta:  # still to be given memory
+        return None
     with torch.no_grad(), torch._C.DisableTorchFunction():
         if not tensor.untyped_storage().nbytes() or not tensor.numel():
             return None

@@ -22,7 +22,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from .. import locations, versions
 from .. import recorder as recording
 from ..communication import collectives, messages
-from ..frameworks import context_parallel, cpu, ddp
+from ..frameworks import context_parallel, cpu, ddp, flex_attention
 from ..frameworks.cpu import replaced
 from ..ranks import groupsizes
 from . import calls
@@ -270,6 +270,7 @@ def simulated(job: Job, log: calls.Log | None = None):
         _meshes(stack, seen)
         _wrappers(stack, seen)
         stack.enter_context(context_parallel.on_cpu())
+        stack.enter_context(flex_attention.on_cpu())
         stack.enter_context(groupsizes.followed_in_script(locations.is_own_frame))
         if log is not None:
             stack.enter_context(calls.watched(log, job.world, _everywhere))
