@@ -111,6 +111,7 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
         _receiving(stack, job)
         stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
     else:
+        stack.enter_context(versions.sharded_sums())
         for name in ("all_reduce", "reduce", *_SCATTERING):
             if (collective := getattr(dist, name, None)) is not None:
                 stack.enter_context(replaced(dist, **{name: _averaging(collective)}))
