@@ -76,6 +76,18 @@ class _OnCpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def _with_hooks(engine, mode: _OnCpu):
+    """Runs a backward under a mode, since its hooks ask for GPUs, too: the call of the backward has
+    gone through the mode, which is off there."""
+
+    @functools.wraps(engine)
+    def run_backward(*args, **kwargs):
+        with mode:
+            return engine(*args, **kwargs)
+
+    return run_backward
+
+
 def _type_name(tensor, dtype=None, **kwargs):
     """`Tensor.type()` names the device; code for GPUs asks for the CUDA name."""
     if dtype is not None:
@@ -220,8 +232,12 @@ def cuda_on_cpu():
         "record_stream": lambda tensor, stream: None,
         "type": _type_name,
     }
-    with replaced(torch.cuda, **_CUDA_CALLS), replaced(torch.Tensor, **methods), _OnCpu():
-        yield
+    run = {
+        "_engine_run_backward": _with_hooks(torch.autograd._engine_run_backward, mode := _OnCpu())
+    }
+    with replaced(torch.cuda, **_CUDA_CALLS), replaced(torch.Tensor, **methods), mode:
+        with replaced(torch.autograd, **run):
+            yield
 
 
 class _InstancesOf(type):
