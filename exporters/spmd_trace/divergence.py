@@ -150,6 +150,22 @@ def unmatched(logs: dict[int, list[dict]]) -> Divergence | None:
     return None
 
 
+def _undelivered(logs: dict[int, list[dict]]) -> str:
+    """Why ranks stand still although one of them waits for messages all of which have both ends:
+    they do not arrive, and no script is to blame."""
+    left: set[int] = set()  # ranks with a message of one end
+    for (source, target, _), (sent, received) in (found := _messages(logs)).items():
+        if len(sent) != len(received):
+            left |= {target if len(received) > len(sent) else source}
+    there = {rank for source, target, _ in found for rank in (source, target)}
+    for rank in sorted(there - left):
+        last = logs[rank][-1] if logs.get(rank) else {}
+        if last.get("message") and last["stack"]:
+            words = "waits for a message that was sent, or to send one that is asked for"
+            return f"{_place(last['stack'][0])}: rank {rank} {words}: gloo does not deliver it"
+    return ""
+
+
 def _message(rank: int, row: dict) -> Side:
     return _side({rank: row}, [rank])
 
@@ -282,6 +298,9 @@ class Watch(Ranks):
         ended = [rank for rank, rows in self.logs.items() if rows and rows[-1].get("end")]
         running = [rank for rank in self.ranks if rank not in ended]
         if not running or not all(map(self._waits, running)):
+            return None
+        if undelivered := _undelivered({rank: self.logs[rank] for rank in running}):
+            self.reason = undelivered
             return None
         found = left_waiting(self.logs) or unmatched(self.logs)
         rows = self.logs[running[0]]

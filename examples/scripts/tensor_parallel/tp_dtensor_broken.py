@@ -45,11 +45,7 @@ def main():
     torch.manual_seed(42)
     model = Model().to(device)
     for layer in model.layers:
-        plan = {
-            "w1": ColwiseParallel(),
-            "w2": RowwiseParallel(output_layouts=Partial()),
-            "w3": ColwiseParallel(),
-        }
+        plan = {"w1": ColwiseParallel(), "w2": RowwiseParallel(output_layouts=Partial()), "w3": ColwiseParallel()}
         parallelize_module(layer, tp, plan)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=True)
     for step in range(100):

@@ -112,6 +112,7 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
         stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
     else:
         stack.enter_context(versions.sharded_sums())
+        _batches(stack, seen)
         for name in ("all_reduce", "reduce", *_SCATTERING):
             if (collective := getattr(dist, name, None)) is not None:
                 stack.enter_context(replaced(dist, **{name: _averaging(collective)}))
@@ -175,6 +176,31 @@ def _receiving(stack: contextlib.ExitStack, job: Job) -> None:
 
     for name in ("recv", "irecv"):
         _everywhere(stack, getattr(dist, name), filling(getattr(dist, name)))
+
+
+class _Together:
+    """One handle of several messages, which lives as long as any of them."""
+
+    def __init__(self, works: list):
+        self._works = works
+
+    def wait(self, *args) -> bool:
+        return all([work.wait(*args) for work in self._works])
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+
+def _batches(stack: contextlib.ExitStack, seen: Seen) -> None:
+    """Of a batch of messages NCCL gives one handle: pipelines of torch 2.6 wait for one alone."""
+    send = dist.batch_isend_irecv
+
+    @functools.wraps(send)
+    def batch_isend_irecv(p2p_op_list):
+        works = send(p2p_op_list)
+        return [_Together(works)] if seen.backend == "nccl" and works else works
+
+    _everywhere(stack, send, batch_isend_irecv)
 
 
 def _averaging(collective):
