@@ -193,7 +193,8 @@ class _Rank:
         self.outcome = Outcome(self.folder / str(rank))
         self.together = settings["together"]
         self.checks = settings.get("check") is not None
-        self.compared = len(settings["ranks"]) > 1 or settings["data"] == "fake"
+        several = len(settings["ranks"]) > 1 or self.together
+        self.compared = several or settings["data"] == "fake"
         self.log: calls.Log | None = None
         if self.compared and not self.checks:
             self.log = calls.Log(self.outcome.folder / "calls.jsonl")
