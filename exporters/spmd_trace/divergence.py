@@ -12,9 +12,9 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import time
 
+from . import process
 from .document import text
 from .locations import PACKAGE, file_entry
 
@@ -150,6 +150,22 @@ def unmatched(logs: dict[int, list[dict]]) -> Divergence | None:
     return None
 
 
+def _undelivered(logs: dict[int, list[dict]]) -> str:
+    """Why ranks stand still although one of them waits for messages all of which have both ends:
+    they do not arrive, and no script is to blame."""
+    left: set[int] = set()  # ranks with a message of one end
+    for (source, target, _), (sent, received) in (found := _messages(logs)).items():
+        if len(sent) != len(received):
+            left |= {target if len(received) > len(sent) else source}
+    there = {rank for source, target, _ in found for rank in (source, target)}
+    for rank in sorted(there - left):
+        last = logs[rank][-1] if logs.get(rank) else {}
+        if last.get("message") and last["stack"]:
+            words = "waits for a message that was sent, or to send one that is asked for"
+            return f"{_place(last['stack'][0])}: rank {rank} {words}: gloo does not deliver it"
+    return ""
+
+
 def _message(rank: int, row: dict) -> Side:
     return _side({rank: row}, [rank])
 
@@ -191,9 +207,10 @@ def calls(folder: pathlib.Path) -> list[dict]:
 
 
 class Ranks:
-    """Waits for ranks that run together."""
+    """Waits for the ranks of a run."""
 
     found, reason = None, ""
+    _pause = 0.02  # seconds between two looks
 
     def __init__(self, folder: pathlib.Path, ranks: list[int]):
         self.folder, self.ranks = folder, ranks
@@ -206,18 +223,29 @@ class Ranks:
         files = (self.folder / str(rank) / "outcome.json" for rank in self.ranks)
         return any("error" in json.loads(file.read_text()) for file in files if file.exists())
 
-    def wait(self, child: subprocess.Popen, timeout: float) -> int:
-        """Until all are done, one fails, or their process ends; its code, else 0."""
+    def wait(self, run: process.Forked, timeout: float, news=lambda: None) -> int:
+        """Until all are done, cannot be, or their process ends; its code, else 0. `news`: called
+        meanwhile."""
         end = time.monotonic() + timeout
-        while child.poll() is None and not self.all_done() and not self._one_fails():
+        while not self._is_over(run):
             if time.monotonic() > end:
-                raise subprocess.TimeoutExpired(child.args, timeout)
-            time.sleep(0.1)
-        return child.poll() or 0
+                self._is_late()
+                raise TimeoutError
+            time.sleep(self._pause)
+            news()
+        return run.poll() or 0
+
+    def _is_over(self, run: process.Forked) -> bool:
+        return run.poll() is not None or self.all_done() or self._one_fails()
+
+    def _is_late(self) -> None:
+        pass
 
 
 class Watch(Ranks):
     """Looks at ranks that run together, from outside."""
+
+    _pause = 0.1
 
     def __init__(self, folder: pathlib.Path, ranks: list[int]):
         super().__init__(folder, ranks)
@@ -228,28 +256,27 @@ class Watch(Ranks):
         self.found: Divergence | None = None
         self.reason = ""  # why they wait, where that is no divergence
 
-    def wait(self, child: subprocess.Popen, timeout: float) -> int:
-        """Until all are done, cannot be, or their process ends; its code, else 0."""
-        end = time.monotonic() + timeout
-        while child.poll() is None and not self.all_done():
-            if time.monotonic() > end:
-                self.found = self.last_look()
-                raise subprocess.TimeoutExpired(child.args, timeout)
-            self.found = self.look()
-            if self.found is not None:
-                self._settle(child)
-            if self.found or self.reason:
-                return 0
-            time.sleep(0.1)
-        if not self.all_done():
+    def _is_over(self, run: process.Forked) -> bool:
+        if self.all_done():
+            return True
+        if run.poll() is not None:
             self._new_rows()
             self.found = parted(self.logs)
-        return child.poll() or 0
+            return True
+        self.found = self.look()
+        if self.found is not None:
+            self._settle(run)
+        return bool(self.found or self.reason)
 
-    def _settle(self, child: subprocess.Popen) -> None:
+    def _is_late(self) -> None:
+        """The ranks have ended or their time is over."""
+        self._new_rows()
+        self.found = parted(self.logs) or self.stuck()
+
+    def _settle(self, run: process.Forked) -> None:
         """Gives slower ranks time to come to the same call: who is named does not depend on it."""
         end = time.monotonic() + _QUIET
-        while not self.found.complete and time.monotonic() < end and child.poll() is None:
+        while not self.found.complete and time.monotonic() < end and run.poll() is None:
             time.sleep(0.1)
             self._new_rows()
             self.found = parted(self.logs) or self.found
@@ -266,16 +293,14 @@ class Watch(Ranks):
         self._moved = time.monotonic()
         return self.stuck()
 
-    def last_look(self) -> Divergence | None:
-        """As `look`, when the ranks have ended or their time is over."""
-        self._new_rows()
-        return parted(self.logs) or self.stuck()
-
     def stuck(self) -> Divergence | None:
         """Where every rank waits in torch, or has ended: what they wait for."""
         ended = [rank for rank, rows in self.logs.items() if rows and rows[-1].get("end")]
         running = [rank for rank in self.ranks if rank not in ended]
         if not running or not all(map(self._waits, running)):
+            return None
+        if undelivered := _undelivered({rank: self.logs[rank] for rank in running}):
+            self.reason = undelivered
             return None
         found = left_waiting(self.logs) or unmatched(self.logs)
         rows = self.logs[running[0]]

@@ -39,6 +39,13 @@ def _group(text: str) -> tuple[str, list[str]]:
     return name, axes.split(",")
 
 
+def _sync(text: str) -> tuple[str, str]:
+    axis, _, how = text.partition("=")
+    if not axis or how not in ("", "sum", "avg"):
+        raise argparse.ArgumentTypeError(f"{text}: a reduction is AXIS or AXIS=avg")
+    return axis, how or "sum"
+
+
 def _input(text: str):
     from .torch.graphs import example_input
 
@@ -60,6 +67,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--group", type=_group, metavar="NAME=AXIS", help="the axes of a process group", **several
     )
     parser.add_argument(
+        "--sync", type=_sync, metavar="AXIS[=avg]", **several,
+        help="of a graph with its backward: gradients are reduced outside of it along this axis",
+    )  # fmt: skip
+    parser.add_argument(
         "--input", type=_input, metavar="DTYPE[SIZE,...]", action="append",
         help="of a graph without shapes: what its inputs are, in their order",
     )  # fmt: skip
@@ -72,7 +83,7 @@ def run(parser: argparse.ArgumentParser, options) -> int:
     if not options.file.is_file():
         parser.error(f"{options.file}: no such file")
     of_torch = options.file.suffix == ".pt2" or _start(options.file) in _OF_TORCH
-    if of_torch or options.mesh or options.type or options.group or options.input:
+    if of_torch or options.mesh or options.type or options.group or options.input or options.sync:
         from .torch import graphs
 
         return graphs.run(parser, options)

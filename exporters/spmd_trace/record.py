@@ -18,7 +18,6 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -149,8 +148,10 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
     if _numbers(found := importlib.metadata.version("torch")) < _OLDEST_TORCH:
         oldest = ".".join(map(str, _OLDEST_TORCH))
         return _failed(f"torch {found} is too old for recordings: pip install 'torch>={oldest}'")
-    with tempfile.TemporaryDirectory() as folder:
-        runs = _Runs(pathlib.Path(folder), settings, options.timeout)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(_Runs(pathlib.Path(folder), settings, options.timeout)) as runs,
+    ):
         outcome = _alone(runs, options)
         if outcome.get("unanswered") and options.ranks == "auto":
             outcome = _in_company(runs, outcome)
@@ -180,7 +181,7 @@ def _alone(runs: "_Runs", options) -> dict:
     """The step as the recorded rank runs it, first without the values of large tensors: what these
     would cost is known before they are made.
     """
-    outcome = runs.alone("alone")
+    outcome = runs.alone("alone", again=options.ranks == "auto")
     cost = outcome.get("cost", {})
     dear = _too_dear(cost, 1)
     if options.data == "real" and dear:
@@ -220,7 +221,7 @@ def _in_company(runs: "_Runs", outcome: dict) -> dict:
     """The step of a script that fails where other ranks do not send it what it asks for: all of
     them run.
     """
-    found, reason = runs.together()
+    found, reason = runs.together(again=True)
     if runs.parted is not None or not found:
         return outcome | {
             "error": f"{outcome['error']} (it has asked another rank for an object; {reason})"
@@ -228,7 +229,7 @@ def _in_company(runs: "_Runs", outcome: dict) -> dict:
     if found[runs.rank]["messages"]:
         return _staged(runs, found, "")
     observed = runs.observed(found, found[runs.rank])
-    again, reason = runs.together("observed", observed=observed)
+    again, reason = runs.together_again(observed=observed)
     return again[runs.rank] if again else {"error": reason}
 
 
@@ -248,7 +249,7 @@ def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
         kept = [axis for axis in axes if axis[0] not in line.along]
         seen = {rank: runs.observed(found, found[rank] | {"axes": kept}, rank) for rank in members}
         own = {str(rank): observed | {"axes": axes} for rank, observed in seen.items()}
-        again, reason = runs.together("observed", own=own)
+        again, reason = runs.together_again(own=own)
         if not again:
             return {"error": reason}
         _mark_own({rank: again[rank] for rank in members}, found, kept)
@@ -258,7 +259,7 @@ def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
     except stages.Apart as error:
         say(f"{place}{error}: what is recorded is the program of rank {runs.rank}")
         observed = runs.observed(found, outcome, apart=True)
-        again, reason = runs.together("alone observed", observed=observed)
+        again, reason = runs.together_again("alone observed", observed=observed)
         return again[runs.rank] if again else {"error": reason}
     ranks = ", ".join(map(str, members))
     say(f"{place}{len(members)} stages of a pipeline, those of ranks {ranks}, are one program")
@@ -302,7 +303,7 @@ def _by_all_ranks(runs: "_Runs", outcome: dict, options) -> dict:
     if options.ranks != "auto":
         found, reason = {}, "--ranks one"
     elif outcome["messages"] or not (reason := _few_values(runs, outcome, options)):
-        found, reason = runs.together()
+        found, reason = runs.together(again=bool(outcome["messages"]))
     else:
         found, more = runs.beside(outcome)
         say(f"{reason}, so large tensors have shapes and no values") if not more else None
@@ -314,7 +315,7 @@ def _by_all_ranks(runs: "_Runs", outcome: dict, options) -> dict:
         if reason:
             _note(reason)
         observed = runs.observed(found, outcome) if found else {"kinds": {}}
-        outcome = runs.alone("observed", observed=observed) if observed["kinds"] else outcome
+        outcome = runs.once_more(outcome, observed) if observed["kinds"] else outcome
         if found and "error" not in outcome:
             _mark_own({runs.rank: outcome}, found, outcome["axes"])
         return outcome
@@ -332,7 +333,7 @@ def _by_all_ranks(runs: "_Runs", outcome: dict, options) -> dict:
         words = f"rank {options.rank} does not take part in all messages: record one of {others}"
         return {"error": place + words}
     observed = runs.observed(found, found[runs.rank])
-    return runs.alone("observed", observed=observed | {"plan": plans[runs.rank]})
+    return runs.once_more(outcome, observed | {"plan": plans[runs.rank]})
 
 
 def _confirm(runs: "_Runs", outcome: dict, options) -> None:
@@ -346,8 +347,7 @@ def _confirm(runs: "_Runs", outcome: dict, options) -> None:
     if "error" in rows:
         say(f"gradients are not checked: {rows['error']}")
         return
-    if os.environ.get("SPMD_TRACE_DEBUG"):
-        say("\n".join(map(str, rows["rows"])))
+    _debug("\n".join(map(str, rows["rows"])))
     found = gradcheck.relative(rows["rows"], runs.world)
     if any(ratio != 1 for ratio in found.values()):
         alone = runs.checked({}, [], world=1, **first)
@@ -380,6 +380,16 @@ class _Runs:
         self.data = "fake"  # whether large tensors have values where ranks run for themselves
         self.seconds = 0.0  # that the last run of one rank took
         self.parted: divergence.Divergence | None = None  # where ranks call other collectives
+        variables = {}
+        if sys.platform == "linux":  # ranks that run together are on one machine
+            variables["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
+        # What the script prints is not what the command prints.
+        self._server = process.Server("spmd_trace.torch.script.child", sys.stderr, **variables)
+        # By name: runs that wait where the step begins, to record it once more.
+        self._waiting: dict[str, process.Forked] = {}
+
+    def close(self) -> None:
+        self._server.end()
 
     def too_many(self) -> str:
         """Why all ranks cannot run together; empty if they can."""
@@ -393,35 +403,80 @@ class _Runs:
         self.seconds = time.monotonic() - start
         return outcome
 
+    def once_more(self, outcome: dict, observed: dict) -> dict:
+        """The step of the recorded rank once more, with what other ranks say of it."""
+        name = outcome["run"] if outcome["rank"] == self.rank else ""
+        found = self._repeated(name, "observed", [self.rank], observed=observed)
+        return found[self.rank] if found else self.alone("observed anew", observed=observed)
+
+    def together_again(self, name: str = "observed", **more) -> tuple[dict[int, dict], str]:
+        """Likewise of all ranks."""
+        found = self._repeated("together", name, list(range(self.world)), together=True, **more)
+        return (found, "") if found else self.together(f"{name} anew", **more)
+
+    def _repeated(
+        self, of: str, name: str, ranks: list[int], together=False, **more
+    ) -> dict[int, dict]:
+        """The step of another run once more, from where it begins; nothing if that fails."""
+        run = self._waiting.pop(of, None)
+        if run is None:
+            return {}
+        folder, settings = self._settings(name, ranks, together, **more)
+        process.write(self.folder / of / "again.json", json.dumps(settings))
+        watch = (divergence.Watch if together else divergence.Ranks)(folder, ranks)
+        limit = min(self.timeout, 10 + 3 * self.seconds * len(ranks))
+        reason = _ended(run, watch, settings["script"], limit)
+        run.end()
+        found = self._outcomes(folder, ranks, reason)
+        failed = [one["error"] for one in found.values() if "error" in one]
+        if failed:
+            _debug(f"the script runs anew: {failed[0]}")
+        return {} if failed else found
+
+    def _settings(self, name: str, ranks: list[int], together=False, **more):
+        """A folder for a run, and what it is told."""
+        folder = self.folder / name
+        folder.mkdir()
+        settings = self.settings | {"folder": str(folder), "ranks": ranks}
+        settings |= {"observed": {}, "own": {}, "again": False}
+        # What it prints is enough to be said once.
+        settings |= {"together": together, "silent": name != "alone"}
+        return folder, settings | {"data": "real" if together else self.data} | more
+
     def _run(
         self, name: str, ranks: list[int], timeout=None, together=False, **more
     ) -> dict[int, dict]:
         """What each rank says: its trace and what belongs to it, or an error.
 
-        `together`: their collectives move data; `own`: what is `observed` of some ranks alone.
+        `together`: their collectives move data; `own`: what is `observed` of some ranks alone;
+        `again`: whether the step may be recorded once more (`repeated`).
         """
-        folder = self.folder / name
-        folder.mkdir()
-        settings = self.settings | {"folder": str(folder), "ranks": ranks}
-        settings |= {"observed": {}, "own": {}}
-        settings |= {"together": together, "data": "real" if together else self.data} | more
+        folder, settings = self._settings(name, ranks, together, **more)
         (folder / "settings.json").write_text(json.dumps(settings))
-        # What the script prints is not what the command prints; said once it is enough.
-        target = sys.stderr if name == "alone" else subprocess.DEVNULL
-        watch = divergence.Watch(folder, ranks) if together else None
-        if "check" in more:
-            watch = divergence.Ranks(folder, ranks)
-        limit = timeout or self.timeout
-        error = _run_child(folder, self.rank, settings["script"], limit, target, watch)
-        if watch is not None and not watch.all_done():
+        watches = together and "check" not in more
+        watch = (divergence.Watch if watches else divergence.Ranks)(folder, ranks)
+        run, limit = self._server.run(folder), timeout or self.timeout
+        error = _ended(run, watch, settings["script"], limit)
+        if watches and not watch.all_done():
             self.parted = watch.found
             error = watch.reason or error
         lost = error or f"{settings['script']}: the process of the script left no trace"
+        found = self._outcomes(folder, ranks, lost)
+        if all(one.get("again") for one in found.values()):
+            self._waiting[name] = run
+        else:
+            run.end()
+        return found
+
+    def _outcomes(
+        self, folder: pathlib.Path, ranks: list[int], lost: str | None
+    ) -> dict[int, dict]:
         found = {}
         for rank in ranks:
             written = folder / str(rank) / "outcome.json"
             there = written.exists()
             outcome = json.loads(written.read_text()) if there else {"error": lost, "lost": True}
+            outcome |= {"run": folder.name, "rank": rank}
             found[rank] = outcome | {"trace": folder / str(rank) / "step.spmd.json"}
         return found
 
@@ -465,7 +520,7 @@ class _Runs:
                 line = line_of(self.rank, size, stride)
                 others.append(line[(coordinate(self.rank, size, stride) + 1) % size])
         found = self._run("beside", others)
-        for rank, run in found.items():
+        for rank, run in sorted(found.items(), key=lambda one: one[1].get("lost", False)):
             if "error" in run:
                 return {}, f"rank {rank}, beside the one that is recorded: {run['error']}"
         folders = {rank: self.folder / "beside" / str(rank) for rank in others}
@@ -505,51 +560,37 @@ def say(text: str) -> None:
     print(f"spmd-trace: {text}", file=sys.stderr)
 
 
-def _run_child(
-    folder: pathlib.Path, rank: int, script: str, timeout: int, target, watch=None
-) -> str | None:
-    """Runs the script in processes of its own; what kept it from an outcome.
+def _debug(text: str) -> None:
+    if os.environ.get("SPMD_TRACE_DEBUG"):
+        say(text)
 
-    `watch`: looks at ranks that run together, which end when all are done or cannot be.
-    """
-    variables = {}
-    if sys.platform == "linux":  # ranks that run together are on one machine
-        variables["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
-    stderr = None if target is sys.stderr else target
-    child = process.started(
-        "spmd_trace.torch.script.child",
-        [str(folder / "settings.json")],
-        target,
-        stderr,
-        **variables,
-    )
+
+def _ended(run: process.Forked, watch: divergence.Ranks, script: str, timeout: float) -> str | None:
+    """Waits for a run, telling a person how far it is; what kept it from an outcome."""
+    start = told = time.monotonic()
+
+    def news() -> None:
+        nonlocal told
+        if not sys.stderr.isatty() or (now := time.monotonic()) - told < _NEWS:
+            return
+        told = now
+        if counts := [int(one.read_text()) for one in watch.folder.glob("*/progress")]:
+            say(f"{now - start:.0f} s: {sum(counts)} operations")
+
     try:
-        code = _wait(child, folder, timeout) if watch is None else watch.wait(child, timeout)
-    except subprocess.TimeoutExpired:
-        return (
-            f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout:.0f} s"
-        )
+        code = watch.wait(run, timeout, news)
+    except TimeoutError:
+        where = _hanging_at(run, watch.folder / str(watch.ranks[0]))
+        return f"{where}the script is not done after {timeout:.0f} s"
     finally:
-        process.end(child)
+        _debug(f"{watch.folder.name}: {time.monotonic() - start:.2f} s")
     if code == 0:
         return None
     ended = f"signal {-code}" if code < 0 else f"code {code}"
     return f"{script}: the process of the script ended with {ended}, and left no trace"
 
 
-def _wait(child: subprocess.Popen, folder: pathlib.Path, timeout: float) -> int:
-    """Until the process ends, telling a person who waits how far it is; its code."""
-    start = time.monotonic()
-    while (left := start + timeout - time.monotonic()) > _NEWS:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return child.wait(_NEWS)
-        counts = [int(one.read_text()) for one in folder.glob("*/progress")]
-        if counts and sys.stderr.isatty():
-            say(f"{time.monotonic() - start:.0f} s: {sum(counts)} operations")
-    return child.wait(max(left, 0))
-
-
-def _hanging_at(child: subprocess.Popen, folder: pathlib.Path) -> str:
+def _hanging_at(run: process.Forked, folder: pathlib.Path) -> str:
     """Where the script is, innermost first."""
     from .locations import SITE, is_ours
 
@@ -558,8 +599,30 @@ def _hanging_at(child: subprocess.Popen, folder: pathlib.Path) -> str:
         return ""
     with contextlib.suppress(ProcessLookupError):
         os.kill(int(named.read_text()), signal.SIGUSR1)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(2)
+    end = time.monotonic() + 1
+    while time.monotonic() < end and run.poll() is None:
+        time.sleep(0.05)
+    standard = os.path.dirname(os.__file__) + os.sep
+    stacks = folder / "stacks.txt"
+    text = stacks.read_text() if stacks.exists() else ""
+    for file, line in re.findall(r'File "([^"]+)", line (\d+)', text):
+        if not is_ours(file) and not file.startswith((*SITE, standard, "<")):
+            return f"{os.path.basename(file)}:{line}: "
+    return ""
+
+
+def _hanging_at(run: process.Forked, folder: pathlib.Path) -> str:
+    """Where the script is, innermost first."""
+    from .locations import SITE, is_ours
+
+    named = folder / "pid"  # not there where torch was still being imported
+    if not named.exists():
+        return ""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(named.read_text()), signal.SIGUSR1)
+    end = time.monotonic() + 1
+    while time.monotonic() < end and run.poll() is None:
+        time.sleep(0.05)
     standard = os.path.dirname(os.__file__) + os.sep
     stacks = folder / "stacks.txt"
     text = stacks.read_text() if stacks.exists() else ""

@@ -1,4 +1,5 @@
-"""Makes a trace of a graph: an archive of torch.export, or a GraphModule of torch.fx."""
+"""Makes a trace of a graph: an archive of torch.export, or a GraphModule of torch.fx, with or
+without its backward."""
 
 import argparse
 import fnmatch
@@ -15,9 +16,11 @@ import torch.fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from .. import document, locations
+from . import joint
 from .communication import collectives
 from .values import DTYPES
 
+_ONES = (torch.ops.aten.ones_like.default, torch.ops.aten.full_like.default)
 _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
@@ -34,6 +37,10 @@ class _Graph:
 
     def __init__(self, graph: torch.fx.Graph, owner, mesh: dict, types: dict, groups: dict):
         self.graph, self.owner = graph, owner
+        self.joint: joint.Joint | None = None  # if it has a backward
+        self._backward: set[torch.fx.Node] = set()
+        self.sync: dict[str, str] = {}  # by axis: how gradients are reduced outside of the graph
+        self._forward: dict[int, object] = {}  # by autograd's number: a result of the forward
         self.mesh, self.types, self.groups = mesh, types, groups
         self.tables = locations.Tables()
         self.names: dict[torch.fx.Node, object] = {}  # a value, or those of several results
@@ -125,7 +132,40 @@ class _Graph:
         made = [self.described(one) for one in (value if several else [value])]
         self._written(node, made)
         self.names[node] = [one["id"] for one in made] if several else made[0]["id"]
-        self.ops.append(entry | {"out": made} | self._place(node))
+        self.ops.append(entry | {"out": made} | self._paired(node, made) | self._place(node))
+        if self.joint is not None and node in self.joint.losses:
+            self._loss(node)
+
+    def _paired(self, node, made: list[dict]) -> dict:
+        """What belongs to the backward, and to which operation of the forward, where autograd's
+        numbers say so."""
+        if self.joint is None:
+            return {}
+        number = node.meta.get("seq_nr")
+        if node not in self._backward:
+            self._forward[number] = made[0]["id"]
+            return {}
+        if (primal := self.joint.gradients.get(node)) is not None:
+            made[0]["grad_of"] = self.names[primal]
+        for loss in self.joint.losses & set(node.all_input_nodes):
+            if node.target in _ONES:
+                made[0]["grad_of"] = self.names[loss]
+        of = self._forward.get(number) if number is not None else None
+        return {"phase": "bwd"} | ({"bwd_of": of} if of is not None else {})
+
+    def _loss(self, node) -> None:
+        """Where ranks have batches of their own the loss is a sum over them, if that is said."""
+        for axis, kind in self.types.get("loss", {}).items():
+            self.unused.discard("loss")
+            if kind != "P":
+                raise ValueError(
+                    f"loss:{axis}={kind}: a loss is the sum over an axis (P), or equal"
+                )
+            value = self.described(node.meta.get("val")) | {"alias_of": self.names[node]}
+            attrs = {"axis": axis, "src": "V", "dst": "P"}
+            entry = {"op": "reinterpret", "in": [self.names[node]], "attrs": attrs}
+            self.ops.append(entry | {"out": [value]} | self._place(node))
+            self.names[node] = value["id"]
 
     def _written(self, node, made: list[dict]) -> None:
         """What is written in place goes on under the name of the result."""
@@ -177,6 +217,7 @@ class _Graph:
 
     def read(self, inputs: dict) -> None:
         """`inputs`: role and name of each placeholder."""
+        self._backward = self.joint.backward(self.graph) if self.joint is not None else set()
         for node in self.graph.nodes:
             if node.op == "placeholder":
                 role, name = inputs.get(node.name, ("input", node.target))
@@ -200,7 +241,24 @@ class _Graph:
         nodes = results if isinstance(results, (list, tuple)) else [results]
         for node in nodes:
             if isinstance(node, torch.fx.Node) and isinstance(self.names.get(node), str):
-                self.outputs.append({"value": self.names[node], "role": "output"})
+                self.outputs.append({"value": self.names[node]} | self._role(node))
+        if self.joint is None:
+            return
+        declared = {one["id"]: one for one in self.params}
+        for tangent, of in self.joint.tangents.items():
+            declared[self.names[tangent]]["grad_of"] = self.names[of]
+        for primal in self.joint.gradients.values():
+            entry = declared[self.names[primal]]
+            summed = [axis for axis in self.sync if entry["type"].get(axis) == "R"]
+            if summed:
+                entry["grad"] = {"sync": [{"axis": one, "op": self.sync[one]} for one in summed]}
+
+    def _role(self, node) -> dict:
+        if self.joint is None:
+            return {"role": "output"}
+        if (primal := self.joint.gradients.get(node)) is not None:
+            return {"role": "grad", "of": self.names[primal]}
+        return {"role": "loss" if node in self.joint.losses else "output"}
 
     def trace(self, frontend: str) -> dict:
         sizes = list(self.mesh.values())
@@ -209,7 +267,7 @@ class _Graph:
         return document.head(f"torch {version}", frontend) | {
             "version": "1.1",
             "mode": "local",
-            "phase": "forward",
+            "phase": "forward" if self.joint is None else "joint",
             "requires": ["calls"],
             # A graph does not say which of its values are views of each other.
             "missing": ["mutation"],
@@ -218,10 +276,15 @@ class _Graph:
             **({"symbols": self.symbols} if self.symbols else {}),
             "meshes": [{"id": "main", "axes": axes}],
             **self.tables.json(),
+            **({} if self.joint is None else {"contexts": [self._context()]}),
             "params": self.params,
             "outputs": self.outputs,
             "ops": self.ops,
         }
+
+    def _context(self) -> dict:
+        """Of a graph with its backward, which nothing differentiates: its gradients are judged."""
+        return {"mesh": "main", "local": list(self.mesh), "grad": False}
 
 
 def _name_of(node) -> str:
@@ -246,17 +309,24 @@ _ROLES = {
 }
 
 
-def import_graph(graph, mesh: dict[str, int], types=None, groups=None, inputs=None) -> dict:
+def import_graph(
+    graph, mesh: dict[str, int], types=None, groups=None, inputs=None, sync=None
+) -> dict:
     """The trace of a GraphModule, or of what torch.export gives, as plain data.
 
+    `graph` may be the pair that `aot_export_module` gives, of a graph and its signature.
     `types`: by name, or pattern of names, of inputs and parameters: the kind on each axis.
     `groups`: by name of a process group: its axes. `inputs`: tensors to find the shapes with, where
-    the graph has none.
+    the graph has none. `sync`: by axis: the reduction (sum, avg) of gradients outside of the graph.
     """
     types, groups = dict(types or {}), dict(groups or {})
+    graph, beside = graph if isinstance(graph, tuple) else (graph, None)
     signature, owner, frontend = {}, graph, "fx"
+    if beside is not None:
+        whose = [("param", beside.inputs_to_parameters), ("buffer", beside.inputs_to_buffers)]
+        signature = {name: (role, of) for role, one in whose for name, of in one.items()}
     if isinstance(graph, torch.export.ExportedProgram):
-        owner, frontend = graph.graph_module, "pt2"
+        owner, frontend, beside = graph.graph_module, "pt2", graph.graph_signature
         for one in graph.graph_signature.input_specs:
             name = getattr(one.arg, "name", None)
             signature[name] = (_ROLES.get(one.kind.name), one.target or name)
@@ -267,6 +337,9 @@ def import_graph(graph, mesh: dict[str, int], types=None, groups=None, inputs=No
             given = [mode.from_tensor(one) for one in inputs]
             FakeTensorProp(owner, mode).propagate_dont_convert_inputs(*given)
     made = _Graph(owner.graph, owner, mesh, types, groups)
+    made.joint, made.sync = joint.read(owner.graph, beside), dict(sync or {})
+    if unknown := [axis for axis in made.sync if axis not in mesh]:
+        raise ValueError(f"{unknown[0]} is no axis of the mesh: {', '.join(mesh)}")
     made.read(signature)
     if made.unused:
         names = ", ".join(one["name"] for one in made.params)
@@ -310,7 +383,12 @@ def run(parser: argparse.ArgumentParser, options) -> int:
         parser.error(f"{options.file} holds a {type(graph).__name__}, and no graph")
     try:
         trace = import_graph(
-            graph, options.mesh, dict(options.type), dict(options.group), options.input
+            graph,
+            options.mesh,
+            dict(options.type),
+            dict(options.group),
+            options.input,
+            dict(options.sync),
         )
     except (NotImplementedError, ValueError) as error:
         parser.error(f"{options.file}: {error}")

@@ -150,6 +150,29 @@ def sharded_reduction(reduce, *args, **kwargs) -> ShardedReduction:
     )
 
 
+@contextlib.contextmanager
+def sharded_sums():
+    """FSDP2 reduces gradients by sums and divides by itself: gloo cannot multiply while it adds."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_collectives as module
+
+    name, word = "_get_gradient_divide_factors", "force_sum_reduction_for_comms"
+    original = getattr(module, name)
+    if word not in inspect.signature(original).parameters:  # a version that always does so
+        yield
+        return
+
+    def divide_factors(*args, **kwargs):
+        bound = inspect.signature(original).bind(*args, **kwargs)
+        bound.arguments[word] = True
+        return original(*bound.args, **bound.kwargs)
+
+    setattr(module, name, divide_factors)
+    try:
+        yield
+    finally:
+        setattr(module, name, original)
+
+
 def _reduced(target: torch.Tensor, source: torch.Tensor, size: int, boxed) -> None:
     """What `size` ranks with the same `source` reduce it to."""
     word = reduction(boxed)

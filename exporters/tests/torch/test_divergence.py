@@ -103,6 +103,14 @@ def test_what_is_waited_for_and_not_sent(case):
     assert (found and found.sentence()) == sentence
 
 
+def test_what_was_sent_and_does_not_arrive_is_no_divergence():
+    logs = {0: [_send(1), _receive(1)], 1: [_receive(0), _receive(2)], 2: [_row("barrier", "")]}
+    assert divergence._undelivered(logs) == ""
+    assert divergence.unmatched(logs) is not None
+    logs[1].insert(1, _send(0))
+    assert divergence._undelivered(logs).startswith("a.py:7: rank 0 waits for a message that was")
+
+
 _MESSAGES = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")

@@ -7,6 +7,7 @@ runtime become calls on CPU tensors or do nothing.
 import collections
 import contextlib
 import functools
+import sys
 import types
 
 import torch
@@ -14,7 +15,7 @@ import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from .. import versions
+from .. import locations, versions
 
 
 class _Idle:
@@ -75,6 +76,18 @@ class _OnCpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def _with_hooks(engine, mode: _OnCpu):
+    """Runs a backward under a mode, since its hooks ask for GPUs, too: the call of the backward has
+    gone through the mode, which is off there."""
+
+    @functools.wraps(engine)
+    def run_backward(*args, **kwargs):
+        with mode:
+            return engine(*args, **kwargs)
+
+    return run_backward
+
+
 def _type_name(tensor, dtype=None, **kwargs):
     """`Tensor.type()` names the device; code for GPUs asks for the CUDA name."""
     if dtype is not None:
@@ -82,6 +95,17 @@ def _type_name(tensor, dtype=None, **kwargs):
     with torch._C.DisableTorchFunction():
         name = torch._C.TensorBase.type(tensor)
     return name.replace("torch.", "torch.cuda.", 1)
+
+
+def _type_of(tensor, dtype=None, *args, **kwargs):
+    """As `Tensor.type`: packages that ask for the name of a type expect tensors on a GPU."""
+    if isinstance(dtype, type):  # such as torch.cuda.FloatTensor
+        dtype = f"torch.{dtype.__name__}"
+    if isinstance(dtype, str):
+        dtype = dtype.replace("torch.cuda.", "torch.")
+    if dtype is not None or locations.is_own_frame(sys._getframe(1)):
+        return torch._C.TensorBase.type(tensor, dtype, *args, **kwargs)
+    return _type_name(tensor)
 
 
 def _nothing(*args, **kwargs) -> None:
@@ -208,8 +232,12 @@ def cuda_on_cpu():
         "record_stream": lambda tensor, stream: None,
         "type": _type_name,
     }
-    with replaced(torch.cuda, **_CUDA_CALLS), replaced(torch.Tensor, **methods), _OnCpu():
-        yield
+    run = {
+        "_engine_run_backward": _with_hooks(torch.autograd._engine_run_backward, mode := _OnCpu())
+    }
+    with replaced(torch.cuda, **_CUDA_CALLS), replaced(torch.Tensor, **methods), mode:
+        with replaced(torch.autograd, **run):
+            yield
 
 
 class _InstancesOf(type):
@@ -243,13 +271,19 @@ def a_gpu_per_rank(count: int, local_rank: int):
     """As `cuda_on_cpu`, for a script that looks for its GPU: there are `count`, and one is its
     own."""
     available = {"device_count": _one(count), "current_device": _one(local_rank)}
+    available["default_generators"] = (torch.default_generator,) * count
     calls = {name: call for name, call in _SCRIPT_CALLS.items() if hasattr(torch.cuda, name)}
     nvtx = {name: call for name, call in _NVTX.items() if hasattr(torch.cuda.nvtx, name)}
     accelerator = getattr(torch, "accelerator", None)
     asked = {name: call for name, call in _ACCELERATOR.items() if hasattr(accelerator, name)}
+    # Some call them by the module that defines them.
+    random = {name: call for name, call in (_CUDA_CALLS | calls).items()
+              if hasattr(torch.cuda.random, name)}  # fmt: skip
     with contextlib.ExitStack() as stack:
         stack.enter_context(cuda_on_cpu())
         stack.enter_context(replaced(torch.cuda, **calls, **available))
+        random["current_device"] = available["current_device"]
+        stack.enter_context(replaced(torch.cuda.random, **random))
         stack.enter_context(replaced(torch.cuda.nvtx, **nvtx))
         if accelerator is not None:
             stack.enter_context(replaced(accelerator, **asked, device_count=_one(count)))
@@ -258,7 +292,7 @@ def a_gpu_per_rank(count: int, local_rank: int):
         stack.enter_context(
             replaced(
                 torch.Tensor,
-                type=torch._C.TensorBase.type,
+                type=_type_of,
                 pin_memory=lambda tensor, *args: tensor,
                 is_pinned=lambda tensor, *args: False,
             )

@@ -73,6 +73,10 @@ class Log:
         row = {"call": call, "group": group, "about": about, "stack": _stack()}
         self._write(row | ({"message": message} if message else {}))
 
+    def goes_on(self, file: pathlib.Path) -> None:
+        """In a fork: what is called from here on is another run's."""
+        self._file = open(file, "w", encoding="utf-8")
+
     def end(self) -> None:
         """The script is over."""
         self._write({"end": True})

@@ -1,10 +1,14 @@
-"""The process that runs a script: `python -m spmd_trace.torch.script.child SETTINGS`.
+"""The processes that run a script: `python -m spmd_trace.torch.script.child REQUESTS`.
 
-SETTINGS is a file of JSON. What became of the script is written to a file in the folder that it
-names: the trace, or one sentence. The process ends without the script's `finally` and `atexit`,
-which may wait for others. For several ranks it forks, since torch takes seconds to import: each
-goes on after its step, since others may need it, until the process that has started them all ends
-them.
+REQUESTS is the number of an open file, from which come the names of folders, one a line: each has
+the settings of a run, a file of JSON. Since torch takes seconds to import, the process forks for
+each run, and for each rank of it. What became of the script is written to files in the folder of
+the rank: the trace, or one sentence. A rank ends without the script's `finally` and `atexit`, which
+may wait for others. Where ranks run together each goes on after its step, since others may need it,
+until the process that has started them all ends them.
+
+Where a step is to be recorded once more, with what other ranks say of it, each rank forks where the
+step begins (`again`): the script does not run up to there a second time.
 """
 
 import contextlib
@@ -23,6 +27,8 @@ import time
 import traceback
 import warnings
 
+from ... import process
+
 _PATIENCE = 20.0  # seconds
 _AFTERWARDS = 2.0
 _LONGEST = 400  # letters of a message
@@ -34,14 +40,14 @@ class Outcome:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
         self.is_written = False
+        self.again: int | None = None  # the process that can record the step once more
         folder.mkdir()
         self.note("pid", str(os.getpid()))
+        self.stacks = open(folder / "stacks.txt", "w", encoding="utf-8")
+        faulthandler.register(signal.SIGUSR1, file=self.stacks, all_threads=False)
 
     def note(self, name: str, text: str) -> None:
-        """At once: others read it."""
-        partial = self.folder / f"{name}.partial"
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(self.folder / name)
+        process.write(self.folder / name, text)
 
     def tell(self, **what) -> None:
         """Writes down what became of the script; the first word counts."""
@@ -53,8 +59,14 @@ class Outcome:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
+        failed = "error" in what
         self.tell(**what)
-        os._exit(1 if "error" in what else 0)
+        if self.again is not None:
+            if failed:
+                os.kill(self.again, signal.SIGKILL)
+            _, status = os.waitpid(self.again, 0)
+            failed |= status != 0
+        os._exit(1 if failed else 0)
 
 
 class _Impatience(threading.Thread):
@@ -130,63 +142,138 @@ def _steps(steps) -> str:
 
 
 def main() -> None:
-    settings = json.loads(pathlib.Path(sys.argv[1]).read_text())
     warnings.filterwarnings("ignore")
     import spmd_trace.torch  # noqa: F401  before torch
 
     logging.getLogger("torch.utils.flop_counter").setLevel(
         logging.ERROR
     )  # that triton is not there
-    from . import step  # noqa: F401  with all that it needs
+    from . import gradcheck, step  # noqa: F401  with all that they need
 
+    gc.freeze()  # what was imported stays, and is not looked through again
+    process.serve(int(sys.argv[1]), _forked)
+
+
+def _forked(folder: pathlib.Path) -> None:
+    """Runs a script as the ranks that its settings name."""
+    settings = json.loads((folder / "settings.json").read_text())
+    _prints(settings)
     ranks = settings["ranks"]
     if len(ranks) == 1:
-        _run(settings, ranks[0])
+        _Rank(settings, ranks[0]).run()
     for rank in ranks:
         if os.fork() == 0:
-            _run(settings, rank)
-    started_by = os.getppid()
+            _Rank(settings, rank).run()
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            _, status = os.wait()
         except ChildProcessError:  # all are done
             os._exit(0)
-        if (
-            status and settings["together"]
-        ):  # the others would wait for this one, but may be about to call what it does not
+        if status and settings["together"]:
+            # The others would wait for this one, but may be about to call what it does not.
             time.sleep(_AFTERWARDS)
             os._exit(0)
-        if not pid:
-            time.sleep(0.05)
-        if os.getppid() != started_by:  # which is to end us, and is gone
-            os.killpg(0, signal.SIGKILL)
 
 
-def _run(settings: dict, rank: int) -> None:
-    """Runs the script as one rank; does not return."""
-    import torch
+def _prints(settings: dict) -> None:
+    """What the script prints is not what the command prints."""
+    if settings["silent"]:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.dup2(2, 1)
 
-    from ..document import dumps
-    from . import calls, effects, gradcheck, step, world
 
-    outcome = Outcome(pathlib.Path(settings["folder"]) / str(rank))
-    stacks = open(outcome.folder / "stacks.txt", "w", encoding="utf-8")
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
-    script = settings["script"]
-    sys.argv = [script, *settings["arguments"]]
-    sys.path[0] = os.getcwd() if settings["module"] else os.path.dirname(os.path.abspath(script))
-    several, together = len(settings["ranks"]) > 1, settings["together"]
-    if several:
-        torch.set_num_threads(1)
-    meets = together or settings.get("check") is not None
-    meeting = os.path.join(settings["folder"], "meeting") if meets else None
-    job = world.Job(settings["per_node"], settings["nodes"], rank, meeting)
+class _Rank:
+    """One rank of a run."""
 
-    def done(recorder) -> None:
-        program = recorder.program
+    def __init__(self, settings: dict, rank: int):
+        from . import calls
+
+        self.settings, self.rank = settings, rank
+        self.folder = pathlib.Path(settings["folder"])
+        self.outcome = Outcome(self.folder / str(rank))
+        self.together = settings["together"]
+        self.checks = settings.get("check") is not None
+        several = len(settings["ranks"]) > 1 or self.together
+        self.compared = several or settings["data"] == "fake"
+        self.log: calls.Log | None = None
+        if self.compared and not self.checks:
+            self.log = calls.Log(self.outcome.folder / "calls.jsonl")
+
+    def run(self) -> None:
+        """Runs the script; does not return."""
+        import torch
+
+        from . import effects, step, world
+
+        settings, folder = self.settings, self.folder
+        script = settings["script"]
+        sys.argv = [script, *settings["arguments"]]
+        beside = os.path.dirname(os.path.abspath(script))
+        sys.path[0] = os.getcwd() if settings["module"] else beside
+        if len(settings["ranks"]) > 1 or settings["again"]:
+            torch.set_num_threads(1)  # threads of OpenMP do not survive a fork, either
+        meets = self.together or self.checks
+        meeting = os.path.join(folder, "meeting") if meets else None
+        self.job = world.Job(settings["per_node"], settings["nodes"], self.rank, meeting)
+        guard = effects.Guard(folder / "scratch", folder / "effects.jsonl")
+        check = self._check(guard)
+        with (
+            _values(settings["data"], self.rank, self._progress) as self.cost,
+            world.simulated(self.job, self.log) as self.seen,
+            effects.guarded(guard),
+        ):
+            of_all = (settings["step"], self._done, self._observed())
+            steps = self.steps = step.Steps(self.job, self.seen, *of_all, digests=self.compared)
+            self._impatience()
+            if check is not None:
+                steps.at_step = functools.partial(_checked, check, self.outcome, steps)
+            if settings["again"]:
+                steps.at_first = functools.partial(self._fork, guard)
+            if settings["start"]:
+                part = steps.part(settings["start"], settings["until"])
+            else:
+                part = steps.watched()
+            with part:
+                reason, failed = _script(settings, steps)
+            if check is not None:
+                check.fails(reason["error"])
+            # Others may not be done, or wait for it.
+            if self.together and (self.outcome.is_written or not failed):
+                self.outcome.tell(**reason)
+                if self.log is not None:
+                    self.log.end()
+                _wait()
+        self.outcome.end(**reason, cost=vars(self.cost), unanswered=self.seen.unanswered)
+
+    def _progress(self, operations: int) -> None:
+        self.outcome.note("progress", str(operations))
+
+    def _observed(self) -> dict:
+        return self.settings["own"].get(str(self.rank), self.settings["observed"])
+
+    def _impatience(self) -> None:
+        """For a rank that others do not wait for."""
+        if not self.together:
+            name = _name(self.settings)
+            _Impatience(lambda e: self.outcome.end(**_failure(e, self.steps, name))).start()
+
+    def _check(self, guard):
+        from . import gradcheck
+
+        if not self.checks:
+            return None
+        files, observed = gradcheck.Files(self.folder, guard.through), self.settings["observed"]
+        words = (files, self.rank, self.job.world, observed, self.settings["check"])
+        return gradcheck.GradientCheck(*words)
+
+    def _done(self, recorder) -> None:
+        """The step is recorded."""
+        from ..document import dumps
+
+        program, steps, outcome = recorder.program, self.steps, self.outcome
         if not program.ops:
-            nothing = {"error": f"{_name(settings)}: what is recorded runs no operation"}
-            outcome.tell(**nothing) if together else outcome.end(**nothing)
+            nothing = {"error": f"{_name(self.settings)}: what is recorded runs no operation"}
+            outcome.tell(**nothing) if self.together else outcome.end(**nothing)
             return
         (outcome.folder / "step.spmd.json").write_text(dumps(program), encoding="utf-8")
         axes = [[axis.name, axis.size, axis.stride] for axis in program.mesh.axes]
@@ -194,54 +281,45 @@ def _run(settings: dict, rank: int) -> None:
         what |= {"messages": steps.messages, "exchanged": steps.exchanged}
         what |= {"by_hand": steps.by_hand, "ops": len(program.ops)}
         what["values"] = _digests(steps.roles.digests, program)
-        what |= {"cost": vars(cost)}
+        what |= {"cost": vars(self.cost), "again": outcome.again is not None}
         what["refused"] = [vars(one) for one in recorder.refusals]
-        if together:
+        if self.together:
             outcome.tell(**what)
             return
-        if log is not None:
-            log.end()
+        if self.log is not None:
+            self.log.end()
         outcome.end(**what)
 
-    folder = pathlib.Path(settings["folder"])
-    guard = effects.Guard(folder / "scratch", folder / "effects.jsonl")
-    check = None
-    if (seconds := settings.get("check")) is not None:
-        files = gradcheck.Files(folder, guard.through)
-        check = gradcheck.GradientCheck(files, rank, job.world, settings["observed"], seconds)
-    compared = several or together or settings["data"] == "fake"
-    log = calls.Log(outcome.folder / "calls.jsonl") if compared and check is None else None
-    with (
-        _values(settings["data"], rank, outcome) as cost,
-        world.simulated(job, log) as seen,
-        effects.guarded(guard),
-    ):
-        observed = settings["own"].get(str(rank), settings["observed"])
-        steps = step.Steps(job, seen, settings["step"], done, observed, digests=compared)
-        if not together:
-            name = _name(settings)
-            _Impatience(lambda error: outcome.end(**_failure(error, steps, name))).start()
-        if check is not None:
-            steps.at_step = functools.partial(_checked, check, outcome, steps)
-        if settings["start"]:
-            part = steps.part(settings["start"], settings["until"])
-        else:
-            part = steps.watched()
-        with part:
-            reason, failed = _script(settings, steps)
-        if check is not None:
-            check.fails(reason["error"])
-        # Others may not be done, or wait for it.
-        if together and (outcome.is_written or not failed):
-            outcome.tell(**reason)
-            if log is not None:
-                log.end()
-            _wait()
-    outcome.end(**reason, cost=vars(cost), unanswered=seen.unanswered)
+    # Once more.
+
+    def _fork(self, guard) -> None:
+        """Forks a process that waits until it is told what other ranks say of the step."""
+        from . import gradcheck
+
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        pid = os.fork()
+        if pid:
+            self.outcome.again = pid
+            return
+        while not (told := self.folder / "again.json").exists():
+            time.sleep(0.01)
+        with guard.through():
+            self.settings = json.loads(told.read_text())
+            _prints(self.settings)
+            self.folder = pathlib.Path(self.settings["folder"])
+            self.outcome = Outcome(self.folder / str(self.rank))
+            if self.log is not None:
+                self.log.goes_on(self.outcome.folder / "calls.jsonl")
+        self._impatience()
+        if self.together:
+            gradcheck.reconnect(self.folder / "meeting")
+        self.steps.observed = self._observed()
 
 
 @contextlib.contextmanager
-def _values(data: str, rank: int, outcome: Outcome):
+def _values(data: str, rank: int, progress):
     """Whether large tensors have values; what those that have none would cost."""
     from . import shapes
 
@@ -249,9 +327,7 @@ def _values(data: str, rank: int, outcome: Outcome):
         yield shapes.Cost()
         return
     gc.set_threshold(100_000, 20, 100)  # shapes are small and many: a sixth of the time otherwise
-    with shapes.without_values(
-        rank, lambda cost: outcome.note("progress", str(cost.operations))
-    ) as cost:
+    with shapes.without_values(rank, lambda cost: progress(cost.operations)) as cost:
         yield cost
 
 

@@ -5,6 +5,7 @@ value that the step reads. A value that is one number everywhere, such as a bias
 nothing: blocks of it are equal, too.
 """
 
+import contextlib
 import hashlib
 
 import torch
@@ -21,6 +22,14 @@ _PASSES |= set("mul div _foreach_mul _foreach_div scale".split())
 _PASSES_IN_PLACE = _PASSES | {"add", "copy"}
 
 
+@contextlib.contextmanager
+def _unseen():
+    """Computes on plain memory: modes of the script, such as one that counts the operations of a
+    checkpoint, see nothing of it."""
+    with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
+
+
 _PERIOD = 4093  # a prime, so that it does not fall together with the rows of a parameter
 
 
@@ -30,7 +39,9 @@ def digest(tensor: torch.Tensor) -> str | Handle | None:
     """
     if (known := shapes.handle(tensor)) is not None:
         return known
-    with torch.no_grad(), torch._C.DisableTorchFunction():
+    if tensor.is_meta:
+        return None
+    with _unseen():
         plain = _elements(tensor)
         if plain.numel() > 1 and bool((plain == plain[0]).all()):
             return None
@@ -44,9 +55,9 @@ def sketch(tensor: torch.Tensor) -> list[float]:
     rounding alone have about the same ones. Elements a multiple of `_PERIOD` apart share a sign, so
     that large ones need little memory.
     """
-    if shapes.handle(tensor) is not None:
+    if shapes.handle(tensor) is not None or tensor.is_meta:
         return []
-    with torch.no_grad(), torch._C.DisableTorchFunction():
+    with _unseen():
         plain = _elements(tensor)
         whole = plain.numel() // _PERIOD * _PERIOD
         sums = torch.zeros(_PERIOD, dtype=torch.float64)
@@ -62,7 +73,9 @@ def content(tensor: torch.Tensor):
     """The same for the same bytes, in one process; None where there are none."""
     if (known := shapes.handle(tensor)) is not None:
         return known.node, known.geometry
-    with torch.no_grad(), torch._C.DisableTorchFunction():
+    if tensor.is_meta:  # still to be given memory
+        return None
+    with _unseen():
         if not tensor.untyped_storage().nbytes() or not tensor.numel():
             return None
         return hash(_elements(tensor).view(torch.uint8).numpy().tobytes())

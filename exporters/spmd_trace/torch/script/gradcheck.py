@@ -257,7 +257,7 @@ class GradientCheck:
         return answer
 
     def _become(self, tensors: dict, changes: dict) -> None:
-        _reconnect(self.files.path(0, f"{self.label} meeting"))
+        reconnect(self.files.path(0, f"{self.label} meeting"))
         with torch.no_grad(), torch._C.DisableTorchFunction():
             for name, change in changes.items():
                 tensors[name].add_(change)
@@ -400,7 +400,7 @@ def _chosen(everywhere: list[dict]) -> list[str]:
     return [of[turn] for turn in range(rounds) for of in kinds.values() if turn < len(of)]
 
 
-def _reconnect(meeting: pathlib.Path) -> None:
+def reconnect(meeting: pathlib.Path) -> None:
     """Process groups of a fork: the threads that served those of its parent are not there."""
     distributed = distributed_c10d._world
     for group in list(distributed.pg_map):

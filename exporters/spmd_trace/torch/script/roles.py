@@ -25,6 +25,7 @@ from .batch import differing
 from .evidence import digest, sketch
 from .world import Seen
 
+MAIN = "main_grad"  # where Megatron and others keep a gradient of a parameter
 _RANDOM = ("aten.bernoulli", "aten.native_dropout", "aten.uniform", "aten.normal")
 _RANDOM += ("aten.exponential", "aten.rand.", "aten.randn.", "aten.randint.", "aten.rand_like.")
 _RANDOM += ("aten.randn_like.",)
@@ -38,7 +39,9 @@ def storage_of(tensor: torch.Tensor) -> int:
 def _objects(cls: type) -> list:
     """All that the process holds of a class. `isinstance` would ask proxies, which then import
     something."""
-    return [one for one in gc.get_objects() if issubclass(type(one), cls)]
+    held = gc.get_objects()
+    kinds = {kind for kind in set(map(type, held)) if issubclass(kind, cls)}
+    return [one for one in held if type(one) in kinds]
 
 
 def _roots() -> list[torch.nn.Module]:
@@ -138,6 +141,21 @@ def _count(op: Op, result, args: tuple) -> torch.Tensor | None:
     return by if counts and args[0].requires_grad else None
 
 
+def clears_gradients(tensors: list) -> bool:
+    """Whether one of them is, or holds, a gradient of what an optimizer trains."""
+    held = {
+        id(one): one for of in optimizers() for group in of.param_groups for one in group["params"]
+    }
+    for module in _roots():
+        held |= {id(one): one for one in module.parameters()}
+    gradients = [getattr(one, name, None) for one in held.values() for name in ("grad", MAIN)]
+    storages = {storage_of(local_shard(one)) for one in gradients if isinstance(one, torch.Tensor)}
+    return any(
+        isinstance(one, torch.Tensor) and storage_of(local_shard(one)) in storages
+        for one in tensors
+    )
+
+
 class Roles:
     """Declares values of one recording when they are first read."""
 
@@ -166,7 +184,7 @@ class Roles:
         self._known: dict[int, list[tuple[torch.Tensor, str, str, dict]]] = {}
         self._flat: dict | None = None  # `_flat_tensors`, once one is looked for
         self._frozen: set[str] = set()  # parameters without a gradient
-        self._left: dict[int, torch.Tensor] = {}  # by storage of a gradient: its parameter
+        self._left: dict[tuple, torch.Tensor] = {}  # by place of a gradient: its parameter
         self._add_modules()
         self._add_optimizers()
         entries = [(key, one) for key, found in self._known.items() for one in found]
@@ -225,6 +243,7 @@ class Roles:
             model = root.module if wrapped else root
             for shard, name, claims in fsdp1.flat_parameters(self.recorder, root):
                 self._add(shard, "param", prefix + name, claims)
+            self._add_main_gradients([(prefix + n, one) for n, one in model.named_parameters()])
             for name, parameter in model.named_parameters():
                 claims = self._placed(parameter) or contract
                 if wrapped and name in root.parameters_to_ignore:
@@ -242,13 +261,31 @@ class Roles:
             for name, buffer in model.named_buffers():
                 self._add(buffer, "buffer", prefix + name, self._placed(buffer) or kinds)
 
+    def _add_main_gradients(self, parameters: list[tuple[str, torch.nn.Parameter]]) -> None:
+        """Gradients that a framework keeps beside those of autograd, as parts of flat buffers."""
+        parts: dict[int, list[torch.Tensor]] = {}
+        for name, parameter in parameters:
+            if isinstance(part := getattr(parameter, MAIN, None), torch.Tensor):
+                self._add(part, "buffer", f"{name}.{MAIN}", {})
+                self._note_left(part, parameter)
+                parts.setdefault(storage_of(part), []).append(part)
+        for of in parts.values():
+            if len(of) > 1:
+                self.recorder.declare_packed(of[0], of)
+
     def _add_gradient(self, parameter: torch.nn.Parameter, name: str) -> None:
         """What the step before has left of the gradient of a parameter, unless that is zero."""
-        part, shard = local_shard(parameter.grad), local_shard(parameter)
+        part = local_shard(parameter.grad)
+        if self._find(part) is not None:  # one that is kept elsewhere
+            return
         whole = self._whole(part)
         self._add(whole, "buffer", f"{name}.grad", {})
-        if whole is part and shapes.handle(part) is None and bool(part.any()):
-            self._left[storage_of(part)] = shard
+        if whole is part:
+            self._note_left(part, parameter)
+
+    def _note_left(self, part: torch.Tensor, parameter: torch.nn.Parameter) -> None:
+        if shapes.handle(part) is None and bool(part.any()):
+            self._left[ValueTable.key(part)] = local_shard(parameter)
 
     def _whole(self, part: torch.Tensor) -> torch.Tensor:
         """The flat tensor of the script that a part lies in; else the part."""
@@ -425,7 +462,7 @@ class Roles:
             claims["observed"] = compared
         self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
-        if role == "buffer" and (parameter := self._left.get(storage_of(tensor))) is not None:
+        if role == "buffer" and (parameter := self._left.get(ValueTable.key(tensor))) is not None:
             found = self.recorder.values.find(parameter)
             value.grad_of = found and found.root
         self.declared.append((tensor, value))

@@ -37,6 +37,10 @@ _TAKES |= {
 }
 
 
+# Functions that clear gradients.
+_CLEARS = {torch.Tensor.zero_, torch.zero_, torch._foreach_zero_}
+
+
 class _Watch(TorchFunctionMode):
     """Sees what functions the script calls: those with which a step begins, and those that make
     data or are recorded as a whole. It is the only such mode, entered once: those of the script may
@@ -54,8 +58,15 @@ class _Watch(TorchFunctionMode):
         if steps.by_hand or steps.between:
             if used := updates.trained_in(func, args):
                 steps.uses(used)
+        if func in _CLEARS and steps.clears(args):
+            with steps.clearing():
+                return self._seen(func, types, args, kwargs)
         if func in _DATA or func in _TAKES:
             steps.makes_batch()
+        return self._seen(func, types, args, kwargs)
+
+    def _seen(self, func, types, args, kwargs):
+        steps = self.steps
         if steps.composites is None:
             return func(*args, **kwargs)
         if func in _DATA and not steps.recorder.in_module and steps.recorder.phase == "fwd":
@@ -73,6 +84,7 @@ class Steps:
     def __init__(
         self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool = False
     ):
+        self.at_first = None  # called where what is recorded may begin, once
         self.at_step = None  # called with the roles where the step begins, instead of recording it
         self.given = False  # whether the program itself says where the step begins and ends
         self._part: locations.Passages | None = None  # of the locations that the caller has named
@@ -94,6 +106,7 @@ class Steps:
         # Where another step may have begun, after a step of an optimizer: numbers of operations and
         # of losses so far.
         self._again: tuple[int, int] | None = None
+        self._modules_train = False  # whether they were seen to have parameters
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.updates = updates.Updates()
         self.exchanged: list[str] = []  # parameters that ranks send to each other
@@ -127,8 +140,10 @@ class Steps:
         if self.over or self.given:
             return
         # Those of modules are noted where one is called: before, they may not be complete.
-        if self.digests and self.initial is None and not roles.modules_train():
-            self._note_initial()
+        if self.digests and self.initial is None and not self._modules_train:
+            self._modules_train = roles.modules_train()
+            if not self._modules_train:
+                self._note_initial()
         if self.by_hand:
             self.updates.look()
         if self.between:
@@ -203,13 +218,13 @@ class Steps:
         @functools.wraps(clear)
         def zero_grad(optimizer, *args, **kwargs):
             self.begins(used=False)
-            with self._clearing():
+            with self.clearing():
                 return clear(optimizer, *args, **kwargs)
 
         @functools.wraps(clear_module)
         def zero_grad_of_module(module, *args, **kwargs):
             self.begins(used=False)
-            with self._clearing():
+            with self.clearing():
                 return clear_module(module, *args, **kwargs)
 
         call = torch.nn.Module.__call__
@@ -238,7 +253,17 @@ class Steps:
                 for hook in hooks:
                     hook.remove()
 
-    def _clearing(self):
+    def clears(self, args) -> bool:
+        """Whether gradients are cleared by hand; a step begins there."""
+        if self.over or self.given or self.by_hand or not self.between:
+            return False
+        listed = args[0] if args and isinstance(args[0], (list, tuple)) else args[:1]
+        if not roles.clears_gradients(list(listed)):
+            return False
+        self.begins(used=False)
+        return self.recorder is not None
+
+    def clearing(self):
         recording = self.recorder is not None and self.batch is not None and self.batch.is_open
         return self.batch.clearing() if recording else contextlib.nullcontext()
 
@@ -309,6 +334,9 @@ class Steps:
         self._start(self.batch.restarts + 1)
 
     def _start(self, restarts: int = 0) -> None:
+        if self.at_first is not None:
+            at_first, self.at_first = self.at_first, None
+            at_first()
         if not self.given:  # steps that were taken before one could begin are not recorded
             self.number = max(self.number, self.taken + 1)
         mesh = axes.mesh(self.seen, self.job, self.observed.get("axes"))

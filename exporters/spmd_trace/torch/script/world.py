@@ -22,7 +22,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from .. import locations, versions
 from .. import recorder as recording
 from ..communication import collectives, messages
-from ..frameworks import context_parallel, cpu, ddp
+from ..frameworks import context_parallel, cpu, ddp, flex_attention
 from ..frameworks.cpu import replaced
 from ..ranks import groupsizes
 from . import calls
@@ -111,6 +111,8 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
         _receiving(stack, job)
         stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
     else:
+        stack.enter_context(versions.sharded_sums())
+        _batches(stack, seen)
         for name in ("all_reduce", "reduce", *_SCATTERING):
             if (collective := getattr(dist, name, None)) is not None:
                 stack.enter_context(replaced(dist, **{name: _averaging(collective)}))
@@ -174,6 +176,31 @@ def _receiving(stack: contextlib.ExitStack, job: Job) -> None:
 
     for name in ("recv", "irecv"):
         _everywhere(stack, getattr(dist, name), filling(getattr(dist, name)))
+
+
+class _Together:
+    """One handle of several messages, which lives as long as any of them."""
+
+    def __init__(self, works: list):
+        self._works = works
+
+    def wait(self, *args) -> bool:
+        return all([work.wait(*args) for work in self._works])
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+
+def _batches(stack: contextlib.ExitStack, seen: Seen) -> None:
+    """Of a batch of messages NCCL gives one handle: pipelines of torch 2.6 wait for one alone."""
+    send = dist.batch_isend_irecv
+
+    @functools.wraps(send)
+    def batch_isend_irecv(p2p_op_list):
+        works = send(p2p_op_list)
+        return [_Together(works)] if seen.backend == "nccl" and works else works
+
+    _everywhere(stack, send, batch_isend_irecv)
 
 
 def _averaging(collective):
@@ -270,6 +297,7 @@ def simulated(job: Job, log: calls.Log | None = None):
         _meshes(stack, seen)
         _wrappers(stack, seen)
         stack.enter_context(context_parallel.on_cpu())
+        stack.enter_context(flex_attention.on_cpu())
         stack.enter_context(groupsizes.followed_in_script(locations.is_own_frame))
         if log is not None:
             stack.enter_context(calls.watched(log, job.world, _everywhere))
