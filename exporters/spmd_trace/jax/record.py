@@ -62,7 +62,7 @@ def record(function, *args, mesh) -> Program:
     return _recorded(function, args, getattr(mesh, "abstract_mesh", mesh))
 
 
-def _argument(function, path) -> str:
+def argument(function, path) -> str:
     """`params['w']` for a leaf of a call's arguments."""
     which, first, *rest = path
     if which.idx == 1:  # by name
@@ -85,7 +85,7 @@ def record_call(function, args, kwargs) -> Program | None:
     leaves, tree = jax.tree.flatten((args, kwargs))
     are_arrays = (jax.Array, np.ndarray, np.generic)
     arrays = [place for place, one in enumerate(leaves) if isinstance(one, are_arrays)]
-    names = [_argument(function, path) for path, _ in jax.tree.leaves_with_path((args, kwargs))]
+    names = [argument(function, path) for path, _ in jax.tree.leaves_with_path((args, kwargs))]
 
     def called(*given):
         filled = list(leaves)
