@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 from .document import Body, Program, Value
 from .ownparts import OwnParts
 from .pointwise import is_pointwise
-from .recorder import INLINED, Recorder, add_outputs
+from .recorder import Recorder, add_outputs, call_of
 from .redistribution import redistribute
 from .sizes import Sizes
 from .states import Region, local_shape, spec_entries
@@ -77,10 +77,10 @@ class Outside(Recorder):
         self._eqn, self.around = outer, None
         self.values[var] = out
 
-    def closed(self, closed, eqn) -> None:
+    def closed(self, closed, atoms, eqn) -> None:
         inner = Outside(self.program, self.body, self.region)
         inner._eqn, inner.around = self._eqn, self.called_at()
-        for var, atom in zip(closed.jaxpr.invars, eqn.invars):
+        for var, atom in zip(closed.jaxpr.invars, atoms):
             if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
                 inner.left[var] = self.left[atom]
                 continue
@@ -112,7 +112,7 @@ class Outside(Recorder):
             self._shard_map(eqn)
         elif name in ("reshard", "sharding_constraint"):
             self._reshard(eqn)
-        elif name in INLINED or (constant and name in ("convert_element_type", "broadcast_in_dim")):
+        elif call_of(eqn) is not None or (constant and name in ("convert_element_type", "broadcast_in_dim")):
             super()._equation(eqn)
         else:
             self._whole(eqn)
@@ -206,11 +206,10 @@ def _entry_specs(jaxpr) -> dict:
         if eqn.primitive.name == "shard_map":
             specs = dict([pair for pair in zip(eqn.invars, eqn.params["in_specs"])
                           if isinstance(pair[0], core.Var)])  # fmt: skip
-        elif eqn.primitive.name in INLINED:
-            inner = eqn.params[INLINED[eqn.primitive.name]]
-            inner = getattr(inner, "jaxpr", inner)
+        elif (call := call_of(eqn)) is not None:
+            inner = call[0].jaxpr
             found = _entry_specs(inner)
-            specs = {atom: found[var] for atom, var in zip(eqn.invars, inner.invars)
+            specs = {atom: found[var] for atom, var in zip(call[1], inner.invars)
                      if var in found and isinstance(atom, core.Var)}  # fmt: skip
         else:
             continue
