@@ -215,6 +215,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       if (llvm::any_of(values, [&](ValueId value) { return gradual_.cuts().inside(value, axis); }))
         open_axes_ |= axis;
   }
+  find_sent(app);
   made_norms_.clear();
   looked_up_ = lookups_.made(app, state_.operands.values);
   open_axes_ -= looked_up_.scattered;
@@ -244,6 +245,24 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
     if (AxisSet axes = made.counted - reported_axes_)
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
     made_norms_.push_back(made);
+  }
+}
+
+// Sums over a rank's own block and over those that others have sent it: after all turns of a ring
+// they are the sum of all blocks, which each rank then has, and before that nothing is known.
+void SecondPass::find_sent(const rules::Application &app) {
+  const bool adds = app.op.computes(Computes::Sum) || app.op.computes(Computes::Difference);
+  AxisSet pending;
+
+  sent_ = turned_ = AxisSet();
+  if (app.op.transition == rules::TransitionOp::CollectivePermute)
+    sent_ = rules::communicated_axes(app);
+  for (ValueId operand : state_.operands.values)
+    sent_ |= made_of_sent_.lookup(operand.index);
+  for (const rules::Arg &arg : app.args) {
+    const AxisSet now = app.type(arg).of(Kind::Partial) - app.type(arg).zero();
+    turned_ |= adds ? sent_ & pending & now : AxisSet();
+    pending |= now;
   }
 }
 
@@ -320,6 +339,9 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   type.scale = ir::product(program_, type.scale, gradual_.numbers().scale(id, result_.types));
   type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);
+  if (sent_)
+    made_of_sent_[value.index] = sent_;
+  type.set_unknown(turned_ & type.of(Kind::Partial));
   // What another rank sends may have been divided by anything.
   if (scale_open_ || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();

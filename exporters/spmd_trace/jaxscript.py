@@ -3,6 +3,7 @@ mesh wants, and each jitted function with a shard_map in it is recorded when it 
 """
 
 import ast
+import importlib.util
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import sys
 from . import divergence, process
 from .document import text
 from .record import say
+from .versions import too_old
 
 _DEVICES = "--xla_force_host_platform_device_count="
 
@@ -34,6 +36,12 @@ def is_one(script: str) -> bool:
 def recorded(options, folder: pathlib.Path) -> dict | None:
     """The files of the traces (`traces`), and what was `refused`; None after a word about what
     failed."""
+    if importlib.util.find_spec("jax") is None:
+        say("jax is not installed: pip install 'spmd-trace[jax]'")
+        return None
+    if reason := too_old("jax"):
+        say(reason)
+        return None
     how, devices = "keep" if options.confirm else "record", options.world or 8
     outcome = _run(options, folder, how, devices)
     if "wants" in outcome:

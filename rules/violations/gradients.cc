@@ -480,7 +480,7 @@ mesh m { dp = 4 "data" }
 constinit const DiagnosticInfo UnlikeOneDevice::info = {
     .name = "unlike-one-device",
     .by_meaning = true,
-    .message = "{value} is {factor} what one device makes of the same arguments",
+    .message = "{value}: {factor} what one device makes of the same arguments",
     .explain = R"(
 `spmd-trace lint --confirm` made the first call of this function twice, with the same arguments: on
 all devices of its mesh, and on a mesh of one device. What came out differs by more than roundings.
@@ -495,7 +495,7 @@ experts that drop what exceeds the room on one rank. Then suppress the finding t
     .wrong = R"(
 trace { mode = gradual }
 mesh m { dp = 8 }
-unlike { value = "the change of params['w']", ratio = 8 }
+unlike { value = "change of params['w']", ratio = 8 }
 )",
     .right = R"(
 trace { mode = gradual }

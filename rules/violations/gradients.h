@@ -129,7 +129,7 @@ std::string off_slope(double ratio);
 
 // Seen when a function ran on all devices of its mesh, and on one.
 struct UnlikeOneDevice {
-  std::string value;  // "the change of params['w']"
+  std::string value;  // "change of params['w']"
   std::string factor; // of `off_slope`
   void fields(auto &&visit) const { visit("value", value), visit("factor", factor); }
   bool operator==(const UnlikeOneDevice &) const = default;

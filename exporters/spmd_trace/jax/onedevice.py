@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import json
-import math
 import os
 import pathlib
 import pickle
@@ -19,13 +18,16 @@ from jax._src import core
 
 from ..gradcheck import plain
 from ..locations import SITE, is_ours, relative_path
-from .specs import axes_of
+from . import doubts, sizes
+from .unchecked import first_mesh
+from .versions import use_abstract_mesh
 
 MOST_BYTES = 1 << 30  # of arguments and results that are kept of a call
 _PART = 5e-3  # of the largest number, by which results may differ
 _PART_HALF = 5e-2  # where there are numbers of 16 bits
 _ROUNDINGS = 50  # units in the last place of what a change is added to
 _NUDGE = 1e-6  # by which arguments are changed, to see how much of a difference that makes
+_CHANGE = "change of "  # what stands before the name of an argument that a result replaces
 _NO_RATIO = -1.0  # of what is off by no factor that ranks could make
 _NAMED = 3  # results of one finding that are named
 
@@ -63,130 +65,6 @@ def size_of(leaves) -> int:
     return sum(one.nbytes for one in leaves if is_array(one) and hasattr(one, "nbytes"))
 
 
-def bodies(jaxpr, name: str):
-    """The bodies of operations of this name, wherever they are."""
-    for eqn in jaxpr.eqns:
-        for body in core.jaxprs_in_params(eqn.params):
-            if eqn.primitive.name == name:
-                yield eqn, body
-            yield from bodies(body, name)
-
-
-def _drawn(jaxpr, ranked: list[bool], found: list) -> list[bool]:
-    """Notes what is drawn at random, and whether it depends on the place of the rank; which results
-    do."""
-    known = dict(zip(jaxpr.invars, ranked))
-    for eqn in jaxpr.eqns:
-        ins = [isinstance(one, core.Var) and known.get(one, False) for one in eqn.invars]
-        own = any(ins) or eqn.primitive.name == "axis_index"
-        if eqn.primitive.name in ("random_bits", "rng_bit_generator"):
-            shape = eqn.params["shape"]
-            found.append((tuple(shape), own))
-        for body in core.jaxprs_in_params(eqn.params):
-            # Of loops the carry may be of the rank in a later turn only.
-            own |= any(_drawn(body, [own] * len(body.invars), found))
-        known |= dict.fromkeys(eqn.outvars, own)
-    return [isinstance(one, core.Var) and known.get(one, False) for one in jaxpr.outvars]
-
-
-def draws(jaxpr) -> tuple[list[tuple], bool]:
-    """What shard_maps draw at random: the shapes of each, and whether any is of the rank."""
-    found: list = []
-    for _, body in bodies(jaxpr, "shard_map"):
-        _drawn(body, [False] * len(body.invars), found)
-    return sorted(shape for shape, _ in found), any(own for _, own in found)
-
-
-def unused_blocks(jaxpr) -> bool:
-    """Whether a shard_map with one rank takes one element of a dimension that is cut, and no other:
-    `w[0]` of the block of a rank."""
-    for eqn, body in bodies(jaxpr, "shard_map"):
-        for var, spec in zip(body.invars, eqn.params["in_specs"]):
-            for dim, entry in enumerate(spec.partitions):
-                if axes_of(entry) and var.aval.shape[dim] > 1:
-                    reach = _reach(body, var, dim)
-                    if reach is not None and reach < var.aval.shape[dim]:
-                        return True
-    return False
-
-
-def _reach(jaxpr, var, dim: int) -> int | None:
-    """How many elements of a dimension slices take, where nothing else takes the value."""
-    most = 0
-    if any(one is var for one in jaxpr.outvars):
-        return None
-    for eqn in jaxpr.eqns:
-        for place, one in enumerate(eqn.invars):
-            if one is not var:
-                continue
-            inner = list(core.jaxprs_in_params(eqn.params))
-            if eqn.primitive.name == "slice":
-                reach = eqn.params["limit_indices"][dim]
-            elif eqn.primitive.name == "dynamic_slice" and place == 0:
-                start = eqn.invars[1 + dim]
-                if not isinstance(start, core.Literal):
-                    return None
-                reach = int(start.val) + eqn.params["slice_sizes"][dim]
-            elif len(inner) == 1 and len(inner[0].invars) == len(eqn.invars) and (
-                eqn.primitive.name in ("jit", "pjit", "checkpoint", "remat2", "closed_call")
-            ):
-                reach = _reach(inner[0], inner[0].invars[place], dim)
-            else:
-                return None
-            if reach is None:
-                return None
-            most = max(most, reach)
-    return most or None
-
-
-def with_ones(closed, wanted) -> core.ClosedJaxpr:
-    """The same program with 1 in place of some numbers that are multiplied or divided by."""
-
-    def of(jaxpr):
-        eqns = []
-        for eqn in jaxpr.eqns:
-            params = {key: _mapped(value, of) for key, value in eqn.params.items()}
-            invars = eqn.invars
-            if eqn.primitive.name in ("mul", "div"):
-                invars = [_one(atom) if wanted(atom) else atom for atom in invars]
-            eqns.append(eqn.replace(params=params, invars=invars))
-        return jaxpr.replace(eqns=eqns)
-
-    return core.ClosedJaxpr(of(closed.jaxpr), closed.consts)
-
-
-def _mapped(value, of):
-    if isinstance(value, core.ClosedJaxpr):
-        return core.ClosedJaxpr(of(value.jaxpr), value.consts)
-    if isinstance(value, core.Jaxpr):
-        return of(value)
-    if isinstance(value, tuple):
-        return tuple(_mapped(one, of) for one in value)
-    return value
-
-
-def _one(atom):
-    return core.Literal(np.ones((), atom.aval.dtype), atom.aval)
-
-
-def _is_size(atom, sizes) -> bool:
-    if not isinstance(atom, core.Literal) or np.shape(atom.val):
-        return False
-    if not jnp.issubdtype(atom.aval.dtype, jnp.inexact):
-        return False
-    value = float(np.real(atom.val))
-    return any(math.isclose(value, one, rel_tol=1e-6) for one in sizes)
-
-
-def _products(sizes: dict[str, int]) -> set[float]:
-    """The sizes of axes and of grids of them, and one over these."""
-    found = {1.0}
-    for size in sizes.values():
-        found |= {one * size for one in found}
-    found -= {1.0}
-    return found | {1 / one for one in found}
-
-
 def results_of(function, args, kwargs, made) -> tuple[list, list]:
     """The leaves of what a call has made, and of each its name and the argument that it replaces:
     that of a tree of the same form."""
@@ -210,7 +88,7 @@ def results_of(function, args, kwargs, made) -> tuple[list, list]:
                 if place not in taken:
                     source = place
                     taken.add(place)
-                    name = f"the change of {argument(function, given[place][0])}"
+                    name = f"{_CHANGE}{argument(function, given[place][0])}"
                     break
         paths.append((name, source))
     return leaves, paths
@@ -221,11 +99,22 @@ def read(file: pathlib.Path) -> Kept:
 
 
 def has_no_shard_map(function, args, kwargs) -> bool:
-    return next(bodies(_jaxpr(function, args, kwargs).jaxpr, "shard_map"), None) is None
+    return next(doubts.bodies(_jaxpr(function, args, kwargs).jaxpr, "shard_map"), None) is None
 
 
 def keep(file: pathlib.Path, function, args, kwargs) -> tuple:
     """Makes a call, and writes what it took and made; its result, and why it was not kept."""
+    made, kept = kept_call(function, args, kwargs)
+    if isinstance(kept, str):
+        return made, kept
+    file.with_suffix(".place").write_text(json.dumps(place_of(function)))
+    file.write_bytes(pickle.dumps(kept))
+    return made, ""
+
+
+def kept_call(function, args, kwargs) -> tuple:
+    """The result of a call on all devices, and what is kept of it, or a word about why nothing
+    is."""
     leaves = jax.tree.leaves((args, kwargs))
     if size_of(leaves) > MOST_BYTES:
         return function(*args, **kwargs), "its arguments are too large to be kept"
@@ -235,15 +124,36 @@ def keep(file: pathlib.Path, function, args, kwargs) -> tuple:
     results, paths = results_of(function, args, kwargs, made)
     if size_of(results) > MOST_BYTES:
         return made, "its results are too large to be kept"
-    shapes, by_rank = draws(jaxpr)
-    sizes = {}
-    for eqn, _ in bodies(jaxpr, "shard_map"):
-        sizes |= dict(eqn.params["mesh"].shape)
+    shapes, by_rank = doubts.draws(jaxpr)
+    axes = {}
+    for eqn, _ in doubts.bodies(jaxpr, "shard_map"):
+        axes |= dict(eqn.params["mesh"].shape)
     held = [(str(one.dtype), _shards(one)) if is_array(one) else None for one in results]
-    kept = Kept(arguments, held, paths, shapes, by_rank, sizes)
-    file.with_suffix(".place").write_text(json.dumps(place_of(function)))
-    file.write_bytes(pickle.dumps(kept))
-    return made, ""
+    return made, Kept(arguments, held, paths, shapes, by_rank, axes)
+
+
+def confirmed(function, args, kwargs) -> list[dict]:
+    """What differs between a call on all devices and the same function, traced for one."""
+    _, kept = kept_call(function, args, kwargs)
+    if isinstance(kept, str):
+        raise NotComparable(kept)
+    first = jax.devices()[0]
+    moved = [jax.device_put(one, first) if is_array(one) else one
+             for one in jax.tree.leaves((args, kwargs))]  # fmt: skip
+    given = jax.tree.unflatten(jax.tree.structure((args, kwargs)), moved)
+    mesh = first_mesh(_jaxpr(function, args, kwargs).jaxpr)
+    try:
+        with sizes.with_sizes(dict.fromkeys(kept.sizes, 1)):
+            with use_abstract_mesh(sizes.resized(mesh)):
+                closed = _jaxpr(function, *given)
+    except Exception as error:  # whatever the program says
+        raise NotComparable(f"it cannot be traced with one device: {error}") from error
+    program = jax.jit(core.jaxpr_as_fun(closed))
+
+    def on_one(*args, **kwargs):
+        return program(*[one for one in jax.tree.leaves((args, kwargs)) if is_array(one)])
+
+    return compared(kept, on_one, *given, closed)[1]
 
 
 def _jaxpr(function, args, kwargs):
@@ -326,9 +236,10 @@ def _ratio(ours, theirs, limit: float) -> float | None:
         return None
     ratio = np.vdot(theirs, ours).real / below
     fits = np.abs(ours - ratio * theirs).max() <= max(abs(ratio), 1) * limit
-    if not fits or (ratio := plain(ratio)) == 1:
-        return None
-    return ratio
+    ratio = plain(ratio)
+    times = 1 / ratio if 0 < abs(ratio) < 1 else ratio
+    # A number is off by some factor always; only a number of ranks says something.
+    return ratio if fits and ratio != 1 and times == round(times) else None
 
 
 def differences(kept: Kept, made: list) -> dict[int, Difference]:
@@ -347,11 +258,11 @@ def differences(kept: Kept, made: list) -> dict[int, Difference]:
     return found
 
 
-def compared(kept: Kept, function, args, kwargs) -> tuple:
-    """What a call on one device makes, and by result what differs from the one on all; an error
-    that says why that is no comparison."""
+def compared(kept: Kept, function, args, kwargs, closed=None) -> tuple:
+    """What a call on one device makes, and what differs from the one on all (`unlike`); an error
+    that says why that is no comparison. closed: its jaxpr, if it is known."""
     given = substituted(kept, args, kwargs)
-    closed = _jaxpr(function, *given)
+    closed = _jaxpr(function, *given) if closed is None else closed
     made = function(*given[0], **given[1])
     leaves = jax.tree.leaves(made)
     if len(leaves) != len(kept.results):
@@ -368,29 +279,21 @@ def _doubt(kept: Kept, closed, args, kwargs, given) -> None:
     own = [np.shape(one) for one in jax.tree.leaves((args, kwargs))]
     if own != [np.shape(one) for one in jax.tree.leaves(given)]:
         raise NotComparable("its arguments have other shapes with one device")
-    shapes, by_rank = draws(closed.jaxpr)
+    shapes, by_rank = doubts.draws(closed.jaxpr)
     if kept.by_rank or shapes != kept.draws:
         raise NotComparable("each rank draws random numbers of its own")
-    if unused_blocks(closed.jaxpr):
+    if doubts.unused_blocks(closed.jaxpr):
         raise NotComparable("one device has several of what each rank has one of")
-    sizes = _products(kept.sizes)
-    literals = {float(np.real(one.val)) for one in _factors(closed.jaxpr) if _is_size(one, sizes)}
+    sizes = doubts.products(kept.sizes)
+    literals = {float(np.real(one.val)) for one in doubts.factors(closed.jaxpr) if doubts.is_size(one, sizes)}
     for chosen in [literals, *([one] for one in literals)] if len(literals) > 1 else [literals]:
         if not chosen:
             continue
-        other = with_ones(closed, lambda atom: _is_size(atom, chosen))
+        other = doubts.with_ones(closed, lambda atom: doubts.is_size(atom, chosen))
         arrays = [one for one in jax.tree.leaves(given) if is_array(one)]
         if not differences(kept, jax.jit(core.jaxpr_as_fun(other))(*arrays)):
             words = ", ".join(f"{one:g}" for one in chosen)
             raise NotComparable(f"{words} in it may be a number of ranks")
-
-
-def _factors(jaxpr):
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in ("mul", "div"):
-            yield from (one for one in eqn.invars if isinstance(one, core.Literal))
-        for body in core.jaxprs_in_params(eqn.params):
-            yield from _factors(body)
 
 
 def _beyond_roundings(kept: Kept, function, given, made, found: dict) -> dict:
@@ -424,8 +327,12 @@ def statements(kept: Kept, found: dict[int, Difference]) -> list[dict]:
         by_ratio.setdefault(ratio, []).append((kept.paths[place][0], one))
     rows = []
     for ratio, group in by_ratio.items():
-        names = [name for name, _ in group]
-        words = ", ".join(names[:_NAMED])
+        names = sorted([name for name, _ in group], key=lambda name: name.startswith(_CHANGE))
+        named = names[:_NAMED]
+        words = ", ".join(
+            name.removeprefix(_CHANGE) if place and named[place - 1].startswith(_CHANGE) else name
+            for place, name in enumerate(named)
+        )
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         if all(one.devices < one.of for _, one in group):
             more += f" on {max(one.devices for _, one in group)} of {group[0][1].of} devices"

@@ -6,6 +6,7 @@ from .document import Value
 from .refused import Unrecordable
 from .specs import axes_of
 from .states import Region
+from .versions import newly_manual
 
 
 def _closed(jaxpr):
@@ -113,7 +114,7 @@ def _shard_map(recorder, eqn) -> None:
     if recorder.region.untyped:
         _nested(recorder, eqn)
         return
-    manual = [axis for axis in params["mesh"].axis_names if axis in params["newly_manual_axes"]]
+    manual = [axis for axis in params["mesh"].axis_names if axis in newly_manual(eqn)]
     region = recorder.region
     ins = _operands(recorder, eqn)
     takes = [region.boundary(atom.aval, spec, manual).claim()
@@ -146,13 +147,13 @@ def _nested(recorder, eqn) -> None:
         if not isinstance(item, Value):
             recorder.values[var] = recorder.written(item, var.aval)
             continue
-        recorder.values[var] = out = _claimed(recorder, item, spec, params)
-        if any(map(axes_of, spec.partitions)):
+        recorder.values[var] = out = _claimed(recorder, item, spec, eqn)
+        if any(map(axes_of, spec)):
             blocks[id(out)] = spec
 
 
 def _cut(recorder, item: Value, spec, aval) -> Value:
-    for dim, entry in enumerate(spec.partitions):
+    for dim, entry in enumerate(spec):
         if axes := list(axes_of(entry)):
             part = recorder.region.value(aval, item.derived)
             part.shape = [*item.shape[:dim], aval.shape[dim], *item.shape[dim + 1 :]]
@@ -161,24 +162,24 @@ def _cut(recorder, item: Value, spec, aval) -> Value:
     return item
 
 
-def _claimed(recorder, item: Value, spec, params) -> Value:
+def _claimed(recorder, item: Value, spec, eqn) -> Value:
     """What a shard_map inside of another one makes: equal along the axes that the spec leaves
     out."""
-    cut = {axis for entry in spec.partitions for axis in axes_of(entry)}
-    axes = [axis for axis in params["mesh"].axis_names if axis in params["newly_manual_axes"] - cut]
+    cut = {axis for entry in spec for axis in axes_of(entry)}
+    axes = [axis for axis in eqn.params["mesh"].axis_names if axis in newly_manual(eqn) - cut]
     out = _copy(item)
     if not axes:
         recorder.emit("copy", [item], [out])
         return out
     claim = {"type": dict.fromkeys(axes, "R")}
     op = recorder.emit("assert_type", [item], [out], claim, expected=False)
-    op.loc = recorder.program.locations.function(params["jaxpr"].debug_info)
+    op.loc = recorder.program.locations.function(eqn.params["jaxpr"].debug_info)
     return out
 
 
 def whole(recorder, item: Value, aval) -> Value:
     """What a shard_map inside of another one has left in blocks, as other operations take it."""
-    for dim, entry in enumerate(recorder.program.blocks[id(item)].partitions):
+    for dim, entry in enumerate(recorder.program.blocks[id(item)]):
         if axes := list(axes_of(entry)):
             out = recorder.region.value(aval, item.derived)
             out.shape = [*item.shape[:dim], aval.shape[dim], *item.shape[dim + 1 :]]
@@ -193,7 +194,7 @@ def entry_values(jaxpr, region: Region) -> list[Value]:
     said: dict[core.Var, Value] = {}
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "shard_map":
-            manual = eqn.params["newly_manual_axes"]
+            manual = newly_manual(eqn)
             for atom, spec in zip(eqn.invars, eqn.params["in_specs"]):
                 if isinstance(atom, core.Var):
                     said.setdefault(atom, region.boundary(atom.aval, spec, manual))

@@ -18,6 +18,7 @@ from jax.sharding import AbstractMesh
 from .locations import phase_of
 from .specs import axes_of
 from .stablehlo.means import written
+from .versions import newly_manual
 
 
 class Sized(float):
@@ -68,8 +69,10 @@ def resized(mesh) -> AbstractMesh:
     abstract = mesh.abstract_mesh
     sizes = [_sizes.get(axis, size) for axis, size in abstract.shape.items()]
     made = _Resized(tuple(sizes), abstract.axis_names, axis_types=abstract.axis_types)
-    # A mesh is read-only otherwise.
-    object.__setattr__(made, "stands_for", getattr(mesh, "stands_for", mesh))
+    known = getattr(mesh, "stands_for", mesh)
+    # JAX has one object for all meshes that are equal: one that has devices is kept.
+    if not isinstance(known, AbstractMesh) or not hasattr(made, "stands_for"):
+        object.__setattr__(made, "stands_for", known)  # a mesh is read-only otherwise
     return made
 
 
@@ -122,9 +125,9 @@ class Sizes:
                 self.of_transposes(body)
 
     def _of_transpose(self, division, made: dict, eqn, spec) -> None:
-        cut = {axis for entry in spec.partitions for axis in axes_of(entry)}
+        cut = {axis for entry in spec for axis in axes_of(entry)}
         ranks = {axis: size for axis, size in eqn.params["mesh"].shape.items()
-                 if axis in eqn.params["newly_manual_axes"] - cut and size > 1}  # fmt: skip
+                 if axis in newly_manual(eqn) - cut and size > 1}  # fmt: skip
         if (
             division.primitive.name == "div"
             and phase_of(str(division.source_info.name_stack)) == "bwd"
@@ -259,7 +262,7 @@ def smaller(jaxpr) -> dict[str, int]:
             ):
                 if isinstance(atom, core.Var) and atom in handed_on and var.aval.shape == (1,):
                     continue
-                for entry, extent in zip(spec.partitions, getattr(var.aval, "shape", ())):
+                for entry, extent in zip(spec, getattr(var.aval, "shape", ())):
                     for axis in axes_of(entry):
                         if extent == 1 and mesh.shape[axis] > 2:
                             found[axis] = _fewer(mesh.shape[axis])

@@ -39,7 +39,7 @@ def dtype_word(dtype) -> str:
 
 def spec_kinds(spec: PartitionSpec, axes) -> dict[str, str]:
     """The kind on each of these axes that a partition spec says."""
-    cut = {axis for entry in spec.partitions for axis in axes_of(entry)}
+    cut = {axis for entry in spec for axis in axes_of(entry)}
     kinds = {}
     for axis in axes:
         reduced = "Reduced" if axis in spec.reduced else "I"
@@ -50,7 +50,7 @@ def spec_kinds(spec: PartitionSpec, axes) -> dict[str, str]:
 def spec_entries(spec: PartitionSpec, rank: int, axes) -> list:
     """The format's spec: one entry per dimension, of these axes."""
     entries = []
-    for entry in [*spec.partitions, *[None] * (rank - len(spec.partitions))]:
+    for entry in [*spec, *[None] * (rank - len(spec))]:
         names = [axis for axis in axes_of(entry) if axis in axes]
         entries.append(None if not names else names[0] if len(names) == 1 else names)
     return entries
@@ -59,7 +59,7 @@ def spec_entries(spec: PartitionSpec, rank: int, axes) -> list:
 def local_shape(shape, spec: PartitionSpec, sizes: dict[str, int]) -> list[int]:
     """The extents of the block that one rank holds."""
     local = list(shape)
-    for dim, entry in enumerate(spec.partitions):
+    for dim, entry in enumerate(spec):
         for axis in axes_of(entry):
             if axis in sizes:
                 local[dim] //= sizes[axis]

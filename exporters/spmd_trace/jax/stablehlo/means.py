@@ -86,7 +86,7 @@ class Means:
             left |= dict(zip(eqn.outvars, zip(eqn.params["out_specs"], results)))
 
     def _of_spec(self, spec, rank: int) -> Tags:
-        entries = [*spec.partitions, *[None] * rank][:rank]
+        entries = [*spec, *[None] * rank][:rank]
         return [frozenset(axis for axis in axes_of(one) if self.sizes[axis] > 1) for one in entries]
 
     def _body(self, jaxpr, ins: list[Tags]) -> list[Tags]:
