@@ -9,6 +9,7 @@ import numpy as np
 from jax._src import core
 
 from .specs import axes_of
+from .versions import partitions
 
 
 def bodies(jaxpr, name: str):
@@ -50,7 +51,7 @@ def unused_blocks(jaxpr) -> bool:
     `w[0]` of the block of a rank."""
     for eqn, body in bodies(jaxpr, "shard_map"):
         for var, spec in zip(body.invars, eqn.params["in_specs"]):
-            for dim, entry in enumerate(spec):
+            for dim, entry in enumerate(partitions(spec)):
                 if axes_of(entry) and var.aval.shape[dim] > 1:
                     reach = _reach(body, var, dim)
                     if reach is not None and reach < var.aval.shape[dim]:

@@ -303,6 +303,11 @@ def record_jaxpr(closed, mesh, manual=(), names=(), gradients=None, loss=None) -
     manual: axes that are manual in all of it, as in the body of a shard_map.
     gradients: which result is the gradient of which argument, by position; loss: which is the loss.
     """
+    if not hasattr(core, "ManualAxisType"):
+        raise Unrecordable(
+            f"what jax {jax.__version__} infers about ranks is not recorded: pip install "
+            "'jax>=0.10.2', or `lint` the function, which needs no types"
+        )
     region = Region.of_mesh(mesh)
     if manual:
         types = {axis: AxisType.Manual for axis in region.sizes}

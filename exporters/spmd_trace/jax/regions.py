@@ -6,7 +6,7 @@ from .document import Value
 from .refused import Unrecordable
 from .specs import axes_of
 from .states import Region
-from .versions import newly_manual
+from .versions import newly_manual, partitions
 
 
 def _closed(jaxpr):
@@ -148,12 +148,12 @@ def _nested(recorder, eqn) -> None:
             recorder.values[var] = recorder.written(item, var.aval)
             continue
         recorder.values[var] = out = _claimed(recorder, item, spec, eqn)
-        if any(map(axes_of, spec)):
+        if any(map(axes_of, partitions(spec))):
             blocks[id(out)] = spec
 
 
 def _cut(recorder, item: Value, spec, aval) -> Value:
-    for dim, entry in enumerate(spec):
+    for dim, entry in enumerate(partitions(spec)):
         if axes := list(axes_of(entry)):
             part = recorder.region.value(aval, item.derived)
             part.shape = [*item.shape[:dim], aval.shape[dim], *item.shape[dim + 1 :]]
@@ -165,7 +165,7 @@ def _cut(recorder, item: Value, spec, aval) -> Value:
 def _claimed(recorder, item: Value, spec, eqn) -> Value:
     """What a shard_map inside of another one makes: equal along the axes that the spec leaves
     out."""
-    cut = {axis for entry in spec for axis in axes_of(entry)}
+    cut = {axis for entry in partitions(spec) for axis in axes_of(entry)}
     axes = [axis for axis in eqn.params["mesh"].axis_names if axis in newly_manual(eqn) - cut]
     out = _copy(item)
     if not axes:
@@ -179,7 +179,7 @@ def _claimed(recorder, item: Value, spec, eqn) -> Value:
 
 def whole(recorder, item: Value, aval) -> Value:
     """What a shard_map inside of another one has left in blocks, as other operations take it."""
-    for dim, entry in enumerate(recorder.program.blocks[id(item)]):
+    for dim, entry in enumerate(partitions(recorder.program.blocks[id(item)])):
         if axes := list(axes_of(entry)):
             out = recorder.region.value(aval, item.derived)
             out.shape = [*item.shape[:dim], aval.shape[dim], *item.shape[dim + 1 :]]

@@ -18,7 +18,7 @@ from jax.sharding import AbstractMesh
 from .locations import phase_of
 from .specs import axes_of
 from .stablehlo.means import written
-from .versions import newly_manual
+from .versions import newly_manual, partitions
 
 
 class Sized(float):
@@ -125,7 +125,7 @@ class Sizes:
                 self.of_transposes(body)
 
     def _of_transpose(self, division, made: dict, eqn, spec) -> None:
-        cut = {axis for entry in spec for axis in axes_of(entry)}
+        cut = {axis for entry in partitions(spec) for axis in axes_of(entry)}
         ranks = {axis: size for axis, size in eqn.params["mesh"].shape.items()
                  if axis in newly_manual(eqn) - cut and size > 1}  # fmt: skip
         if (
@@ -293,7 +293,7 @@ def smaller(jaxpr) -> dict[str, int]:
             ):
                 if isinstance(atom, core.Var) and atom in handed_on and var.aval.shape == (1,):
                     continue
-                for entry, extent in zip(spec, getattr(var.aval, "shape", ())):
+                for entry, extent in zip(partitions(spec), getattr(var.aval, "shape", ())):
                     for axis in axes_of(entry):
                         if extent == 1 and mesh.shape[axis] > 2:
                             found[axis] = _fewer(mesh.shape[axis])

@@ -22,3 +22,8 @@ def user_frames(source_info):
     """The lines of the program from which an equation comes; before 0.7 by another argument."""
     given = source_info if jax.__version_info__ < (0, 7) else source_info.traceback
     return source_info_util.user_frames(given)
+
+
+def partitions(spec) -> tuple:
+    """What cuts each dimension; before 0.10 a spec is a tuple of it."""
+    return spec.partitions if hasattr(spec, "partitions") else tuple(spec)
