@@ -121,6 +121,8 @@ class Recorder:
     def _literal(self, atom):
         if getattr(atom.val, "shape", ()):
             raise Unrecordable("a literal that is no scalar")
+        if atom.aval.dtype == jax.dtypes.float0:
+            return False
         item = atom.val.item() if hasattr(atom.val, "item") else atom.val
         if isinstance(item, complex):
             return self.full(abs(item), atom.aval)
@@ -204,6 +206,11 @@ class Recorder:
             return
         if (call := call_of(eqn)) is not None:
             self.closed(*call, eqn)
+        elif self.region.untyped and name in ("reshard", "sharding_constraint"):
+            # Inside of a shard_map the compiler has no say in where a block is.
+            (atom,), (var,) = eqn.invars, eqn.outvars
+            item = self.held(atom)
+            self.values[var] = item if isinstance(item, Value) else self.written(item, var.aval)
         elif name in regions.RECORDED:
             regions.RECORDED[name](self, eqn)
         elif self.region.untyped and name in collectives.UNTYPED:

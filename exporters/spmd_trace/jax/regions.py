@@ -52,8 +52,17 @@ def _while(recorder, eqn) -> None:
     # Both bodies take the constants of both.
     step = _with_invars(step, [*spare, *step.jaxpr.invars])
     test = _with_invars(test, [*test.jaxpr.invars[:of_cond], *other, *test.jaxpr.invars[of_cond:]])
+    test_body = _body(recorder, "while_cond", test)
+    if shape := test_body.results[0].shape:  # of a loop that is mapped: until all of them are done
+        inner = recorder.inside("while_any", recorder.region)
+        inner.body = test_body
+        done = inner.region.value(test.jaxpr.outvars[0].aval, False)
+        done.shape = []
+        axes = {"axes": list(range(len(shape)))}
+        inner.emit("reduce_or", [test_body.results[0]], [done], axes, expected=False)
+        test_body.results = [done]
     bodies = {
-        "cond": _body(recorder, "while_cond", test),
+        "cond": test_body,
         "body": _body(recorder, "while_body", step),
     }
     recorder.emit("while", ins, recorder.results(eqn, True), {"consts": of_cond + of_body}, bodies)
