@@ -34,16 +34,16 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable =
            VaryingChoice, PartialCondition, NormOvercount, NormUndercount, UnreducedGradient,
            OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch, SameBatch,
            CopiesDiffer, CopiesDrift, UnequalCounts, UnseenCollective, AccumulatedMeans,
-           DroppedGradients, WrongGradient, CrossedGradient, UnusedGradient, TiedCopiesDrift,
-           UnclearedGradient, BlockOffset, ForeignRows, RepeatedPositions, UnstatedPartial,
-           SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
-           StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
-           MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
-           UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule,
-           UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression,
-           SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted,
-           PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
-           RunPlansDiffer, RunLostRank, RunTimeout>;
+           DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient, UnusedGradient,
+           TiedCopiesDrift, UnclearedGradient, BlockOffset, ForeignRows, RepeatedPositions,
+           UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown,
+           NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost,
+           WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType,
+           PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp,
+           ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression,
+           MalformedSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted,
+           InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted,
+           ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 

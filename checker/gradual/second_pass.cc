@@ -251,6 +251,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       if (llvm::any_of(values, [&](ValueId value) { return gradual_.cuts().inside(value, axis); }))
         open_axes_ |= axis;
   }
+  find_sent(app);
   made_norms_.clear();
   judge_lookup(id, app);
   find_padded(app);
@@ -353,6 +354,24 @@ void SecondPass::keep_offsets(ValueId value, uint32_t index, Type &type) {
   type.set_kind(looked_up_.shared & equal, Kind::Varying);
 }
 
+// Sums over a rank's own block and over those that others have sent it: after all turns of a ring
+// they are the sum of all blocks, which each rank then has, and before that nothing is known.
+void SecondPass::find_sent(const rules::Application &app) {
+  const bool adds = app.op.computes(Computes::Sum) || app.op.computes(Computes::Difference);
+  AxisSet pending;
+
+  sent_ = turned_ = AxisSet();
+  if (app.op.transition == rules::TransitionOp::CollectivePermute)
+    sent_ = rules::communicated_axes(app);
+  for (ValueId operand : state_.operands.values)
+    sent_ |= made_of_sent_.lookup(operand.index);
+  for (const rules::Arg &arg : app.args) {
+    const AxisSet now = app.type(arg).of(Kind::Partial) - app.type(arg).zero();
+    turned_ |= adds ? sent_ & pending & now : AxisSet();
+    pending |= now;
+  }
+}
+
 // What an operation overwrites, or only takes the shape of, says nothing of its results. What is
 // overwritten as a whole is what it is overwritten with: temporary storage is of no kind, and what
 // the storage of a parameter keeps is judged where it is written (effects.h).
@@ -432,6 +451,9 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   type.scale = ir::product(program_, type.scale, gradual_.numbers().scale(id, result_.types));
   type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);
+  if (sent_)
+    made_of_sent_[value.index] = sent_;
+  type.set_unknown(turned_ & type.of(Kind::Partial));
   // What another rank sends may have been divided by anything.
   if (scale_open_ || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();

@@ -69,6 +69,7 @@ private:
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   ir::AxisSet joined(uint32_t index) const;
   void keep_own(ir::ValueId value, ir::Type &type);
+  void find_sent(const rules::Application &app);
   void apply_norms(ir::ValueId value, uint32_t index, ir::Type &type);
   void restore(ir::ValueId value, ir::Type &type) const;
   llvm::SmallVector<ir::ValueId, 2> returned_as(ir::InstId id, ir::ValueId value) const;
@@ -93,7 +94,8 @@ private:
   llvm::DenseSet<uint32_t> numbered_; // values that were reported as such numbers
   Extremes extremes_;
   Lists lists_;
-  llvm::DenseSet<uint32_t> zero_blocks_;          // values that are made of zeros, and cut
+  llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
+  llvm::DenseSet<uint32_t> zero_blocks_;               // values that are made of zeros, and cut
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;
@@ -102,7 +104,10 @@ private:
   bool takes_block_ = false; // it is the backward of a conversion, by which a rank took its block
   ir::AxisSet padded_;       // along which it puts zeros around such a block
   ir::AxisSet own_now_;      // along which it numbers what a rank has
-  bool scale_open_ = false;  // the scale of its results is not known
+  // Along which its operands are made of blocks that another rank has sent, and it adds such sums to
+  // others.
+  ir::AxisSet sent_, turned_;
+  bool scale_open_ = false; // the scale of its results is not known
   // Axes on which it divides by a rank's own count, on which these differ, and what that does to
   // scales.
   ir::AxisSet divided_, uneven_;

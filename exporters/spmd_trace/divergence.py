@@ -374,13 +374,13 @@ def state(trace: pathlib.Path, found: Divergence) -> None:
     document = json.loads(trace.read_text(encoding="utf-8"))
     loc = None
     for frame in reversed(found.call.stack):
-        loc = _location(document, frame, loc)
+        loc = location(document, frame, loc)
     document["ops"].insert(0, found.statement(loc))
     document["op_count"] += 1
     trace.write_text(text(document), encoding="utf-8")
 
 
-def _location(document: dict, frame: dict, caller: int | None) -> int:
+def location(document: dict, frame: dict, caller: int | None) -> int:
     names = [one["path"] if isinstance(one, dict) else one for one in document["files"]]
     if frame["file"] not in names:
         names.append(frame["file"])

@@ -63,7 +63,7 @@ def relative(rows: list[dict], world: int) -> dict[str, float]:
     right."""
     known = ratios(rows)
     like = shared(known, world) or 1 / world
-    found = {name: _plain(ratio / like) for name, ratio in known.items()}
+    found = {name: plain(ratio / like) for name, ratio in known.items()}
     for row in rows:
         if row["name"] in found and _one_sided(row, like):
             found[row["name"]] = 1.0
@@ -77,7 +77,7 @@ def _one_sided(row: dict, like: float) -> bool:
     return min(slopes) - slack <= row["promised"] / like <= max(slopes) + slack
 
 
-def _plain(ratio: float) -> float:
+def plain(ratio: float) -> float:
     """A number of ranks, or one over it, as such."""
     if not math.isfinite(ratio):
         return ratio

@@ -3,14 +3,17 @@ mesh wants, and each jitted function with a shard_map in it is recorded when it 
 """
 
 import ast
+import importlib.util
 import json
 import os
 import pathlib
 import subprocess
 import sys
 
-from . import process
+from . import divergence, process
+from .document import text
 from .record import say
+from .versions import too_old
 
 _DEVICES = "--xla_force_host_platform_device_count="
 
@@ -33,25 +36,79 @@ def is_one(script: str) -> bool:
 def recorded(options, folder: pathlib.Path) -> dict | None:
     """The files of the traces (`traces`), and what was `refused`; None after a word about what
     failed."""
-    outcome = _run(options, folder, options.world or 8)
+    if importlib.util.find_spec("jax") is None:
+        say("jax is not installed: pip install 'spmd-trace[jax]'")
+        return None
+    if reason := too_old("jax"):
+        say(reason)
+        return None
+    how, devices = "keep" if options.confirm else "record", options.world or 8
+    outcome = _run(options, folder, how, devices)
     if "wants" in outcome:
-        outcome = _run(options, folder, outcome["wants"])
+        devices = outcome["wants"]
+        outcome = _run(options, folder, how, devices)
     for what in outcome["refused"]:
         say(f"not recorded: {what}")
     if "error" in outcome:
         say(outcome["error"])
     if outcome["traces"]:
+        if options.confirm:
+            _confirm(options, folder, devices, outcome)
         return outcome | {"traces": [folder / name for name in outcome["traces"]]}
     if not outcome["refused"] and "error" not in outcome:
         say(f"{options.script}: no jitted function with a shard_map in it was called")
     return None
 
 
-def _run(options, folder: pathlib.Path, devices: int) -> dict:
+def _confirm(options, folder: pathlib.Path, devices: int, outcome: dict) -> None:
+    """Makes the calls again on one device, and writes into the traces what differs."""
+    unlike: dict[str, list] = {}
+    reasons = dict(outcome.get("unkept", {}))
+    names = {one.removesuffix(".spmd.json") for one in outcome["traces"]}
+    open_, agree = names - set(reasons), set()
+    # If the script does not run with other numbers, or makes something else then, as it is.
+    for how, there in (("one", 1), ("cut", devices)):
+        if not open_:
+            break
+        (folder / "one.json").unlink(missing_ok=True)
+        run = _run(options, folder, how, there, "one.json")
+        for name in sorted(open_):
+            if name in run.get("compared", {}):
+                if found := run["compared"][name]:
+                    unlike.setdefault(name, found)
+                else:
+                    agree.add(name)
+            else:
+                reasons.setdefault(name, run.get("uncompared", {}).get(name) or run.get("error")
+                                   or "it is not called with one device")  # fmt: skip
+        open_ -= agree
+    for name in sorted(names - agree):
+        if name in unlike:
+            _state(folder, name, unlike[name])
+        else:
+            say(f"{name}: not compared with one device: {reasons[name]}")
+    say(f"{len(agree) + len(unlike.keys() - agree)} of {len(names)} functions were compared with "
+        "one device")  # fmt: skip
+
+
+def _state(folder: pathlib.Path, name: str, found: list[dict]) -> None:
+    """Writes what differs into a trace, as its first operations."""
+    trace = folder / f"{name}.spmd.json"
+    place = json.loads((folder / f"{name}.place").read_text())
+    document = json.loads(trace.read_text(encoding="utf-8"))
+    loc = {} if place is None else {"loc": divergence.location(document, place, None)}
+    document["ops"][:0] = [{"op": "unlike", "attrs": row} | loc for row in found]
+    document["op_count"] += len(found)
+    trace.write_text(text(document), encoding="utf-8")
+
+
+def _run(options, folder: pathlib.Path, how: str, devices: int, left="outcome.json") -> dict:
+    """What the script leaves."""
     flags = [one for one in os.environ.get("XLA_FLAGS", "").split() if not one.startswith(_DEVICES)]
     # What the script prints is not what the command prints.
     child = process.started(
-        "spmd_trace.jax.script", [str(folder), options.script, *options.arguments], sys.stderr,
+        "spmd_trace.jax.script", [str(folder), how, options.script, *options.arguments],
+        sys.stderr if how in ("keep", "record") else subprocess.DEVNULL,
         JAX_PLATFORMS="cpu", XLA_FLAGS=" ".join([*flags, f"{_DEVICES}{devices}"]),
     )  # fmt: skip
     ended = None
@@ -61,7 +118,7 @@ def _run(options, folder: pathlib.Path, devices: int) -> dict:
         ended = f"{options.script}: not done after {options.timeout} s"
     finally:
         process.end(child)
-    file = folder / "outcome.json"
+    file = folder / left
     if not file.exists():
         return {"traces": [], "refused": [], "error": ended or f"{options.script}: left no trace"}
     outcome = json.loads(file.read_text())

@@ -41,8 +41,6 @@ def run(parser: argparse.ArgumentParser, options, more=()) -> int:
 
 
 def _of_jax(program: str, options, more) -> int:
-    if options.confirm:
-        record.say("gradients are not checked: --confirm is for scripts of torch")
     with tempfile.TemporaryDirectory() as folder:
         done = jaxscript.recorded(options, pathlib.Path(folder))
         if done is None:

@@ -10,7 +10,6 @@ Exit codes: 3 if nothing could be recorded, 4 if a part could not be.
 
 import argparse
 import contextlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -24,6 +23,7 @@ import time
 
 from . import cuts, divergence, gradcheck, leftovers, ownnumbers, ownops, process, shifts, stages
 from .ranks import compared, coordinate, line_of
+from .versions import too_old
 
 FAILED = 3
 IN_PART = 4  # recorded, but for some operations of which the trace says nothing
@@ -34,7 +34,6 @@ _NEWS = 10  # seconds between two words about what goes on
 _SPEED = 5e10  # operations on numbers that a processor does in a second
 _LONG = 120  # seconds
 _REMEDY = ": --data real gives them values"  # how a script's want of values ends
-_OLDEST_TORCH = (2, 6)  # what differs between versions: torch/versions.py
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -130,10 +129,6 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
     return words | {"rank": rank, "per_node": per_node, "nodes": nodes}
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
 def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> dict | None:
     """Records into a file; the number of operations (`ops`), what was `refused` and where ranks
     `parted`, or None after a word about what failed.
@@ -145,9 +140,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         return _failed(f"{output}: no such folder")
     if importlib.util.find_spec("torch") is None:
         return _failed("torch is not installed: pip install 'spmd-trace[torch]'")
-    if _numbers(found := importlib.metadata.version("torch")) < _OLDEST_TORCH:
-        oldest = ".".join(map(str, _OLDEST_TORCH))
-        return _failed(f"torch {found} is too old for recordings: pip install 'torch>={oldest}'")
+    if reason := too_old("torch"):
+        return _failed(reason)
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.closing(_Runs(pathlib.Path(folder), settings, options.timeout)) as runs,

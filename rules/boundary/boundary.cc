@@ -12,6 +12,7 @@
 #include "rules/transitions/axes.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/control.h"
+#include "rules/violations/gradients.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
 #include "rules/violations/transitions.h"
@@ -444,6 +445,25 @@ void diverge(const Application &app, Outcome &out) {
     out.violations.push_back(std::move(seen));
 }
 
+// Likewise for what a call on all devices and one on a single device have shown.
+void unlike(const Application &app, Outcome &out) {
+  const ir::AttrValue *value = app.attr("value"), *ratio = app.attr("ratio");
+  const bool whole = ratio && ratio->form == ir::AttrForm::Integer;
+
+  if (!value || value->form != ir::AttrForm::String) {
+    complain(out, "value", "a text");
+    return;
+  }
+  if (!whole && (!ratio || ratio->form != ir::AttrForm::Float)) {
+    complain(out, "ratio", "a number");
+    return;
+  }
+  const double times = whole ? static_cast<double>(ratio->as_integer()) : ratio->as_number();
+  if (std::string factor = off_slope(times); !factor.empty())
+    out.violations.push_back(
+        UnlikeOneDevice{app.program.strings[value->as<ir::StringId>()].str(), std::move(factor)});
+}
+
 // The attributes of a claim: a type, or kinds on axes.
 constexpr std::string_view kClaim = "type: type, axis: axes, group: any, src: kinds, dst: kinds";
 constexpr std::string_view kAxes = "axis: axes, group: any";
@@ -500,6 +520,9 @@ constexpr BoundaryOp kBoundaryOps[] = {
      "ranks that run different collectives here, seen when all of them ran",
      "call: word, ranks: word, instead: word, others: word, stack: word, other_stack: word",
      BoundaryData::None},
+    {Boundary::Unlike, "unlike", 0, unlike,
+     "a result that was seen to differ from what one device makes of the same arguments",
+     "value: word, ratio: number", BoundaryData::None},
 };
 
 constexpr CallOp kCallOps[] = {

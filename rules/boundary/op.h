@@ -34,6 +34,7 @@ enum class Boundary : uint8_t {
   Wait,
   Token,
   Diverge,
+  Unlike,
   Call,
   Checkpoint,
   LocalMap,

@@ -112,6 +112,8 @@ std::optional<Violation> refuse(ir::Program &program, const Request &request) {
     return ReducedWithoutOwner{{0}, unowned};
   if (unsummed)
     return NonSumGradient{{0}, odd, unsummed};
+  if (!target.scale.valid()) // it is not known, and no scale differs from it
+    return std::nullopt;
   return scale_differs(
       program, source, target.scale,
       fmt::format("{} is asked for", ir::print_scale(program, target.scale, target.mesh())), {0});

@@ -477,6 +477,33 @@ mesh m { dp = 4 "data" }
 )",
 };
 
+constinit const DiagnosticInfo UnlikeOneDevice::info = {
+    .name = "unlike-one-device",
+    .by_meaning = true,
+    .message = "{value}: {factor} what one device makes of the same arguments",
+    .explain = R"(
+`spmd-trace lint --confirm` made the first call of this function twice, with the same arguments: on
+all devices of its mesh, and on a mesh of one device. What came out differs by more than roundings.
+Of a parameter, or of other state that goes in and comes out, it is the change that is compared. A
+factor that is a number of ranks points to a sum that is missing or made twice, or to a mean for a
+sum. Where there is none, blocks are in the wrong place or in the wrong order, positions or labels
+are those of another rank, or a mask is missing.
+
+A program may mean to do otherwise on several devices: batch norm over the rows of one rank,
+experts that drop what exceeds the room on one rank. Then suppress the finding there.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { dp = 8 }
+unlike { value = "change of params['w']", ratio = 8 }
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { dp = 8 }
+%x = input f32[8, 16] V
+)",
+};
+
 constinit const DiagnosticInfo CopiesDrift::info = {
     .name = "copies-drift",
     .by_meaning = true,

@@ -124,7 +124,17 @@ struct CopiesDrift {
 
 // What stands before "the slope of the loss" in a sentence about a gradient that was measured to be
 // so many times it: `4 times`, `1/4 of`, `not`; empty where it is right, within what is measured.
+// Likewise for what one device computes.
 std::string off_slope(double ratio);
+
+// Seen when a function ran on all devices of its mesh, and on one.
+struct UnlikeOneDevice {
+  std::string value;  // "change of params['w']"
+  std::string factor; // of `off_slope`
+  void fields(auto &&visit) const { visit("value", value), visit("factor", factor); }
+  bool operator==(const UnlikeOneDevice &) const = default;
+  static const DiagnosticInfo info;
+};
 
 struct WrongGradient {
   ir::ValueId value;  // a parameter

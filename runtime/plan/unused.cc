@@ -14,6 +14,7 @@ static bool acts_without_results(rules::Boundary op) {
   case Backward:
   case Grad:
   case Diverge:
+  case Unlike:
     return true;
   default:
     return false;

@@ -1,5 +1,10 @@
 """Records JAX programs as traces for a static type checker, with the types that JAX inferred."""
 
+from ..versions import too_old
+
+if reason := too_old("jax"):
+    raise ImportError(reason)
+
 from .document import Program, document, dumps
 from .record import Local, lint, record, record_gradients, record_local
 from .refused import Unrecordable

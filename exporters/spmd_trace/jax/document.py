@@ -96,6 +96,7 @@ class Program:
     missing: list[str] = dataclasses.field(default_factory=list)  # what the trace does not say
     gradual: bool = False  # no types but those of declarations and claims
     parts: "OwnParts | None" = None  # of ranks, where nothing is declared
+    blocks: dict = dataclasses.field(default_factory=dict)  # values that a shard_map left cut: how
     sizes: Sizes = dataclasses.field(default_factory=Sizes)  # of axes, in its numbers
 
     @property

@@ -13,6 +13,7 @@ from .document import Program
 from .refused import Unrecordable
 from .specs import axes_of
 from .unchecked import record_unchecked
+from .versions import partitions
 
 Parts = dict[
     str, dict[str, int]
@@ -95,7 +96,7 @@ class Refined:
     def spec(self, spec: PartitionSpec | None) -> PartitionSpec | None:
         if spec is None:
             return None
-        entries = [self._names(axes_of(one)) for one in spec.partitions]
+        entries = [self._names(axes_of(one)) for one in partitions(spec)]
         return PartitionSpec(*[tuple(one) if one else None for one in entries])
 
     def powers(self, of: dict[str, int]) -> dict[str, int]:
@@ -152,7 +153,7 @@ class Refined:
             return NamedSharding(self.mesh, self.spec(value.spec))
         if isinstance(value, AbstractMesh):
             return self._mesh(value)
-        if name == "newly_manual_axes":
+        if name in ("newly_manual_axes", "manual_axes"):
             return frozenset(self._names(value))
         if isinstance(value, (tuple, list)):
             return (

@@ -4,9 +4,8 @@ import functools
 import os
 import re
 
-from jax._src import source_info_util
-
 from ..locations import Tables, is_ours
+from .versions import user_frames
 
 
 _absolute = functools.cache(os.path.abspath)
@@ -40,7 +39,7 @@ class Locations(Tables):
             return None
         if isinstance(source_info.traceback, Frames):
             return self._of_module(source_info.traceback)
-        frames = source_info_util.user_frames(source_info.traceback)
+        frames = user_frames(source_info)
         loc = None
         for frame in reversed([one for one in frames if not is_ours(_absolute(one.file_name))]):
             loc = self._intern(frame, loc)

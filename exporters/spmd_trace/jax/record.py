@@ -6,21 +6,22 @@ import inspect
 import json
 import pathlib
 import tempfile
+import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax._src import api_util, config, core
 from jax._src.interpreters import partial_eval
-from jax._src.tree_util import FlatTree
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..checker import MISSING, find, output
-from . import groups, sizes
-from .document import Program, dumps
+from . import groups, onedevice, sizes
+from .document import Op, Program, dumps
 from .recorder import record_jaxpr
 from .refused import Unrecordable
 from .unchecked import first_mesh, is_unchecked
+from .versions import use_abstract_mesh
 
 
 def _names(closed) -> list[str]:
@@ -29,7 +30,7 @@ def _names(closed) -> list[str]:
 
 def _recorded(function, args, mesh, gradual=False, specs=(), names=None, **more) -> Program:
     def trace(mesh):
-        with jax.sharding.use_abstract_mesh(mesh):
+        with use_abstract_mesh(mesh):
             return jax.make_jaxpr(function)(*[_on(mesh, one) for one in args])
 
     closed = trace(mesh)
@@ -62,7 +63,7 @@ def record(function, *args, mesh) -> Program:
     return _recorded(function, args, getattr(mesh, "abstract_mesh", mesh))
 
 
-def _argument(function, path) -> str:
+def argument(function, path) -> str:
     """`params['w']` for a leaf of a call's arguments."""
     which, first, *rest = path
     if which.idx == 1:  # by name
@@ -85,7 +86,7 @@ def record_call(function, args, kwargs) -> Program | None:
     leaves, tree = jax.tree.flatten((args, kwargs))
     are_arrays = (jax.Array, np.ndarray, np.generic)
     arrays = [place for place, one in enumerate(leaves) if isinstance(one, are_arrays)]
-    names = [_argument(function, path) for path, _ in jax.tree.leaves_with_path((args, kwargs))]
+    names = [argument(function, path) for path, _ in jax.tree.leaves_with_path((args, kwargs))]
 
     def called(*given):
         filled = list(leaves)
@@ -106,24 +107,40 @@ def record_call(function, args, kwargs) -> Program | None:
                      names=[names[place] for place in arrays])  # fmt: skip
 
 
-def lint(function, *args, **kwargs) -> list[dict]:
+def lint(function, *args, confirm=False, **kwargs) -> list[dict]:
     """The findings of the call `function(*args, **kwargs)`, which is traced and not made, as the
-    JSON output of `spmdlint check` lists them."""
+    JSON output of `spmdlint check` lists them. confirm: it is made as well, on its mesh and, traced
+    for one device, on one; what differs is a finding."""
     program = record_call(function, args, kwargs)
     if program is None:
         raise Unrecordable("there is no shard_map in it")
     if (checker := find()) is None:
         raise FileNotFoundError(MISSING)
+    if confirm:
+        _confirm(program, function, args, kwargs)
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "call.spmd.json"
         trace.write_text(dumps(program), encoding="utf-8")
         return json.loads(output([checker, "check", "--format=json", trace]))["findings"]
 
 
+def _confirm(program: Program, function, args, kwargs) -> None:
+    try:
+        rows = onedevice.confirmed(function, args, kwargs)
+    except onedevice.NotComparable as error:
+        warnings.warn(f"not compared with one device: {error}", stacklevel=3)
+        return
+    loc = None
+    if rows and (place := onedevice.place_of(function)) is not None:
+        path, line, name = place["path"], place["line"], place["func"]
+        loc = program.locations.add((path, line, name), path, {"line": line}, name, None)
+    program.main.ops[:0] = [Op("unlike", [], [], row, loc=loc) for row in rows]
+
+
 def record_gradients(function, *args, mesh, argnums=(0,)) -> Program:
     """The program of a scalar function and its gradients by some arguments, which are arrays."""
     abstract = getattr(mesh, "abstract_mesh", mesh)
-    with jax.sharding.use_abstract_mesh(abstract):
+    with use_abstract_mesh(abstract):
         forward = jax.make_jaxpr(function)(*args)
     gradients = {1 + place: argnum for place, argnum in enumerate(argnums)}
     program = _recorded(jax.value_and_grad(function, argnums), args, abstract,
@@ -171,6 +188,8 @@ def record_local(function, *args: Local, mesh, gradients=None) -> Program:
 
     gradients: which results are gradients of which arguments, by position.
     """
+    from jax._src.tree_util import FlatTree  # of the newest JAX alone
+
     manual = AbstractMesh(
         mesh.axis_sizes, mesh.axis_names, axis_types=(AxisType.Manual,) * len(mesh.axis_names)
     )
@@ -178,7 +197,7 @@ def record_local(function, *args: Local, mesh, gradients=None) -> Program:
     info = api_util.debug_info("record_local", function, args, {})
     with (
         core.extend_axis_env_nd(tuple(mesh.shape.items())),
-        jax.sharding.use_abstract_mesh(manual),
+        use_abstract_mesh(manual),
         config._check_vma(True),
     ):
         closed, _ = partial_eval.trace_to_jaxpr(function, flat, info)

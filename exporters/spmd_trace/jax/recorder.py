@@ -32,6 +32,19 @@ INLINED = {
 }
 
 
+def call_of(eqn) -> tuple[core.ClosedJaxpr, list] | None:
+    """The body of a call that only names a part, and what it takes."""
+    if eqn.primitive.name == "custom_linear_solve":
+        before, bodies = eqn.params["const_lengths"], eqn.params["jaxprs"]
+        first = before.matvec + before.vecmat
+        after = first + before.solve + before.transpose_solve
+        return bodies.solve, [*eqn.invars[first : first + before.solve], *eqn.invars[after:]]
+    if eqn.primitive.name not in INLINED:
+        return None
+    body = eqn.params[INLINED[eqn.primitive.name]]
+    return core.ClosedJaxpr(body, ()) if isinstance(body, core.Jaxpr) else body, eqn.invars
+
+
 class Recorder:
     """Writes one body; the recorders of the bodies inside share its program."""
 
@@ -61,10 +74,20 @@ class Recorder:
 
     def operand(self, atom):
         """A value, or a number for what is written as one."""
+        item = self.held(atom)
+        if isinstance(item, Value) and id(item) in self.program.blocks:
+            item = self.values[atom] = self.whole(item, atom.aval)
+        return item
+
+    def held(self, atom):
+        """As `operand`, where it may be in the blocks of a shard_map inside of this one."""
         if isinstance(atom, core.Literal):
             return self._literal(atom)
         value = self.values[atom]
         return value if value.constant is None else value.constant
+
+    def whole(self, item: Value, aval) -> Value:
+        return regions.whole(self, item, aval) if id(item) in self.program.blocks else item
 
     def tensor(self, atom) -> Value:
         """As `operand`, where a number will not do."""
@@ -98,6 +121,8 @@ class Recorder:
     def _literal(self, atom):
         if getattr(atom.val, "shape", ()):
             raise Unrecordable("a literal that is no scalar")
+        if atom.aval.dtype == jax.dtypes.float0:
+            return False
         item = atom.val.item() if hasattr(atom.val, "item") else atom.val
         if isinstance(item, complex):
             return self.full(abs(item), atom.aval)
@@ -130,14 +155,19 @@ class Recorder:
             self._eqn = eqn
             self._equation(eqn)
         self._eqn = outer
-        return [self.operand(atom) for atom in jaxpr.outvars]
+        return [self.held(atom) for atom in jaxpr.outvars]
 
-    def closed(self, closed, eqn) -> None:
-        """Puts a call in its place."""
+    def part(self) -> "Recorder":
+        """A recorder of a call that is put in its place."""
         inner = Recorder(self.program, self.body, self.region)
         inner._eqn, inner.around = self._eqn, self.called_at()
-        for var, atom in zip(closed.jaxpr.invars, eqn.invars):
-            item = self.operand(atom)
+        return inner
+
+    def closed(self, closed, atoms, eqn) -> None:
+        """Puts a call in its place."""
+        inner = self.part()
+        for var, atom in zip(closed.jaxpr.invars, atoms):
+            item = self.held(atom)
             inner.values[var] = item if isinstance(item, Value) else inner.written(item, atom.aval)
         for var, atom in zip(eqn.outvars, inner.jaxpr(closed.jaxpr, closed.consts)):
             is_value = isinstance(atom, Value)
@@ -174,11 +204,13 @@ class Recorder:
         name = eqn.primitive.name.removesuffix("_p")
         if not eqn.outvars:  # it prints, or calls the host
             return
-        if name in INLINED:
-            closed = eqn.params[INLINED[name]]
-            self.closed(
-                core.ClosedJaxpr(closed, ()) if isinstance(closed, core.Jaxpr) else closed, eqn
-            )
+        if (call := call_of(eqn)) is not None:
+            self.closed(*call, eqn)
+        elif self.region.untyped and name in ("reshard", "sharding_constraint"):
+            # Inside of a shard_map the compiler has no say in where a block is.
+            (atom,), (var,) = eqn.invars, eqn.outvars
+            item = self.held(atom)
+            self.values[var] = item if isinstance(item, Value) else self.written(item, var.aval)
         elif name in regions.RECORDED:
             regions.RECORDED[name](self, eqn)
         elif self.region.untyped and name in collectives.UNTYPED:
@@ -278,6 +310,11 @@ def record_jaxpr(closed, mesh, manual=(), names=(), gradients=None, loss=None) -
     manual: axes that are manual in all of it, as in the body of a shard_map.
     gradients: which result is the gradient of which argument, by position; loss: which is the loss.
     """
+    if not hasattr(core, "ManualAxisType"):
+        raise Unrecordable(
+            f"what jax {jax.__version__} infers about ranks is not recorded: pip install "
+            "'jax>=0.10.2', or `lint` the function, which needs no types"
+        )
     region = Region.of_mesh(mesh)
     if manual:
         types = {axis: AxisType.Manual for axis in region.sizes}

@@ -4,7 +4,9 @@ from jax._src import core
 
 from .document import Value
 from .refused import Unrecordable
+from .specs import axes_of
 from .states import Region
+from .versions import newly_manual, partitions
 
 
 def _closed(jaxpr):
@@ -21,7 +23,7 @@ def _body(recorder, name: str, jaxpr, region=None):
     results = inner.jaxpr(closed.jaxpr)
     avals = [atom.aval for atom in closed.jaxpr.outvars]
     inner.body.results = [
-        item if isinstance(item, Value) else inner.full(item, aval)
+        inner.whole(item, aval) if isinstance(item, Value) else inner.full(item, aval)
         for item, aval in zip(results, avals)
     ]
     return inner.body
@@ -50,8 +52,17 @@ def _while(recorder, eqn) -> None:
     # Both bodies take the constants of both.
     step = _with_invars(step, [*spare, *step.jaxpr.invars])
     test = _with_invars(test, [*test.jaxpr.invars[:of_cond], *other, *test.jaxpr.invars[of_cond:]])
+    test_body = _body(recorder, "while_cond", test)
+    if shape := test_body.results[0].shape:  # of a loop that is mapped: until all of them are done
+        inner = recorder.inside("while_any", recorder.region)
+        inner.body = test_body
+        done = inner.region.value(test.jaxpr.outvars[0].aval, False)
+        done.shape = []
+        axes = {"axes": list(range(len(shape)))}
+        inner.emit("reduce_or", [test_body.results[0]], [done], axes, expected=False)
+        test_body.results = [done]
     bodies = {
-        "cond": _body(recorder, "while_cond", test),
+        "cond": test_body,
         "body": _body(recorder, "while_body", step),
     }
     recorder.emit("while", ins, recorder.results(eqn, True), {"consts": of_cond + of_body}, bodies)
@@ -110,8 +121,9 @@ def _checkpoint(recorder, eqn) -> None:
 def _shard_map(recorder, eqn) -> None:
     params = eqn.params
     if recorder.region.untyped:
-        raise Unrecordable("a shard_map inside of one that is judged without states")
-    manual = [axis for axis in params["mesh"].axis_names if axis in params["newly_manual_axes"]]
+        _nested(recorder, eqn)
+        return
+    manual = [axis for axis in params["mesh"].axis_names if axis in newly_manual(eqn)]
     region = recorder.region
     ins = _operands(recorder, eqn)
     takes = [region.boundary(atom.aval, spec, manual).claim()
@@ -124,12 +136,74 @@ def _shard_map(recorder, eqn) -> None:
     recorder.emit("local_map", ins, outs, attrs, {"body": body})
 
 
+def _nested(recorder, eqn) -> None:
+    """A shard_map inside of one without states: what it takes is whole along its axes, or left in
+    the same blocks by another one; its body stands in its place."""
+    params, jaxpr = eqn.params, eqn.params["jaxpr"]
+    blocks = recorder.program.blocks
+    inner = recorder.part()
+    inner.around = recorder.program.locations.function(jaxpr.debug_info)
+    for var, atom, spec in zip(jaxpr.invars, eqn.invars, params["in_specs"]):
+        item = recorder.held(atom)
+        if not isinstance(item, Value):
+            inner.values[var] = recorder.written(item, var.aval)
+        elif blocks.get(id(item)) == spec:
+            inner.values[var] = part = _copy(item)
+            recorder.emit("copy", [item], [part])
+        else:
+            inner.values[var] = _cut(recorder, recorder.tensor(atom), spec, var.aval)
+    for var, item, spec in zip(eqn.outvars, inner.jaxpr(jaxpr), params["out_specs"]):
+        if not isinstance(item, Value):
+            recorder.values[var] = recorder.written(item, var.aval)
+            continue
+        recorder.values[var] = out = _claimed(recorder, item, spec, eqn)
+        if any(map(axes_of, partitions(spec))):
+            blocks[id(out)] = spec
+
+
+def _cut(recorder, item: Value, spec, aval) -> Value:
+    for dim, entry in enumerate(partitions(spec)):
+        if axes := list(axes_of(entry)):
+            part = recorder.region.value(aval, item.derived)
+            part.shape = [*item.shape[:dim], aval.shape[dim], *item.shape[dim + 1 :]]
+            recorder.emit("convert", [item], [part], {"axis": axes, "dst": f"S({dim})"})
+            item = part
+    return item
+
+
+def _claimed(recorder, item: Value, spec, eqn) -> Value:
+    """What a shard_map inside of another one makes: equal along the axes that the spec leaves
+    out."""
+    cut = {axis for entry in partitions(spec) for axis in axes_of(entry)}
+    axes = [axis for axis in eqn.params["mesh"].axis_names if axis in newly_manual(eqn) - cut]
+    out = _copy(item)
+    if not axes:
+        recorder.emit("copy", [item], [out])
+        return out
+    claim = {"type": dict.fromkeys(axes, "R")}
+    op = recorder.emit("assert_type", [item], [out], claim, expected=False)
+    op.loc = recorder.program.locations.function(eqn.params["jaxpr"].debug_info)
+    return out
+
+
+def whole(recorder, item: Value, aval) -> Value:
+    """What a shard_map inside of another one has left in blocks, as other operations take it."""
+    for dim, entry in enumerate(partitions(recorder.program.blocks[id(item)])):
+        if axes := list(axes_of(entry)):
+            out = recorder.region.value(aval, item.derived)
+            out.shape = [*item.shape[:dim], aval.shape[dim], *item.shape[dim + 1 :]]
+            attrs = {"axis": axes, "src": f"S({dim})", "dst": "R", "dim": dim}
+            recorder.emit("all_gather", [item], [out], attrs)
+            item = out
+    return item
+
+
 def entry_values(jaxpr, region: Region) -> list[Value]:
     """Arguments on axes that are left to the compiler: as the shard_map that takes them says."""
     said: dict[core.Var, Value] = {}
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "shard_map":
-            manual = eqn.params["newly_manual_axes"]
+            manual = newly_manual(eqn)
             for atom, spec in zip(eqn.invars, eqn.params["in_specs"]):
                 if isinstance(atom, core.Var):
                     said.setdefault(atom, region.boundary(atom.aval, spec, manual))

@@ -1,6 +1,9 @@
 """Runs a JAX script as it is, on virtual devices of the CPU, and records the first call of each
-jitted function that has a shard_map in it: `python -m spmd_trace.jax.script FOLDER SCRIPT
+jitted function that has a shard_map in it: `python -m spmd_trace.jax.script FOLDER HOW SCRIPT
 ARGUMENT...`.
+
+HOW: `record`; `keep` what these calls take and make as well; make them again on `one` device, whose
+number stands for those that the script makes its mesh of, or only on a `cut` mesh, and compare.
 """
 
 import contextlib
@@ -12,11 +15,14 @@ import re
 import runpy
 import sys
 import traceback
+import types
 
 import jax
+import numpy as np
 from jax._src import core
 
 from ..locations import is_ours
+from . import meshnumbers, onedevice
 from .document import dumps
 from .record import record_call
 from .refused import Unrecordable
@@ -28,30 +34,92 @@ class Calls:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
         self.outcome: dict = {"traces": [], "refused": []}
+        self._names: list[str] = []
 
-    def record(self, function, args, kwargs) -> None:
+    def call(self, function, args, kwargs):
+        """The first call of a function."""
+        self.record(function, args, kwargs)
+        return function(*args, **kwargs)
+
+    def record(self, function, args, kwargs) -> str | None:
+        """The name of the trace, if there is one."""
         name = getattr(function, "__name__", "function")
         try:
             program = record_call(function, args, kwargs)
         except Unrecordable as error:
-            self.outcome["refused"].append(f"{name}: {error}")
-            return
+            self.outcome["refused"].append(f"{self.numbered(name)}: {error}")
+            return None
         except Exception as error:  # a recording that fails is no reason for the script to
-            words = re.sub(r"\s+", " ", str(error))[:300]
-            self.outcome["refused"].append(f"{name}: {type(error).__name__}: {words}")
-            return
+            self.outcome["refused"].append(f"{self.numbered(name)}: {_words(error)}")
+            return None
         if program is None:  # one device would do
-            return
-        file = self.folder / f"{name}.spmd.json"
-        number = 1
-        while file.exists():
-            number += 1
-            file = self.folder / f"{name}_{number}.spmd.json"
-        file.write_text(dumps(program), encoding="utf-8")
-        self.outcome["traces"].append(file.name)
+            return None
+        name = self.numbered(name)
+        (self.folder / f"{name}.spmd.json").write_text(dumps(program), encoding="utf-8")
+        self.outcome["traces"].append(f"{name}.spmd.json")
+        return name
+
+    def numbered(self, name: str) -> str:
+        """A name that no other function has."""
+        self._names.append(name)
+        number = self._names.count(name)
+        return name if number == 1 else f"{name}_{number}"
 
     def leave(self, **more) -> None:
         (self.folder / "outcome.json").write_text(json.dumps(self.outcome | more))
+
+
+class KeptCalls(Calls):
+    """The traces of a script, and what the calls took and made."""
+
+    def call(self, function, args, kwargs):
+        if (name := self.record(function, args, kwargs)) is None:
+            return function(*args, **kwargs)
+        made, reason = onedevice.keep(self.folder / f"{name}.kept", function, args, kwargs)
+        if reason:
+            self.outcome.setdefault("unkept", {})[name] = reason
+        return made
+
+
+class OneDeviceCalls(Calls):
+    """The same calls on one device."""
+
+    def __init__(self, folder: pathlib.Path):
+        super().__init__(folder)
+        self.outcome = {"compared": {}, "uncompared": {}}
+
+    def call(self, function, args, kwargs):
+        name = getattr(function, "__name__", "function")
+        if onedevice.has_no_shard_map(function, args, kwargs):
+            return function(*args, **kwargs)
+        name = self.numbered(name)
+        file = self.folder / f"{name}.kept"
+        if not file.exists():
+            return function(*args, **kwargs)
+        try:
+            made, found = onedevice.compared(onedevice.read(file), function, args, kwargs)
+            self.outcome["compared"][name] = found
+        except onedevice.NotComparable as error:
+            self.outcome["uncompared"][name] = str(error)
+            made = function(*args, **kwargs)
+        except Exception as error:  # whatever it is, it says nothing of a call on all devices
+            self.outcome["uncompared"][name] = _words(error)
+            made = function(*args, **kwargs)
+        if len(self.outcome["compared"]) + len(self.outcome["uncompared"]) == self._wanted():
+            self.leave()
+            os._exit(0)
+        return made
+
+    def _wanted(self) -> int:
+        return len(list(self.folder.glob("*.kept")))
+
+    def leave(self, **more) -> None:
+        (self.folder / "one.json").write_text(json.dumps(self.outcome | more))
+
+
+def _words(error: BaseException) -> str:
+    words = re.sub(r"\s+", " ", str(error))[:300]
+    return f"{type(error).__name__}: {words}"
 
 
 class _Jitted:
@@ -64,7 +132,7 @@ class _Jitted:
     def __call__(self, *args, **kwargs):
         if not self._called and core.trace_ctx.is_top_level():
             self._called = True
-            self._calls.record(self._jitted, args, kwargs)
+            return self._calls.call(self._jitted, args, kwargs)
         return self._jitted(*args, **kwargs)
 
     def __getattr__(self, name):
@@ -108,21 +176,53 @@ def _place(error: BaseException, script: str) -> str:
     return f"{os.path.basename(last.filename)}:{last.lineno}: " if last else ""
 
 
+@contextlib.contextmanager
+def _one_device_meshes():
+    """Within it a mesh has one device."""
+    mesh = jax.sharding.Mesh
+    new = mesh.__new__
+
+    def cut(cls, devices, axis_names, *args, **options):
+        devices = np.asarray(devices)
+        return new(cls, devices[(slice(1),) * devices.ndim], axis_names, *args, **options)
+
+    mesh.__new__ = staticmethod(cut)
+    try:
+        yield
+    finally:
+        mesh.__new__ = staticmethod(new)
+
+
+def _run(script: str, how: str) -> None:
+    if how != "one":
+        runpy.run_path(script, run_name="__main__")
+        return
+    source = pathlib.Path(script).read_text(encoding="utf-8")
+    tree, sys.argv[1:] = meshnumbers.for_one_device(source, sys.argv[1:])
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    sys.modules["__main__"] = module
+    exec(compile(tree, script, "exec"), module.__dict__)
+
+
+_CALLS = {"record": Calls, "keep": KeptCalls, "one": OneDeviceCalls, "cut": OneDeviceCalls}
+
+
 def main() -> None:
-    folder, script, *arguments = sys.argv[1:]
-    calls = Calls(pathlib.Path(folder))
+    folder, how, script, *arguments = sys.argv[1:]
+    calls = _CALLS[how](pathlib.Path(folder))
     calls.leave()
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
+    meshes = _one_device_meshes() if how in ("one", "cut") else contextlib.nullcontext()
     try:
-        with watching(calls):
-            runpy.run_path(script, run_name="__main__")
+        with watching(calls), meshes:
+            _run(script, how)
     except SystemExit as end:
         failed = f"the script ends with code {end.code}" if end.code else None
         calls.leave(**({"error": failed} if failed else {}))
     except BaseException as error:
-        words = re.sub(r"\s+", " ", str(error))[:300]
-        calls.leave(error=f"{_place(error, script)}{type(error).__name__}: {words}")
+        calls.leave(error=f"{_place(error, script)}{_words(error)}")
     else:
         calls.leave()
 

@@ -18,6 +18,7 @@ from jax.sharding import AbstractMesh
 from .locations import phase_of
 from .specs import axes_of
 from .stablehlo.means import written
+from .versions import newly_manual, partitions
 
 
 class Sized(float):
@@ -68,8 +69,10 @@ def resized(mesh) -> AbstractMesh:
     abstract = mesh.abstract_mesh
     sizes = [_sizes.get(axis, size) for axis, size in abstract.shape.items()]
     made = _Resized(tuple(sizes), abstract.axis_names, axis_types=abstract.axis_types)
-    # A mesh is read-only otherwise.
-    object.__setattr__(made, "stands_for", getattr(mesh, "stands_for", mesh))
+    known = getattr(mesh, "stands_for", mesh)
+    # JAX has one object for all meshes that are equal: one that has devices is kept.
+    if not isinstance(known, AbstractMesh) or not hasattr(made, "stands_for"):
+        object.__setattr__(made, "stands_for", known)  # a mesh is read-only otherwise
     return made
 
 
@@ -122,9 +125,9 @@ class Sizes:
                 self.of_transposes(body)
 
     def _of_transpose(self, division, made: dict, eqn, spec) -> None:
-        cut = {axis for entry in spec.partitions for axis in axes_of(entry)}
+        cut = {axis for entry in partitions(spec) for axis in axes_of(entry)}
         ranks = {axis: size for axis, size in eqn.params["mesh"].shape.items()
-                 if axis in eqn.params["newly_manual_axes"] - cut and size > 1}  # fmt: skip
+                 if axis in newly_manual(eqn) - cut and size > 1}  # fmt: skip
         if (
             division.primitive.name == "div"
             and phase_of(str(division.source_info.name_stack)) == "bwd"
@@ -147,14 +150,46 @@ class Sizes:
             place = (id(eqn), 1)
             below = {axis for axis, power in self._of(place).items() if power < 0}
             if eqn.primitive.name == "div" and below:
-                count, over = _elements(eqn.invars[0], made, self.sizes)
-                if below <= over and _number(eqn.invars[1]) == count:
+                counts, over = _elements(eqn.invars[0], made, self.sizes)
+                if below <= over and _number(eqn.invars[1]) in counts:
                     yield place
             for body in _bodies(eqn):
                 yield from self._counts_of_all(body)
 
     def _of(self, place) -> dict[str, int]:
         return self.powers.get(place, {"of": {}})["of"]
+
+    def beside_sums(self, jaxpr) -> None:
+        """A number right before a sum over as many ranks, or right after it, is their number,
+        unless the program says there which number is."""
+        made, used = {}, {}
+        for eqn in jaxpr.eqns:
+            made |= dict.fromkeys(eqn.outvars, eqn)
+            for atom in eqn.invars:
+                if isinstance(atom, core.Var):
+                    used.setdefault(atom, []).append(eqn)
+            for body in _bodies(eqn):
+                self.beside_sums(body)
+        for eqn in jaxpr.eqns:
+            for atom, var in zip(eqn.invars, eqn.outvars) if eqn.primitive.name in _SUMS else ():
+                before = [made[atom]] if isinstance(atom, core.Var) and atom in made else []
+                self._beside(used.get(var, []) + before, eqn)
+
+    def _beside(self, eqns: list, psum) -> None:
+        axes = [axis for axis in psum.params["axes"] if self.sizes.get(axis, 1) > 1]
+        ranks = math.prod(self.sizes[axis] for axis in axes)
+        places = [(eqn, place) for eqn in eqns if eqn.primitive.name in ("mul", "div")
+                  for place, atom in enumerate(eqn.invars)
+                  if _number(atom) and (place or eqn.primitive.name == "mul")]  # fmt: skip
+        named = [self.powers.get((id(eqn), place), {"base": 0})["base"] for eqn, place in places]
+        if ranks == 1 or 1.0 in named:
+            return
+        for eqn, place in places:
+            for power in (1, -1):
+                if math.isclose(_number(eqn.invars[place]), ranks**power, rel_tol=1e-6):
+                    of = dict.fromkeys(axes, power)
+                    self.powers.setdefault((id(eqn), place), {"base": 1.0, "of": of})
+                    return
 
     def compare(self, jaxpr, other, axis: str, size: int) -> None:
         """Notes the literals of the jaxpr that differ in another one, where the axis has size 1."""
@@ -185,23 +220,22 @@ _SUMS = {"psum", "psum_invariant"}
 _PASSES = _SUMS | {"pvary", "convert_element_type", "neg", "reshape", "squeeze", "copy"}
 
 
-def _elements(atom, made: dict, sizes: dict[str, int]) -> tuple[int, set[str]]:
-    """How many elements were added up for a value, on one rank and then over ranks, and over
-    which axes; 0: it is no such sum."""
+def _elements(atom, made: dict, sizes: dict[str, int]) -> tuple[set[int], set[str]]:
+    """How many elements were added up for a value, or how many rows of these, on one rank and then
+    over ranks, and over which axes; none: it is no such sum."""
     over: set[str] = set()
     while isinstance(atom, core.Var) and (eqn := made.get(atom)) is not None:
         if eqn.primitive.name == "reduce_sum":
-            ranks = math.prod(sizes.get(axis, 1) for axis in over)
-            return (
-                ranks * math.prod(eqn.invars[0].aval.shape[dim] for dim in eqn.params["axes"]),
-                over,
-            )
+            counts = {math.prod(sizes.get(axis, 1) for axis in over)}
+            for dim in eqn.params["axes"]:
+                counts |= {count * eqn.invars[0].aval.shape[dim] for count in counts}
+            return counts, over
         if eqn.primitive.name not in _PASSES:
             break
         if eqn.primitive.name in _SUMS:
             over |= set(eqn.params["axes"])
         atom = eqn.invars[eqn.outvars.index(atom)] if len(eqn.outvars) > 1 else eqn.invars[0]
-    return 0, over
+    return set(), over
 
 
 def _pairs(ours: list, others: list):
@@ -259,7 +293,7 @@ def smaller(jaxpr) -> dict[str, int]:
             ):
                 if isinstance(atom, core.Var) and atom in handed_on and var.aval.shape == (1,):
                     continue
-                for entry, extent in zip(spec.partitions, getattr(var.aval, "shape", ())):
+                for entry, extent in zip(partitions(spec), getattr(var.aval, "shape", ())):
                     for axis in axes_of(entry):
                         if extent == 1 and mesh.shape[axis] > 2:
                             found[axis] = _fewer(mesh.shape[axis])
@@ -294,5 +328,6 @@ def of_program(trace, closed, mesh) -> Sizes:
         else:
             sizes.compare(closed.jaxpr, other.jaxpr, axis, size)
     sizes.without_counts_of_all(closed.jaxpr)
+    sizes.beside_sums(closed.jaxpr)
     sizes.of_transposes(closed.jaxpr)
     return sizes

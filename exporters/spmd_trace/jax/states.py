@@ -15,6 +15,7 @@ from jax.sharding import AxisType, PartitionSpec
 from .document import Value
 from .refused import Unrecordable
 from .specs import axes_of
+from .versions import partitions
 
 _DTYPES = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
@@ -29,9 +30,9 @@ def dtype_word(dtype) -> str:
     """`f32` for float32; random keys are the words of their state, `u32`."""
     if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
         return "u32"
-    name = np.dtype(dtype).name
-    if name == "float0":  # what an integer has for a gradient
+    if dtype == jax.dtypes.float0:  # what an integer has for a gradient
         return "bool"
+    name = np.dtype(dtype).name
     if name not in _DTYPES:
         raise Unrecordable(f"a value of {name}, which the format has no word for")
     return _DTYPES[name]
@@ -39,7 +40,7 @@ def dtype_word(dtype) -> str:
 
 def spec_kinds(spec: PartitionSpec, axes) -> dict[str, str]:
     """The kind on each of these axes that a partition spec says."""
-    cut = {axis for entry in spec.partitions for axis in axes_of(entry)}
+    cut = {axis for entry in partitions(spec) for axis in axes_of(entry)}
     kinds = {}
     for axis in axes:
         reduced = "Reduced" if axis in spec.reduced else "I"
@@ -50,7 +51,7 @@ def spec_kinds(spec: PartitionSpec, axes) -> dict[str, str]:
 def spec_entries(spec: PartitionSpec, rank: int, axes) -> list:
     """The format's spec: one entry per dimension, of these axes."""
     entries = []
-    for entry in [*spec.partitions, *[None] * (rank - len(spec.partitions))]:
+    for entry in [*partitions(spec), *[None] * (rank - len(partitions(spec)))]:
         names = [axis for axis in axes_of(entry) if axis in axes]
         entries.append(None if not names else names[0] if len(names) == 1 else names)
     return entries
@@ -59,7 +60,7 @@ def spec_entries(spec: PartitionSpec, rank: int, axes) -> list:
 def local_shape(shape, spec: PartitionSpec, sizes: dict[str, int]) -> list[int]:
     """The extents of the block that one rank holds."""
     local = list(shape)
-    for dim, entry in enumerate(spec.partitions):
+    for dim, entry in enumerate(partitions(spec)):
         for axis in axes_of(entry):
             if axis in sizes:
                 local[dim] //= sizes[axis]

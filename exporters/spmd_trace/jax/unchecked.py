@@ -6,17 +6,22 @@ place; what one of them returns, another one takes by the same spec as it was. W
 uses it, the spec is a claim.
 """
 
+import math
+
 import jax
 from jax._src import core
 from jax.sharding import PartitionSpec
 
 from .document import Body, Program, Value
+from .locations import phase_of
 from .ownparts import OwnParts
 from .pointwise import is_pointwise
-from .recorder import INLINED, Recorder, add_outputs
+from .recorder import Recorder, add_outputs, call_of
 from .redistribution import redistribute
 from .sizes import Sizes
+from .specs import axes_of
 from .states import Region, local_shape, spec_entries
+from .versions import partitions
 
 
 def is_unchecked(jaxpr) -> bool:
@@ -65,22 +70,64 @@ class Outside(Recorder):
 
     def _claim(self, var) -> None:
         """What the spec of a shard_map says of what it returns."""
-        item, spec, eqn, path = self.left[var]
+        item, spec, eqn, path, made = self.left[var]
         out = placed(self.region.sizes, var.aval, spec)
         outer, self._eqn = self._eqn, eqn
         self.around = self.program.locations.function(eqn.params["jaxpr"].debug_info)
         if not isinstance(item, Value):
-            item = self.full(item, var.aval)
-        stated = {"type": out.type} | ({"spec": out.spec} if out.spec else {})
-        op = self.emit("assert_type", [item], [out], stated, expected=False)
-        op.scope = self.program.locations.scope_named(path)
+            block = eqn.params["jaxpr"].outvars[eqn.outvars.index(made)]
+            item = self.full(item, block.aval)
+        # The gradient of what is cut may be the same for all blocks, as that of a sum is.
+        if phase_of(str(eqn.source_info.name_stack)) == "bwd" and self._is_equal(made, eqn):
+            out = self._of_equal_blocks(item, out)
+        else:
+            stated = {"type": out.type} | ({"spec": out.spec} if out.spec else {})
+            op = self.emit("assert_type", [item], [out], stated, expected=False)
+            op.scope = self.program.locations.scope_named(path)
         self._eqn, self.around = outer, None
         self.values[var] = out
 
-    def closed(self, closed, eqn) -> None:
+    def _is_equal(self, var, eqn) -> bool:
+        """Whether a result of a shard_map is made of nothing in which ranks differ."""
+        inner = eqn.params["jaxpr"]
+        needed = {inner.outvars[eqn.outvars.index(var)]}
+        for one in reversed(inner.eqns):
+            if needed.intersection(one.outvars):
+                if _asks_for_rank(one):
+                    return False
+                needed |= {atom for atom in one.invars if isinstance(atom, core.Var)}
+        return not any(
+            taken in needed and any(map(axes_of, spec)) and self._differs(atom)
+            for taken, atom, spec in zip(
+                inner.invars, eqn.invars, map(partitions, eqn.params["in_specs"])
+            )
+        )
+
+    def _differs(self, atom) -> bool:
+        if isinstance(atom, core.Literal):
+            return False
+        if atom in self.left:
+            _, _, eqn, _, made = self.left[atom]
+            return not self._is_equal(made, eqn)
+        return atom not in self.values or isinstance(self._known(atom), Value)
+
+    def _of_equal_blocks(self, block: Value, out: Value) -> Value:
+        """The whole array that is the same block again and again, in the blocks of a spec."""
+        whole = block
+        for dim, entry in enumerate(out.spec or ()):
+            ranks = math.prod(self.region.sizes[axis] for axis in axes_of(_entry(entry)))
+            if ranks > 1:
+                shape = [*whole.shape]
+                shape[dim] *= ranks
+                made = Value(out.dtype, shape, {axis: "R" for axis in out.type})
+                self.emit("concatenate", [whole] * ranks, [made], {"dimension": dim})
+                whole = made
+        return self._as(whole, out)
+
+    def closed(self, closed, atoms, eqn) -> None:
         inner = Outside(self.program, self.body, self.region)
         inner._eqn, inner.around = self._eqn, self.called_at()
-        for var, atom in zip(closed.jaxpr.invars, eqn.invars):
+        for var, atom in zip(closed.jaxpr.invars, atoms):
             if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
                 inner.left[var] = self.left[atom]
                 continue
@@ -112,7 +159,7 @@ class Outside(Recorder):
             self._shard_map(eqn)
         elif name in ("reshard", "sharding_constraint"):
             self._reshard(eqn)
-        elif name in INLINED or (constant and name in ("convert_element_type", "broadcast_in_dim")):
+        elif call_of(eqn) is not None or (constant and name in ("convert_element_type", "broadcast_in_dim")):
             super()._equation(eqn)
         else:
             self._whole(eqn)
@@ -133,7 +180,7 @@ class Outside(Recorder):
         for place, (var, item) in enumerate(zip(eqn.outvars, results)):
             path = paths[place] if place < len(paths) else "result"
             path = path.replace("result", "out_specs", 1)
-            self.left[var] = (item, eqn.params["out_specs"][place], eqn, path)
+            self.left[var] = (item, eqn.params["out_specs"][place], eqn, path, var)
 
     def _entering(self, var, atom, spec) -> Value:
         if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
@@ -199,6 +246,16 @@ class Outside(Recorder):
         self.values = kept | dict(zip(eqn.outvars, outs))
 
 
+def _entry(axes):
+    """Of a spec, as JAX has it."""
+    return tuple(axes) if isinstance(axes, list) else axes
+
+
+def _asks_for_rank(eqn) -> bool:
+    inner = [one for body in core.jaxprs_in_params(eqn.params) for one in body.eqns]
+    return eqn.primitive.name == "axis_index" or any(map(_asks_for_rank, inner))
+
+
 def _entry_specs(jaxpr) -> dict:
     """By argument, the spec of the first shard_map that takes it."""
     said: dict[core.Var, PartitionSpec] = {}
@@ -206,11 +263,10 @@ def _entry_specs(jaxpr) -> dict:
         if eqn.primitive.name == "shard_map":
             specs = dict([pair for pair in zip(eqn.invars, eqn.params["in_specs"])
                           if isinstance(pair[0], core.Var)])  # fmt: skip
-        elif eqn.primitive.name in INLINED:
-            inner = eqn.params[INLINED[eqn.primitive.name]]
-            inner = getattr(inner, "jaxpr", inner)
+        elif (call := call_of(eqn)) is not None:
+            inner = call[0].jaxpr
             found = _entry_specs(inner)
-            specs = {atom: found[var] for atom, var in zip(eqn.invars, inner.invars)
+            specs = {atom: found[var] for atom, var in zip(call[1], inner.invars)
                      if var in found and isinstance(atom, core.Var)}  # fmt: skip
         else:
             continue

@@ -108,3 +108,47 @@ def test_programs_that_jax_checks(name, tmp_path, monkeypatch):
     trace.write_text(dumps(record_call(function, arguments, {})))
     report = output([os.environ["SPMDLINT"], "check", "--isolated", "--no-fixes", trace])
     assert report == ""
+
+
+NESTED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
+
+def mlp(x, up, down):
+    return lax.psum(jnp.tanh(x @ up) @ down, "model")
+
+def loss(params, x, y):
+    inner = jax.shard_map(mlp, in_specs=(P(), P(None, "model"), P("model")), out_specs=P(),
+                          axis_names={"model"}, check_vma=False)
+    made = x + inner(x, *params)
+    return lax.pmean(jnp.mean((made - y) ** 2), "data")
+
+outer = jax.shard_map(loss, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=P(),
+                      axis_names={"data"}, check_vma=False)
+
+@jax.jit
+def step(params, x, y):
+    value, gradients = jax.value_and_grad(outer)(params, x, y)
+    return jax.tree.map(lambda w, g: w - 0.1 * g, params, gradients), value
+
+k = jax.random.split(jax.random.key(0), 3)
+params = jax.random.normal(k[0], (6, 16)), jax.random.normal(k[1], (16, 6))
+step(params, jax.random.normal(k[2], (8, 6)), jnp.ones((8, 6)))
+"""
+
+
+@pytest.mark.parametrize(
+    "was, now, finding",
+    [
+        ("", "", None),
+        ("lax.psum(jnp.tanh(x @ up) @ down, ", "lax.pmean(jnp.tanh(x @ up) @ down, ", "scale"),
+        ("lax.psum(jnp.tanh(x @ up) @ down, \"model\")", "jnp.tanh(x @ up) @ down", "claim"),
+        ("lax.pmean(jnp.mean", "lax.psum(jnp.mean", "scale"),
+    ],
+)
+def test_a_shard_map_inside_of_another_one(was, now, finding, tmp_path):
+    done = linted(tmp_path, NESTED.replace(was, now) if was else NESTED)
+    assert done.returncode == (0 if finding is None else 1), done.stdout + done.stderr
+    assert finding is None or f"error[{finding}" in done.stdout

@@ -12,6 +12,7 @@ from jax._src import core
 
 from ..locations import phase_of
 from ..specs import axes_of
+from ..versions import partitions
 
 Tags = list[frozenset[str]]  # of each dimension, the axes that cut it
 
@@ -86,7 +87,7 @@ class Means:
             left |= dict(zip(eqn.outvars, zip(eqn.params["out_specs"], results)))
 
     def _of_spec(self, spec, rank: int) -> Tags:
-        entries = [*spec.partitions, *[None] * rank][:rank]
+        entries = [*partitions(spec), *[None] * rank][:rank]
         return [frozenset(axis for axis in axes_of(one) if self.sizes[axis] > 1) for one in entries]
 
     def _body(self, jaxpr, ins: list[Tags]) -> list[Tags]:
