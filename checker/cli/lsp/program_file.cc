@@ -115,9 +115,10 @@ ir::Token ProgramFile::token_at(uint64_t offset) const {
   lexer.seek(lines_.start(lines_.position(offset).line));
   while (true) {
     ir::Token token = lexer.next(/*skip_newlines=*/false);
-    if (token.ends_statement() || token.kind == ir::TokenKind::Bad || token.offset > offset)
+    bool at_end = token.ends_statement() && token.text != ";";
+    if (at_end || token.kind == ir::TokenKind::Bad || token.offset > offset)
       return {};
-    if (offset <= token.end && token.kind != ir::TokenKind::Punctuation)
+    if (offset <= token.end && token.kind != ir::TokenKind::Punctuation && !token.ends_statement())
       return token;
   }
 }

@@ -84,7 +84,7 @@ void Recording::read(const std::string &path, const Options &options) {
   Trace trace;
   trace.checked = check_loaded(load(path, options), options);
   if (!trace.checked->input.checkable()) {
-    problems_.push_back(print_input_errors(trace.checked->input));
+    problems_.push_back(llvm::StringRef(print_input_errors(trace.checked->input)).rtrim().str());
     return;
   }
   const ir::Program &program = trace.checked->program();

@@ -179,7 +179,7 @@ void Session::refresh_recording() {
   if (!recording_.refresh(options_, root_))
     return;
   for (const std::string &problem : recording_.take_problems())
-    notify("window/logMessage", {{"type", 1}, {"message", printable(problem)}});
+    notify("window/logMessage", {{"type", 1}, {"message", problem}});
   forget_sources();
   for (const std::string &path : recording_.paths()) {
     auto open = llvm::find_if(documents_, [&](const auto &row) { return row.second.path == path; });
