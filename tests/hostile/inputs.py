@@ -285,6 +285,44 @@ class Tests:
         )
         self.expect("to a folder", [self.lint, "fmt", "-o", self.folder, good], 2, "is a directory")
 
+    # --- an editor that is none
+
+    def language_server(self):
+        body = b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}'
+        good = b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        for name, stream, code, words in (
+            ("nothing", b"", 1, ""),
+            ("a message, and no goodbye", good, 1, ""),
+            ("a header that is cut", b"Content-Le", 3, "ends within a message"),
+            ("a message that is cut", good[:-5], 3, "ends within a message"),
+            ("no length", b"Content-Type: x\r\n\r\n{}", 3, "has no Content-Length"),
+            ("two lengths", b"Content-Length: 2\r\ncontent-length: 2\r\n\r\n{}", 3, "two lengths"),
+            ("a negative length", b"Content-Length: -2\r\n\r\n{}", 3, "is no number"),
+            ("a length of many digits", b"Content-Length: %s\r\n\r\n" % (b"9" * 99), 3, "is no number"),
+            ("a length of 2^60", b"Content-Length: %d\r\n\r\n" % 2**60, 3, "--max-input allows"),
+            ("a long header", b"x" * 100000, 3, "no message header ends"),
+            ("bytes", bytes(range(256)) * 40, 3, "no message header ends"),
+            ("no UTF-8", b"Content-Length: 4\r\n\r\n\xff\xfe{}" + good, 1, ""),
+        ):
+            read, write = os.pipe()
+            writer = threading.Thread(target=self.write_all, args=(write, stream))
+            writer.start()
+            self.expect(f"lsp: {name}", [self.lint, "lsp"], code, words, peak=200, stdin=read)
+            os.close(read)
+            writer.join()
+        # What is announced is not taken before it comes.
+        announced = self.path("announced", b"Content-Length: 1000000000\r\n\r\n{")
+        with open(announced, "rb") as file:
+            self.expect("lsp: a GB", [self.lint, "lsp"], 3, "within a message", peak=100, stdin=file)
+
+    @staticmethod
+    def write_all(file, data):
+        try:
+            with open(file, "wb") as out:
+                out.write(data)
+        except BrokenPipeError:
+            pass
+
     # --- configurations
 
     def configurations(self):
@@ -332,6 +370,7 @@ def main():
         "odd_files",
         "pipes",
         "outputs",
+        "language_server",
         "configurations",
         "bombs",
         "cut_files",
