@@ -32,6 +32,8 @@ constexpr CommandRow kCommands[] = {
      run_summary},
     {"reveal", "FILE %VALUE|PATH:LINE", "the types of a value, or at a line of the source", kReveal,
      run_reveal},
+    {"report", "[FILE|DIR|-]...", "one HTML page: findings, communication, modules, the program",
+     kReport, run_report},
     {"lsp", "[TRACE]...",
      "a language server for editors: programs, and Python sources of a recording", kLsp, run_lsp},
     {"diff", "OLD NEW", "what differs between two traces in types and communication", kDiff,

@@ -75,10 +75,10 @@ struct Options {
 inline constexpr uint32_t kCheck = 1, kExplain = 2, kDump = 4, kOps = 8, kFmt = 16, kValidate = 32,
                           kSchema = 64, kConfig = 128, kBackward = 256, kPlan = 512,
                           kElaborate = 1024, kGate = 2048, kCost = 4096, kDiff = 8192,
-                          kSummary = 16384, kReveal = 32768, kLsp = 65536;
+                          kSummary = 16384, kReveal = 32768, kLsp = 65536, kReport = 131072;
 // Commands that type programs.
 inline constexpr uint32_t kTyped =
-    kCheck | kDump | kBackward | kElaborate | kCost | kDiff | kSummary | kReveal | kLsp;
+    kCheck | kDump | kBackward | kElaborate | kCost | kDiff | kSummary | kReveal | kLsp | kReport;
 
 struct OptionRow {
   std::string_view name;     // with its dashes
@@ -116,6 +116,7 @@ ExitCode run_cost(const Options &options);
 ExitCode run_diff(const Options &options);
 ExitCode run_summary(const Options &options);
 ExitCode run_reveal(const Options &options);
+ExitCode run_report(const Options &options);
 ExitCode run_lsp(const Options &options);
 ExitCode run_completions(const Options &options);
 ExitCode run_man(const Options &options);
