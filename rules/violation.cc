@@ -3,6 +3,7 @@
 #include "rules/violation.h"
 
 #include "rules/violations/claims.h"
+#include "rules/violations/commands/costs.h"
 #include "rules/violations/commands/implicit.h"
 #include "rules/violations/commands/runs.h"
 #include "rules/violations/control.h"
@@ -37,10 +38,11 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList,
     NoShardRule, NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind,
     MutationChangesType, PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed,
-    UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression,
-    MalformedSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted,
-    ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
-    RunPlansDiffer, RunLostRank, RunTimeout>;
+    CancellingPair, RepeatedCollective, ReduceThenSlice, GatherThenSlice, FusableCollectives,
+    Overlappable, UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression,
+    ExpiredSuppression, MalformedSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted,
+    InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift,
+    RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 
