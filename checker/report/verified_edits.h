@@ -3,7 +3,7 @@
 
 #include "checker/fix/text_edits.h"
 #include "checker/report/report.h"
-#include "checker/savings/savings.h"
+#include "checker/report/savings.h"
 
 namespace spmd::checker {
 

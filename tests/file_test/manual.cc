@@ -2,7 +2,7 @@
 #include "tests/file_test/run_case.h"
 
 #include "checker/report/report.h"
-#include "checker/savings/savings.h"
+#include "checker/report/savings.h"
 #include "rules/violations/commands/costs.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -4,6 +4,7 @@ program after it computes the same and sends less, by as much as was said."""
 import json
 import os
 import re
+import struct
 import subprocess
 
 import pytest
@@ -32,13 +33,8 @@ def call(*words, code=(0,), cwd=None):
 def page(name):
     """The program of a page of the manual that has the finding, and the same without."""
     text = call(LINT, "explain", name)
-    programs = re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)
-    return [re.sub(r"^    ", "", one, flags=re.MULTILINE) for one in programs[-2:]]
-
-
-def with_gradients(program):
-    """The same, with a loss and the gradients of what it takes, as far as they are floats."""
-    return program
+    programs = re.findall(r"(?:^  .*\n)+", text, re.MULTILINE)
+    return [re.sub(r"^  ", "", one, flags=re.MULTILINE) for one in programs[-2:]]
 
 
 def found(path, *options):
@@ -69,9 +65,13 @@ def values(path, folder):
     """Of the outputs of a run on simulated ranks, per rank, as bytes; claims are upheld."""
     call(RUN, "--seed=7", f"--trace-out={folder}", path)
     names = re.findall(r"^output (%\S+)", path.read_text(), re.MULTILINE)
-    return names, {
-        one.name: one.read_bytes() for one in sorted(folder.glob("**/*.npy"))
-    }
+    return names, {one.name: one.read_bytes() for one in sorted(folder.glob("*.npy"))}
+
+
+def numbers(data):
+    """The f32 elements of a .npy file."""
+    head = 10 + int.from_bytes(data[8:10], "little")
+    return struct.unpack(f"<{(len(data) - head) // 4}f", data[head:])
 
 
 def ending(program):
@@ -91,23 +91,23 @@ def test_a_fix_computes_the_same_and_sends_less(name, tmp_path):
     (tmp_path / "after").mkdir()
     after = patched(before, tmp_path / "after")
     assert not found(after)
-    saved = int(finding["arguments"]["bytes"]) if "arguments" in finding else None
     if name == "overlappable":
         assert sent(after) == sent(before)
     else:
-        assert sent(before) - sent(after) == (saved or sent(before) - sent(after)) > 0
+        assert sent(before) - sent(after) == int(finding["arguments"]["bytes"]) > 0
     bare = [line for line in right.splitlines() if line]
     kept = [line for line in after.read_text().splitlines() if not line.startswith("output")]
     assert len(kept) == len(bare)
     names, old = values(before, tmp_path / "old")
     again, new = values(after, tmp_path / "new")
     assert names == again and len(names) == 1
-    shown = names[0].removeprefix("%")
-    mine = {key: old[key] for key in old if re.match(rf"{re.escape(shown)}\b", key)}
-    assert mine, sorted(old)
-    for key, data in mine.items():
-        other = key if key in new else None
-        assert other and new[other] == data, key
+    shown = names[0].removeprefix("%") + ".npy"
+    if name == "fusable-collectives":  # one ring adds in another order than two
+        one, other = numbers(old[shown]), numbers(new[shown])
+        assert len(one) == len(other) and any(one)
+        assert max(abs(a - b) for a, b in zip(one, other)) < 1e-5
+    else:
+        assert old[shown] == new[shown] and len(old[shown]) > 128
 
 
 SILENT = {

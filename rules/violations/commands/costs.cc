@@ -125,7 +125,8 @@ constinit const DiagnosticInfo FusableCollectives::info = {
                " do[, and {bytes} bytes per rank could be spared]",
     .explain = R"(
 Two sums in a row, over axes that are orthogonal, are one sum over the ranks of both. One ring over
-all of them sends less than two, and starts once. The value in between must have no other use.
+all of them sends less than two, and starts once; it adds in another order. The value in between
+must have no other use.
 )",
     .wrong = R"(
 trace { mode = local }

@@ -1,7 +1,7 @@
-// Looks at one collective and what makes and takes its operand and its result. Steps are compared by
-// the types at their ends: two that lead back to the same type, by steps that keep what a value
+// Looks at one collective and what makes and takes its operand and its result. Steps are compared
+// by the types at their ends: two that lead back to the same type, by steps that keep what a value
 // means, lead back to the same data.
-#include "checker/savings/savings.h"
+#include "checker/report/savings.h"
 
 #include "checker/definitions.h"
 #include "checker/report/communication.h"
