@@ -13,6 +13,10 @@ import time
 
 MIB = 1 << 20
 PROGRAM = "mesh m { tp = 4 }\n%x = input f32[8] P\n%y = gelu %x\n"
+UNSTATED = (
+    "trace { mode = local }\nmesh m { tp = 4 }\n%x = input f32[8] P\n"
+    "%y = all_reduce %x { axis = tp }\n%z = gelu %y\n"
+)
 CLEAN = "mesh m { tp = 4 }\n%x = input f32[8] R\n%y = gelu %x\n"
 
 
@@ -246,8 +250,23 @@ class Tests:
             ["check", "--format=json", good],
             ["check", "--format=full", good],
             ["dump", good],
+            ["check", "--annotate", "--quiet", self.path("unstated.spmd", UNSTATED)],
+            ["check", "--diff", good],
+            ["report", good],
+            ["cost", good],
+            ["summary", good],
+            ["reveal", good, "%x"],
+            ["diff", good, self.path("clean.spmd", CLEAN)],
+            ["elaborate", good],
+            ["plan", "f32[8] P -> f32[8] R", "--mesh", "tp=4"],
             ["ops"],
+            ["ops", "gelu"],
+            ["ops", "all_reduce"],
             ["explain"],
+            ["explain", "gelu"],
+            ["config", "init"],
+            ["completions", "bash"],
+            ["man"],
             ["schema", "trace"],
             ["help"],
             ["version"],
