@@ -3,6 +3,7 @@
 #include "rules/violation.h"
 
 #include "rules/violations/claims.h"
+#include "rules/violations/commands/costs.h"
 #include "rules/violations/commands/implicit.h"
 #include "rules/violations/commands/runs.h"
 #include "rules/violations/control.h"
@@ -23,27 +24,27 @@ namespace spmd::rules {
 namespace {
 
 template <class... Kinds> constexpr const DiagnosticInfo *kInfos[] = {&Kinds::info...};
-constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable =
-    kInfos<PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate, PartialWithVarying,
-           InvariantMixed, PartialCombiner, MissingClaim, UndecidedKind, ShapeMismatch,
-           OperandMismatch, NeedlessPartial, RandomDiverges, ShardedRandomRepeats, WrongSource,
-           ReduceOfReplicated, NoTransition, ReducedWithoutOwner, ExpertTransition, WrongAxis,
-           UnknownGroup, UnknownAxis, ReductionMismatch, NonSumGradient, Indivisible,
-           AttributeMismatch, ClaimMismatch, BoundaryMismatch, BoundaryShape,
-           CollectiveUnderVaryingControl, RanksDiverge, BranchMismatch, CarryMismatch,
-           VaryingChoice, PartialCondition, NormOvercount, NormUndercount, UnreducedGradient,
-           OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch, SameBatch,
-           CopiesDiffer, CopiesDrift, UnequalCounts, UnseenCollective, AccumulatedMeans,
-           DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient, UnusedGradient,
-           TiedCopiesDrift, UnclearedGradient, BlockOffset, ForeignRows, RepeatedPositions,
-           UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown,
-           NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost,
-           WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType,
-           PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp,
-           ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression,
-           MalformedSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted,
-           InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted,
-           ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
+constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
+    PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate, PartialWithVarying,
+    InvariantMixed, PartialCombiner, MissingClaim, UndecidedKind, ShapeMismatch, OperandMismatch,
+    NeedlessPartial, RandomDiverges, ShardedRandomRepeats, WrongSource, ReduceOfReplicated,
+    NoTransition, ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis,
+    ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
+    BoundaryMismatch, BoundaryShape, CollectiveUnderVaryingControl, RanksDiverge, BranchMismatch,
+    CarryMismatch, VaryingChoice, PartialCondition, NormOvercount, NormUndercount,
+    UnreducedGradient, OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch,
+    SameBatch, CopiesDiffer, CopiesDrift, UnequalCounts, UnseenCollective, AccumulatedMeans,
+    DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient, UnusedGradient,
+    TiedCopiesDrift, UnclearedGradient, BlockOffset, ForeignRows, RepeatedPositions,
+    UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec,
+    StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
+    MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
+    UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective, ReduceThenSlice,
+    GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast, AssumedRule,
+    UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression, SourceChanged,
+    ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
+    GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank,
+    RunTimeout>;
 
 } // namespace
 

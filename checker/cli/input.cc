@@ -45,6 +45,22 @@ ir::ReadOptions releasing(const ir::ReadOptions &options, const llvm::MemoryBuff
 
 } // namespace
 
+// What no reader can see by itself.
+static void verify(Input &input, const Options &options) {
+  if (!input.checkable())
+    return;
+  std::vector<ir::InputError> broken = ir::verify(input.read.program);
+  for (ir::InputError &error : rules::verify_rules(input.read.program))
+    broken.push_back(std::move(error));
+  if (!broken.empty())
+    input.read.errors = std::move(broken);
+  if (options.allow_truncated && input.read.truncated()) {
+    std::vector<ir::InputError> &warnings = input.read.warnings;
+    warnings.insert(warnings.end(), input.read.errors.begin(), input.read.errors.end());
+    input.read.errors.clear();
+  }
+}
+
 static Input load_bytes(const std::string &path, const Options &options) {
   Input input;
   input.name = path == "-" ? kStdinName : path;
@@ -64,18 +80,7 @@ static Input load_bytes(const std::string &path, const Options &options) {
   } else {
     input.read = ir::read_program(input.bytes(), releasing(options.read, *input.buffer));
   }
-  if (!input.checkable())
-    return input;
-  std::vector<ir::InputError> broken = ir::verify(input.read.program);
-  for (ir::InputError &error : rules::verify_rules(input.read.program))
-    broken.push_back(std::move(error));
-  if (!broken.empty())
-    input.read.errors = std::move(broken);
-  if (options.allow_truncated && input.read.truncated()) {
-    std::vector<ir::InputError> &warnings = input.read.warnings;
-    warnings.insert(warnings.end(), input.read.errors.begin(), input.read.errors.end());
-    input.read.errors.clear();
-  }
+  verify(input, options);
   return input;
 }
 
@@ -88,6 +93,15 @@ Input load(const std::string &path, const Options &options) {
         {.name = "unreadable", .message = "the file became shorter while it was read", .path = {}});
     input.buffer = nullptr;
   }
+  return input;
+}
+
+Input load_text(std::string name, llvm::StringRef text, const Options &options) {
+  Input input;
+  input.name = std::move(name);
+  input.buffer = llvm::MemoryBuffer::getMemBufferCopy(text, input.name);
+  input.read = ir::read_program(input.bytes(), options.read);
+  verify(input, options);
   return input;
 }
 

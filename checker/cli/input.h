@@ -32,6 +32,8 @@ struct Input {
 // Reads and verifies; what is wrong is in `read.errors`. With `--allow-truncated` an early end is a
 // warning.
 Input load(const std::string &path, const Options &options);
+// The same of a text that is not in a file.
+Input load_text(std::string name, llvm::StringRef text, const Options &options);
 // `FILE:LINE:COL: error[trace-key]: message (ops[17].out[0].spec)`, a line each; warnings too.
 std::string print_input_errors(const Input &input);
 

@@ -120,13 +120,14 @@ constexpr OptionRow kOptions[] = {
     {"--fail-on", kOneOf<rules::kSeverityWords>, "error", "lowest severity that gives exit code 1",
      kCheck, [](Options &o, StringRef v) { return choose(v, rules::kSeverityWords, o.fail_on); }},
     {"--exit-zero", "", "", "exit code 0 instead of 1 and 4", kCheck, turn_on<&Options::exit_zero>},
-    {"--select", "NAME|GROUP", "default", "findings to report; commas or repeat", kCheck,
+    {"--select", "NAME|GROUP", "default", "findings to report; commas or repeat",
+     kCheck | kLsp | kReport,
      [](Options &o, StringRef v) { return add_findings(o.report.select, v); },
      [](Options &o) { o.report.select.clear(); }},
-    {"--extend-select", "NAME|GROUP", "", "findings to report as well", kCheck,
+    {"--extend-select", "NAME|GROUP", "", "findings to report as well", kCheck | kLsp | kReport,
      [](Options &o, StringRef v) { return add_findings(o.extend_select, v); },
      [](Options &o) { o.extend_select.clear(); }},
-    {"--ignore", "NAME|GROUP", "", "findings to leave out", kCheck,
+    {"--ignore", "NAME|GROUP", "", "findings to leave out", kCheck | kLsp | kReport,
      [](Options &o, StringRef v) { return add_findings(o.report.ignore, v); },
      [](Options &o) { o.report.ignore.clear(); }},
     {"--mode", kOneOf<ir::kModeWords>, "as the program says; recorded steps gradual",
@@ -163,10 +164,10 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef) { return o.report.fixes = false, std::string(); }},
     {"--diff", "", "", "print the fixes as a patch of the programs, and no findings", kGate,
      turn_on<&Options::diff>},
-    {"--source-root", "DIR", ".", "where source files are looked up", kCheck,
+    {"--source-root", "DIR", ".", "where source files are looked up", kCheck | kLsp | kReport,
      [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }},
-    {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable", kCheck,
-     add_path_map, [](Options &o) { o.sources.path_map.clear(); }},
+    {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable",
+     kCheck | kLsp | kReport, add_path_map, [](Options &o) { o.sources.path_map.clear(); }},
     {"--strict-schema", "", "", "warn of unknown keys", kTyped | kFmt | kValidate,
      [](Options &o, StringRef) { return o.read.strict_schema = true, std::string(); }},
     {"--allow-truncated", "", "", "an early end of a stream is a warning",
@@ -217,13 +218,15 @@ constexpr OptionRow kOptions[] = {
     {"--to", "text|json|jsonl", "as it is", "encoding to write", kFmt, set_encoding},
     {"-o", "OUT", "in place", "file to write, - for stdout; NAME.gz, NAME.zst are compressed", kFmt,
      [](Options &o, StringRef v) { return o.output_file = v.str(), std::string(); }},
+    {"-o", "OUT.html", "stdout", "file to write", kReport,
+     [](Options &o, StringRef v) { return o.output_file = v.str(), std::string(); }},
     {"--outline", "", "", "fold equal layers into functions", kFmt, turn_on<&Options::outline>},
     {"--check", "", "", "write nothing; exit code 1 if a file is not canonical", kFmt,
      turn_on<&Options::compare_only>},
-    {"--help", "", "", "print this text", 0xFFFF, turn_on<&Options::help>},
+    {"--help", "", "", "print this text", ~0u, turn_on<&Options::help>},
 };
 
-const OptionRow *find_option(StringRef name, uint16_t command) {
+const OptionRow *find_option(StringRef name, uint32_t command) {
   for (const OptionRow &row : kOptions)
     if (row.commands & command && name == StringRef(row.name.data(), row.name.size()))
       return &row;
@@ -324,7 +327,7 @@ std::string format_help() {
   return text;
 }
 
-std::string option_help(uint16_t commands) {
+std::string option_help(uint32_t commands) {
   std::string text;
   for (const OptionRow &row : kOptions)
     if (row.commands & commands)

@@ -72,20 +72,20 @@ struct Options {
 };
 
 // Bits of OptionRow::commands.
-inline constexpr uint16_t kCheck = 1, kExplain = 2, kDump = 4, kOps = 8, kFmt = 16, kValidate = 32,
+inline constexpr uint32_t kCheck = 1, kExplain = 2, kDump = 4, kOps = 8, kFmt = 16, kValidate = 32,
                           kSchema = 64, kConfig = 128, kBackward = 256, kPlan = 512,
                           kElaborate = 1024, kGate = 2048, kCost = 4096, kDiff = 8192,
-                          kSummary = 16384, kReveal = 32768;
+                          kSummary = 16384, kReveal = 32768, kLsp = 65536, kReport = 131072;
 // Commands that type programs.
-inline constexpr uint16_t kTyped =
-    kCheck | kDump | kBackward | kElaborate | kCost | kDiff | kSummary | kReveal;
+inline constexpr uint32_t kTyped =
+    kCheck | kDump | kBackward | kElaborate | kCost | kDiff | kSummary | kReveal | kLsp | kReport;
 
 struct OptionRow {
   std::string_view name;     // with its dashes
   std::string_view argument; // `NAME[:FILE]`; empty: a switch
   std::string_view standard; // what holds without it, as help prints it; empty: off
   std::string_view help;
-  uint16_t commands;
+  uint32_t commands;
   // Empty, or what is wrong with the value.
   std::string (*set)(Options &options, llvm::StringRef value);
   // Of an option that adds to a list: forgets what was added before.
@@ -96,7 +96,7 @@ llvm::ArrayRef<OptionRow> option_rows();
 using CommandFunction = ExitCode (*)(const Options &options);
 struct CommandRow {
   std::string_view name, usage, help;
-  uint16_t bit; // of its options; 0: it has none
+  uint32_t bit; // of its options; 0: it has none
   CommandFunction fn;
 };
 llvm::ArrayRef<CommandRow> command_rows();
@@ -116,6 +116,8 @@ ExitCode run_cost(const Options &options);
 ExitCode run_diff(const Options &options);
 ExitCode run_summary(const Options &options);
 ExitCode run_reveal(const Options &options);
+ExitCode run_report(const Options &options);
+ExitCode run_lsp(const Options &options);
 ExitCode run_completions(const Options &options);
 ExitCode run_man(const Options &options);
 ExitCode run_version(const Options &options);
@@ -131,7 +133,7 @@ std::string parse_call(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &
 std::string nearest_hint(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates);
 // A command with its options; the options of some commands, a line each; a line.
 std::string help_text(const CommandRow &command);
-std::string option_help(uint16_t commands);
+std::string option_help(uint32_t commands);
 std::string format_help();
 std::string option_line(std::string_view name, std::string_view argument, std::string_view standard,
                         std::string_view help);

@@ -102,7 +102,68 @@ std::vector<TextEdit> other_attributes(ir::Program &program, const Fix &fix,
   return {{statement.begin, statement.end - statement.begin, ir::print_inst(program, fix.inst)}};
 }
 
+// A statement with its comment and its line, where it has that for itself.
+TextEdit taken_out(llvm::StringRef bytes, const Statement &statement) {
+  size_t line = bytes.take_front(statement.begin).rfind('\n') + 1; // npos + 1 is 0
+  size_t end = std::min(bytes.find('\n', statement.end), bytes.size());
+  llvm::StringRef rest = bytes.slice(statement.end, end);
+  bool alone = bytes.slice(line, statement.begin).trim().empty() && !rest.contains(';');
+  if (!alone)
+    return {statement.begin, statement.end - statement.begin, ""};
+  return {line, std::min<size_t>(end + 1, bytes.size()) - line, ""};
+}
+
+// Each use of a name behind a byte, as another name. Functions have names of their own.
+void rename(llvm::StringRef bytes, uint64_t from, const std::string &old, const std::string &name,
+            std::vector<TextEdit> &edits) {
+  ir::Lexer lexer(bytes);
+  lexer.seek(from);
+  for (Token token = lexer.next(true); token.kind != ir::TokenKind::End; token = lexer.next(true)) {
+    if (token.kind == ir::TokenKind::Bad)
+      return;
+    if (token.kind == ir::TokenKind::Value && bytes.slice(token.offset, token.end) == old)
+      edits.push_back({token.offset, token.end - token.offset, name});
+  }
+}
+
 } // namespace
+
+std::vector<TextEdit> rewrite_edits(const ir::Program &program, llvm::StringRef bytes,
+                                    const Rewrite &rewrite) {
+  std::vector<TextEdit> edits;
+  uint64_t last = 0;
+  for (const auto &[inst, text] : rewrite.statements) {
+    std::optional<Statement> statement = statement_at(bytes, program.origins[inst.index]);
+    if (!statement)
+      return {};
+    last = std::max(last, statement->end);
+    edits.push_back(text.empty()
+                        ? taken_out(bytes, *statement)
+                        : TextEdit{statement->begin, statement->end - statement->begin, text});
+  }
+  if (rewrite.moved) {
+    ir::InstId made = defining_inst(program, tensors_of(program, *rewrite.moved).front());
+    std::optional<Statement> statement = statement_at(bytes, program.origins[rewrite.moved->index]),
+                             behind = statement_at(bytes, program.origins[made.index]);
+    if (!statement || !behind)
+      return {};
+    TextEdit out = taken_out(bytes, *statement);
+    size_t end = std::min(bytes.find('\n', behind->end), bytes.size());
+    if (out.text.empty() && out.offset <= end)
+      return {}; // on one line
+    std::string line = bytes.substr(out.offset, out.length).rtrim('\n').str();
+    edits.push_back({end, 0, "\n" + line});
+    edits.push_back(std::move(out));
+  }
+  if (rewrite.renamed)
+    rename(bytes, last, ir::print_value(program, rewrite.renamed->first),
+           ir::print_value(program, rewrite.renamed->second), edits);
+  llvm::sort(edits, [](const TextEdit &a, const TextEdit &b) { return a.offset < b.offset; });
+  for (size_t i = 1; i < edits.size(); ++i)
+    if (edits[i].offset < edits[i - 1].offset + edits[i - 1].length)
+      return {};
+  return edits;
+}
 
 std::vector<TextEdit> text_edits(ir::Program &program, llvm::StringRef bytes, const Fix &fix) {
   if (!fix.inst.valid() || fix.inst.index >= program.origins.size() ||

@@ -2,6 +2,7 @@
 // program. Everything but the list of the program is there without a script.
 #include "checker/render/facts.h"
 
+#include "checker/render/module_picture.h"
 #include "checker/render/page_data.h"
 #include "checker/report/communication.h"
 
@@ -383,6 +384,17 @@ void print_traffic(Page &page, std::string_view title, const TrafficRows &rows, 
   page.out << "</table></div>\n";
 }
 
+// Nothing for a program that names no modules.
+void print_modules(Page &page, const Report &report, llvm::ArrayRef<Message> messages,
+                   const std::string &of) {
+  ModuleGraph graph = module_graph(*report.program, messages);
+  if (!graph.nodes.empty())
+    page.out << "<h2>Modules" << of
+             << " <small>of the forward, and what is communicated on the way</small></h2>\n"
+                "<div class=\"panel\">"
+             << module_picture(graph, html) << "</div>\n";
+}
+
 void print_communication(Page &page) {
   page.out << "<div id=\"communication\"></div>";
   bool any = false;
@@ -390,10 +402,11 @@ void print_communication(Page &page) {
     if (!report.program)
       continue;
     std::vector<Message> messages = communication_of(*report.program, *report.result);
+    std::string of = page.reports.size() == 1 ? "" : " of " + html(report.input);
+    print_modules(page, report, messages, of);
     if (messages.empty())
       continue;
     any = true;
-    std::string of = page.reports.size() == 1 ? "" : " of " + html(report.input);
     print_traffic(
         page, fmt::format("Communication{} <small>ring algorithms; a body counts once</small>", of),
         add_up(*report.program, messages, TrafficBy::Axis), TrafficBy::Axis);

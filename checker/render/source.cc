@@ -146,6 +146,15 @@ SourceCache::File &SourceCache::open(const std::string &path) {
   return file;
 }
 
+std::optional<std::string> SourceCache::path_of(const ir::Program &program, ir::FileId file) const {
+  return resolve(program.strings[program.files[file].path]);
+}
+
+bool is_traced(const ir::Program &program, ir::FileId file, llvm::StringRef bytes) {
+  ir::StringId stated = program.files[file].sha256;
+  return !stated.valid() || program.strings[stated].equals_insensitive(sha256_of(bytes));
+}
+
 bool SourceCache::changed(const ir::Program &program, ir::FileId id) {
   const ir::SourceFile &stated = program.files[id];
   if (!stated.sha256.valid())

@@ -31,6 +31,8 @@ public:
   std::optional<llvm::StringRef> line(const ir::Program &program, const SourcePlace &place);
   // The whole file; none if it is not there or not the one traced.
   std::optional<llvm::StringRef> contents(const ir::Program &program, ir::FileId file);
+  // Where the file is; none if it is not below the root.
+  std::optional<std::string> path_of(const ir::Program &program, ir::FileId file) const;
   // The file is there, but its hash is not the one that the trace states.
   bool changed(const ir::Program &program, ir::FileId file);
 
@@ -46,6 +48,9 @@ private:
   SourceOptions options_;
   std::map<std::string, File> files_;
 };
+
+// Whether these are the bytes of a file that was traced; true if the trace states no hash.
+bool is_traced(const ir::Program &program, ir::FileId file, llvm::StringRef bytes);
 
 // Adds a `source-changed` finding for each file that a shown place stands in and that changed since
 // the trace.

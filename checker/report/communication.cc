@@ -180,14 +180,14 @@ namespace {
 
 constexpr size_t kDepth = 4; // of a part of the model
 
+} // namespace
+
 std::string scope_of(const ir::Program &program, ir::InstId inst) {
   ir::LocId loc = program.insts[inst].loc;
   if (!loc.valid() || !program.locs[loc].scope.valid())
     return "";
   return program.strings[program.locs[loc].scope].str();
 }
-
-} // namespace
 
 std::string without_numbers(llvm::StringRef name, size_t parts) {
   llvm::SmallVector<llvm::StringRef, 8> split;

@@ -31,6 +31,8 @@ struct Message {
 // In program order. Instructions of a body count once, however often it runs.
 std::vector<Message> communication_of(ir::Program &program, const CheckResult &result);
 
+// The part of the model that an instruction belongs to; empty if none is stated.
+std::string scope_of(const ir::Program &program, ir::InstId inst);
 // `layers.12.mlp.act` as `layers.*.mlp.act`: the same part of any layer; the first parts of a name.
 std::string without_numbers(llvm::StringRef name, size_t parts = ~size_t(0));
 

@@ -524,6 +524,22 @@ static std::optional<Note> since_scale(const ir::Program &program, const CheckRe
   return std::nullopt;
 }
 
+llvm::SmallVector<Note, 2> explain_value(const ir::Program &program, const CheckResult &result,
+                                         ValueId value) {
+  llvm::SmallVector<Note, 2> notes;
+  if (!result.types[value.index].valid())
+    return notes;
+  const ir::Type &type = program.types[result.types[value.index]];
+  for (AxisId axis : type.claimed() - type.unknown - type.zero()) {
+    Note note = Origin(program, result, axis, type).find(value);
+    if (llvm::none_of(notes, [&](const Note &other) {
+          return other.place == note.place && other.text == note.text;
+        }))
+      notes.push_back(std::move(note));
+  }
+  return notes;
+}
+
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding) {
   if (finding.info().drawn_by == rules::DrawnBy::Run)

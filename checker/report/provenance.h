@@ -37,6 +37,10 @@ Note note_at_declaration(const ir::Program &program, ir::ValueId value);
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding);
 
+// Where the kind of a value arose on each axis; one note for axes of one origin.
+llvm::SmallVector<Note, 2> explain_value(const ir::Program &program, const CheckResult &result,
+                                         ir::ValueId value);
+
 // The parameter whose gradient an operand is made of, where the finding does not name it.
 ir::ValueId parameter_of(const ir::Program &program, const CheckResult &result,
                          const Finding &finding);

@@ -3,8 +3,11 @@
 #include "checker/report/report.h"
 
 #include "checker/definitions.h"
+#include "checker/report/verified_edits.h"
+#include "checker/suppress.h"
 
 #include "ir/text/text.h"
+#include "rules/violations/commands/costs.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -19,7 +22,9 @@ namespace spmd::checker {
 namespace {
 
 constexpr FindingGroup kGroups[] = {
-    {"default", "what is wrong, suspicious or not known", [](std::string_view) { return true; }},
+    {"default", "what is wrong, suspicious or not known",
+     [](std::string_view finding) { return !rules::is_cost(finding); }},
+    {"perf", "communication that could be spared", rules::is_cost},
     {"all", "every finding", [](std::string_view) { return true; }},
 };
 
@@ -246,9 +251,43 @@ void add_place(Report &report, Diagnostic &diagnostic, const Finding &finding) {
   diagnostic.folded_scope = merge_scopes(diagnostic.folded_scope, scope_of(report, finding.place));
 }
 
+// Those of the check, and those of the costs that are asked for, in the order of the program.
+std::vector<const Finding *> all_findings(Report &report) {
+  std::vector<const Finding *> all;
+  size_t next = 0;
+  auto add_before = [&](uint32_t inst) {
+    for (; next < report.made.size() && report.made[next].place.index < inst; ++next)
+      all.push_back(&report.made[next]);
+  };
+  for (const Finding &finding : report.result->findings) {
+    if (finding.place.form == Place::Form::Inst)
+      add_before(finding.place.index);
+    else if (finding.place.form == Place::Form::Output)
+      add_before(~0u);
+    all.push_back(&finding);
+  }
+  add_before(~0u);
+  return all;
+}
+
+void find_costs(Report &report, const ReportOptions &options) {
+  bool wanted = llvm::any_of(rules::all_violations(), [&](const rules::DiagnosticInfo *info) {
+    return rules::is_cost(info->name) && selected(options, info->name);
+  });
+  if (!wanted)
+    return;
+  for (Saving &saving : savings_of(*report.program, *report.result)) {
+    if (!selected(options, saving.finding.info().name))
+      continue;
+    report.made.push_back(std::move(saving.finding));
+    suppress(*report.program, report.check_options, report.made.back());
+  }
+}
+
 void fold(Report &report, const ReportOptions &options) {
   llvm::StringMap<size_t> known;
-  for (const Finding &finding : report.result->findings) {
+  for (const Finding *each : all_findings(report)) {
+    const Finding &finding = *each;
     if (!selected(options, finding.info().name)) {
       report.not_selected += !finding.suppressed;
       continue;
@@ -313,7 +352,27 @@ void accept(Report &report, Diagnostic &diagnostic) {
   diagnostic.first = &copy;
 }
 
+// Each costs a check of the whole program.
+constexpr unsigned kMostSavings = 20;
+
+void add_saving(const Report &report, llvm::ArrayRef<Saving> savings, unsigned &tried,
+                Diagnostic &diagnostic) {
+  const Finding &finding = *diagnostic.first;
+  diagnostic.fixes_sought = true;
+  diagnostic.fixes_cut = tried >= kMostSavings;
+  for (const Saving &saving : savings) {
+    if (saving.finding.place != finding.place || saving.finding.violation != finding.violation ||
+        diagnostic.fixes_cut)
+      continue;
+    ++tried;
+    if (is_verified(report, saving))
+      diagnostic.fixes.push_back(saving.fix);
+  }
+}
+
 void explain(Report &report, const CheckOptions &check_options, bool fixes) {
+  std::optional<std::vector<Saving>> savings;
+  unsigned tried = 0;
   std::optional<FixFinder> finder; // costs a copy of the types: made for the first finding only
   for (Diagnostic &diagnostic : report.diagnostics) {
     const Finding &finding = *diagnostic.first;
@@ -325,6 +384,11 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
               report.program->find_param(parameter_of(*report.program, *report.result, finding));
           param && param->name.valid())
         diagnostic.parameters.push_back(report.program->strings[param->name].str());
+    if (fixes && rules::is_cost(finding.info().name)) {
+      if (!savings)
+        savings = savings_of(*report.program, *report.result);
+      add_saving(report, *savings, tried, diagnostic);
+    }
     // A program that checks has nothing to repair: what a run refutes is not what it says.
     if (!fixes || finding.info().drawn_by != rules::DrawnBy::Check)
       continue;
@@ -430,9 +494,11 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   report.result = &result;
   report.check_options = check_options;
   report.check_options.progress = {};
-  report.line_starts = result.findings.empty() && result.inferred.empty() ? std::vector<uint64_t>{0}
-                                                                          : index_lines(bytes);
-  if (report.line_starts.size() > 1 || !result.findings.empty())
+  find_costs(report, options);
+  const bool none = result.findings.empty() && report.made.empty();
+  report.line_starts =
+      none && result.inferred.empty() ? std::vector<uint64_t>{0} : index_lines(bytes);
+  if (report.line_starts.size() > 1 || !none)
     index_columns(report);
   report.words = options.dialect.value_or(ir::dialect_of(program));
   report.judged = judged_part(program, result);

@@ -3,6 +3,7 @@
 #include "checker/report/verified_edits.h"
 
 #include "ir/input/input.h"
+#include "rules/violations/commands/costs.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -42,20 +43,63 @@ Count count(const std::vector<Finding> &findings, const Finding &wanted) {
   return found;
 }
 
-} // namespace
-
-std::vector<TextEdit> verified_edits(const Report &report, const Finding &finding, const Fix &fix) {
-  std::vector<TextEdit> edits = text_edits(*report.program, report.bytes, fix);
-  if (edits.empty())
-    return {};
-  std::string text = apply_edits(report.bytes, edits);
+// Whether the text has fewer findings than the program, and fewer of that name.
+bool repairs(const Report &report, const std::string &text, const Finding &finding) {
   ir::ReadResult read = ir::read_program(text);
-  if (!read.errors.empty())
-    return {};
+  if (!read.errors.empty() || !ir::verify(read.program).empty())
+    return false;
   add_configured(*report.program, read.program);
   CheckResult result = check(read.program, report.check_options);
   Count before = count(report.result->findings, finding), after = count(result.findings, finding);
-  return after.of_name < before.of_name && after.all < before.all ? edits : std::vector<TextEdit>();
+  if (!rules::is_cost(finding.info().name))
+    return after.of_name < before.of_name && after.all < before.all;
+  auto left = [&](ir::Program &program, const CheckResult &of) {
+    return llvm::count_if(savings_of(program, of), [&](const Saving &saving) {
+      return saving.finding.violation.is_like(finding.violation);
+    });
+  };
+  return after.all <= before.all &&
+         left(read.program, result) < left(*report.program, *report.result);
+}
+
+std::vector<TextEdit> edits_of(const Report &report, const Saving &saving) {
+  if (!ir::format_of(report.bytes).by_hand)
+    return {};
+  return rewrite_edits(*report.program, report.bytes, saving.rewrite);
+}
+
+// The same of the canonical text of a program, where instructions stand in another order if it has
+// functions.
+bool holds_in_canonical_text(const Report &report, const Saving &saving) {
+  std::string text = ir::print_text(*report.program);
+  ir::ReadResult read = ir::read_program(text);
+  if (!read.errors.empty() || report.program->functions.size() > 0)
+    return false;
+  std::vector<TextEdit> edits = rewrite_edits(read.program, text, saving.rewrite);
+  return !edits.empty() && repairs(report, apply_edits(text, edits), saving.finding);
+}
+
+} // namespace
+
+bool is_verified(const Report &report, const Saving &saving) {
+  std::vector<TextEdit> edits = edits_of(report, saving);
+  if (edits.empty())
+    return holds_in_canonical_text(report, saving);
+  return repairs(report, apply_edits(report.bytes, edits), saving.finding);
+}
+
+std::vector<TextEdit> verified_edits(const Report &report, const Finding &finding, const Fix &fix) {
+  std::vector<TextEdit> edits;
+  if (!rules::is_cost(finding.info().name)) {
+    edits = text_edits(*report.program, report.bytes, fix);
+  } else {
+    for (const Saving &saving : savings_of(*report.program, *report.result))
+      if (saving.finding.place == finding.place && saving.finding.violation == finding.violation)
+        edits = edits_of(report, saving);
+  }
+  if (edits.empty() || !repairs(report, apply_edits(report.bytes, edits), finding))
+    return {};
+  return edits;
 }
 
 } // namespace spmd::checker

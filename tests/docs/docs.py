@@ -5,7 +5,7 @@
 #   shows (`<!-- file: NAME -->` in front of a block), or in the folder that `<!-- in: FOLDER -->`
 #   names. A line `...` stands for any lines; `[exit N]` ends the output of a command that does not
 #   exit with 0;
-# - docs/reference.md, which reference.py writes;
+# - docs/reference.md and docs/gallery.md, which reference.py and gallery.py write;
 # - links: the file is there, and so is the heading.
 import pathlib
 import re
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+import gallery
 import reference
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -138,7 +139,10 @@ def main():
     update = "--update" in sys.argv
     lint, execute = (pathlib.Path(word).resolve() for word in sys.argv[1:] if word != "--update")
     binaries, problems, count = {"spmdlint": lint, "spmdrun": execute}, [], 0
-    made = {ROOT / "docs/reference.md": reference.page(lint, execute)}
+    made = {
+        ROOT / "docs/reference.md": reference.page(lint, execute),
+        ROOT / "docs/gallery.md": gallery.page(lint),
+    }
     for path, text in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             problems.append(f"{path.relative_to(ROOT)} is out of date")

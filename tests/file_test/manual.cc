@@ -2,6 +2,8 @@
 #include "tests/file_test/run_case.h"
 
 #include "checker/report/report.h"
+#include "checker/report/savings.h"
+#include "rules/violations/commands/costs.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -11,7 +13,7 @@ namespace spmd::tests {
 namespace {
 
 // The findings of a program, and whatever else is wrong with it as an example.
-std::vector<std::string> names_drawn(std::string_view text, const std::string &label,
+std::vector<std::string> names_drawn(std::string_view text, const std::string &label, bool costs,
                                      Problems &problems) {
   std::vector<std::string> names;
   std::optional<ir::Program> program;
@@ -26,12 +28,15 @@ std::vector<std::string> names_drawn(std::string_view text, const std::string &l
   for (const checker::Finding &finding : result.findings)
     if (!finding.suppressed)
       names.emplace_back(finding.info().name);
+  for (const checker::Saving &saving : checker::savings_of(*program, result))
+    if (costs)
+      names.emplace_back(saving.finding.info().name);
   return names;
 }
 
 void run_wrong(const rules::DiagnosticInfo &info, Problems &problems) {
-  std::vector<std::string> names =
-      names_drawn(info.wrong, fmt::format("{} (wrong)", info.name), problems);
+  std::vector<std::string> names = names_drawn(info.wrong, fmt::format("{} (wrong)", info.name),
+                                               rules::is_cost(info.name), problems);
   if (problems.empty() && !llvm::is_contained(names, info.name))
     problems.push_back(fmt::format("{}: its wrong program does not trigger it", info.name));
   for (const std::string &name : names)
@@ -40,8 +45,8 @@ void run_wrong(const rules::DiagnosticInfo &info, Problems &problems) {
 }
 
 void run_right(const rules::DiagnosticInfo &info, Problems &problems) {
-  for (const std::string &name :
-       names_drawn(info.right, fmt::format("{} (right)", info.name), problems))
+  for (const std::string &name : names_drawn(info.right, fmt::format("{} (right)", info.name),
+                                             rules::is_cost(info.name), problems))
     problems.push_back(fmt::format("{}: its right program triggers [{}]", info.name, name));
 }
 
@@ -49,7 +54,7 @@ Problems run_one(const rules::DiagnosticInfo &info) {
   Problems problems;
   if (info.explain.empty())
     problems.push_back(fmt::format("{}: no manual text (explain)", info.name));
-  if (info.drawn_by != rules::DrawnBy::Check) {
+  if (info.drawn_by != rules::DrawnBy::Check && !rules::is_cost(info.name)) {
     if (!info.wrong.empty() || !info.right.empty())
       problems.push_back(fmt::format("{}: checking its program does not trigger it", info.name));
     return problems;

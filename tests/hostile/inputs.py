@@ -13,6 +13,10 @@ import time
 
 MIB = 1 << 20
 PROGRAM = "mesh m { tp = 4 }\n%x = input f32[8] P\n%y = gelu %x\n"
+UNSTATED = (
+    "trace { mode = local }\nmesh m { tp = 4 }\n%x = input f32[8] P\n"
+    "%y = all_reduce %x { axis = tp }\n%z = gelu %y\n"
+)
 CLEAN = "mesh m { tp = 4 }\n%x = input f32[8] R\n%y = gelu %x\n"
 
 
@@ -246,8 +250,23 @@ class Tests:
             ["check", "--format=json", good],
             ["check", "--format=full", good],
             ["dump", good],
+            ["check", "--annotate", "--quiet", self.path("unstated.spmd", UNSTATED)],
+            ["check", "--diff", good],
+            ["report", good],
+            ["cost", good],
+            ["summary", good],
+            ["reveal", good, "%x"],
+            ["diff", good, self.path("clean.spmd", CLEAN)],
+            ["elaborate", good],
+            ["plan", "f32[8] P -> f32[8] R", "--mesh", "tp=4"],
             ["ops"],
+            ["ops", "gelu"],
+            ["ops", "all_reduce"],
             ["explain"],
+            ["explain", "gelu"],
+            ["config", "init"],
+            ["completions", "bash"],
+            ["man"],
             ["schema", "trace"],
             ["help"],
             ["version"],
@@ -284,6 +303,44 @@ class Tests:
             "fmt to a full device", [self.lint, "fmt", "-o", "/dev/full", good], 2, "no space left"
         )
         self.expect("to a folder", [self.lint, "fmt", "-o", self.folder, good], 2, "is a directory")
+
+    # --- an editor that is none
+
+    def language_server(self):
+        body = b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}'
+        good = b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        for name, stream, code, words in (
+            ("nothing", b"", 1, ""),
+            ("a message, and no goodbye", good, 1, ""),
+            ("a header that is cut", b"Content-Le", 3, "ends within a message"),
+            ("a message that is cut", good[:-5], 3, "ends within a message"),
+            ("no length", b"Content-Type: x\r\n\r\n{}", 3, "has no Content-Length"),
+            ("two lengths", b"Content-Length: 2\r\ncontent-length: 2\r\n\r\n{}", 3, "two lengths"),
+            ("a negative length", b"Content-Length: -2\r\n\r\n{}", 3, "is no number"),
+            ("a length of many digits", b"Content-Length: %s\r\n\r\n" % (b"9" * 99), 3, "is no number"),
+            ("a length of 2^60", b"Content-Length: %d\r\n\r\n" % 2**60, 3, "--max-input allows"),
+            ("a long header", b"x" * 100000, 3, "no message header ends"),
+            ("bytes", bytes(range(256)) * 40, 3, "no message header ends"),
+            ("no UTF-8", b"Content-Length: 4\r\n\r\n\xff\xfe{}" + good, 1, ""),
+        ):
+            read, write = os.pipe()
+            writer = threading.Thread(target=self.write_all, args=(write, stream))
+            writer.start()
+            self.expect(f"lsp: {name}", [self.lint, "lsp"], code, words, peak=200, stdin=read)
+            os.close(read)
+            writer.join()
+        # What is announced is not taken before it comes.
+        announced = self.path("announced", b"Content-Length: 1000000000\r\n\r\n{")
+        with open(announced, "rb") as file:
+            self.expect("lsp: a GB", [self.lint, "lsp"], 3, "within a message", peak=100, stdin=file)
+
+    @staticmethod
+    def write_all(file, data):
+        try:
+            with open(file, "wb") as out:
+                out.write(data)
+        except BrokenPipeError:
+            pass
 
     # --- configurations
 
@@ -332,6 +389,7 @@ def main():
         "odd_files",
         "pipes",
         "outputs",
+        "language_server",
         "configurations",
         "bombs",
         "cut_files",

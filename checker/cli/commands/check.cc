@@ -167,7 +167,7 @@ std::string inferred_text(const Report &report, const InferredAt &at) {
 
 // `model.py:41:13: %r = all_reduce %h { axis = tp, dst = R, src = P }  // on tp: src = P; dst = R
 // by ..`
-void print_inferred(const Run &run) {
+void print_inferred(Run &run) {
   std::string text;
   for (const Report &report : run.reports) {
     if (!report.program)
@@ -184,7 +184,10 @@ void print_inferred(const Run &run) {
       text += '\n';
     }
   }
-  (void)write_stdout(text);
+  if (std::string problem = write_stdout(text); !problem.empty()) {
+    run.happened(ExitCode::Call);
+    say(problem);
+  }
 }
 
 // `--exit-zero` forgives findings and coverage, nothing else.

@@ -12,7 +12,7 @@
 namespace spmd::checker {
 namespace {
 
-std::string names_of(uint16_t commands) {
+std::string names_of(uint32_t commands) {
   std::string names;
   for (const OptionRow &row : option_rows())
     if (row.commands & commands && row.name.substr(0, 2) == "--")
@@ -61,7 +61,7 @@ std::string bash_case(const CommandRow &command) {
       values += fmt::format("      {}) words=\"{}\" ;;\n", row.name, llvm::join(words, " "));
   }
   std::string text = fmt::format("    {})\n      options=\"{}\" arguments=\"{}\"\n", command.name,
-                                 names_of(command.bit ? command.bit : uint16_t(0)),
+                                 names_of(command.bit ? command.bit : uint32_t(0)),
                                  llvm::join(words_of(command.usage), " "));
   if (!values.empty())
     text += "      case $option in\n" + values + "      esac\n";
@@ -143,7 +143,7 @@ std::string roff(std::string_view text) {
   return out.substr(0, 1) == "." || out.substr(0, 1) == "'" ? "\\&" + out : out;
 }
 
-std::string manual_options(uint16_t commands) {
+std::string manual_options(uint32_t commands) {
   std::string text;
   for (const OptionRow &row : option_rows()) {
     if (!(row.commands & commands))

@@ -227,10 +227,8 @@ ExitCode run_ops(const Options &options) {
     std::string statement(rules::boundary_name(
         rules::resolve_spelling(options.arguments.front(), ir::kOwnDialect).boundary));
     if (std::string page = transition_page(options.arguments.front()) + statement_page(statement);
-        !rows.front() && !page.empty() && options.table == TableFormat::Text) {
-      (void)write_stdout(page);
-      return ExitCode::Clean;
-    }
+        !rows.front() && !page.empty() && options.table == TableFormat::Text)
+      return print_text(page);
     if (!rows.front()) {
       say(fmt::format("no op `{}`{}", options.arguments.front(),
                       nearest_hint(options.arguments.front(), op_names())));

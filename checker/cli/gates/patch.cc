@@ -157,6 +157,7 @@ Patch make_patch(const Input &input, const Options &options) {
     ++patch.fixed;
   }
   patch.text = unified_diff(input.name, input.bytes(), text);
+  patch.after = std::move(text);
   return patch;
 }
 

@@ -6,6 +6,7 @@
 namespace spmd::checker {
 
 struct Patch {
+  std::string after;      // the program as it is then
   std::string text;       // a unified diff; empty: no fix is a change of the text
   unsigned fixed = 0;     // findings that it repairs
   unsigned remaining = 0; // that it leaves

@@ -13,18 +13,23 @@ CheckOptions check_options_for(const ir::Program &program, const Options &option
   return check;
 }
 
-std::unique_ptr<CheckedInput> load_checked(const std::string &path, const Options &options) {
+std::unique_ptr<CheckedInput> check_loaded(Input input, const Options &options) {
   auto made = std::make_unique<CheckedInput>();
-  made->input = load(path, options);
-  print_stderr(print_input_errors(made->input));
+  made->input = std::move(input);
   if (!made->input.checkable())
-    return nullptr;
+    return made;
   options.configuration.add_to(made->program());
   made->options = check_options_for(made->program(), options);
   made->options.today = date_of_today();
   made->result = check(made->program(), made->options);
   made->options.infer_partial |= made->result.gradual != nullptr;
   return made;
+}
+
+std::unique_ptr<CheckedInput> load_checked(const std::string &path, const Options &options) {
+  std::unique_ptr<CheckedInput> made = check_loaded(load(path, options), options);
+  print_stderr(print_input_errors(made->input));
+  return made->input.checkable() ? std::move(made) : nullptr;
 }
 
 Report CheckedInput::report(const ReportOptions &wanted) {

@@ -88,7 +88,7 @@ bool GradientBoundary::needs_gradient(ValueId value) {
 }
 
 std::optional<uint32_t> GradientBoundary::param_of(ValueId value) const {
-  auto at = params_.find(value.index);
+  auto at = value.valid() ? params_.find(value.index) : params_.end();
   return at == params_.end() ? std::nullopt : std::optional(at->second);
 }
 

@@ -87,6 +87,71 @@ def test_page_says_what_the_json_says(written, findings):
             assert note["text"].replace("`", "").split("; ")[0] in text
 
 
+MODULES = """\
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[8, 4] V
+%w = param f32[4, 4] V
+%a = matmul %x, %w { partial = tp } in "layers.0.up"
+%b = all_reduce %a { axis = tp, src = P, dst = R } in "helper"
+%c = gelu %b in "layers.0.act"
+%d = neg %c in "layers.1.up"
+%e = all_gather %d { axis = tp, src = R, dst = R } in "layers.1.up"
+%f = gelu %d in "layers.1.act"
+%g = neg %f { phase = bwd } in "layers.1.act"
+"""
+
+
+def test_modules_with_what_is_communicated_between_them(tmp_path):
+    """The edges are those of the program: a collective stands where its value goes from one module
+    to another, whoever called it; layers are one."""
+    program, page = tmp_path / "m.spmd", tmp_path / "m.html"
+    program.write_text(MODULES.replace("%e = all_gather %d { axis = tp, src = R, dst = R }", "%e = neg %d"))
+    done = subprocess.run([LINT, "report", program, "-o", page], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    outline = Outline()
+    outline.feed(text)
+    assert not outline.open
+    picture = text[text.index('<svg class="modules"') : text.index("</svg>")]
+    titles = [html.unescape(one) for one in re.findall("<title>(.*?)</title>", picture)]
+    assert titles == [
+        "layers.*.up to layers.*.act: all_reduce over tp, 192 B",
+        "layers.*.act to layers.*.up",
+        "layers.*.up",
+        "layers.*.act",
+    ]
+    ops = dict(zip(titles[2:], re.findall(r'class="ops">(\d+) ops?<', picture)))
+    assert ops == {"layers.*.up": "3", "layers.*.act": "2"}  # none of the backward
+    table = text[text.index("the same as a table") :].split("</details>")[0]
+    assert re.findall("<td[^>]*>(.*?)</td>", table) == [
+        "layers.*.up",
+        "layers.*.act",
+        "all_reduce over tp",
+        "1",
+        "192 B",
+    ]
+
+
+def test_communication_of_the_page_is_that_of_cost(tmp_path):
+    """Of a recorded model: the bytes of the picture's table are those of `spmdlint cost`."""
+    import json
+
+    trace = RENDERED.parents[2] / "examples/megatron_gpt/sp.spmd.json"
+    cost = json.loads(
+        subprocess.run(
+            [LINT, "cost", "--format=json", trace], capture_output=True, text=True, check=True
+        ).stdout
+    )
+    page = subprocess.run([LINT, "report", trace], capture_output=True, text=True, check=True).stdout
+    table = page[page.index("the same as a table") :].split("</details>")[0]
+    cells = re.findall("<td[^>]*>(.*?)</td>", table)
+    rows = [cells[i : i + 5] for i in range(0, len(cells), 5)]
+    collectives = {row[2] for row in rows}
+    assert {f"{one['collective']} over {one['axis']}" for one in cost} == collectives
+    assert sum(int(row[3]) for row in rows) >= sum(one["calls"] for one in cost)
+
+
 @needs_browser
 def test_page_runs(written, tmp_path):
     dom, said, _ = loaded(written("html"), tmp_path)

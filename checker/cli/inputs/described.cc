@@ -1,0 +1,67 @@
+// Words for values and operations, by the printers of types and instructions.
+#include "checker/cli/inputs/described.h"
+
+#include "checker/definitions.h"
+
+#include "ir/text/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spmd::checker {
+
+std::string Described::type(ir::ValueId value) const {
+  const ir::Program &program = *report_.program;
+  ir::TypeId type = report_.result->types[value.index];
+  if (!type.valid())
+    return "not reached";
+  std::string text =
+      ir::print_type(program, program.types[type], report_.result->shapes[value.index],
+                     program.values[value].global_shape);
+  if (words_ != ir::Dialect::Spmd)
+    text += fmt::format("; {}: {}", ir::kDialectWords[static_cast<unsigned>(words_)],
+                        ir::print_words(program, program.types[type], words_));
+  return text;
+}
+
+std::string Described::typed(ir::ValueId value) const {
+  return fmt::format("  {}: {}\n", ir::print_named(*report_.program, value), type(value));
+}
+
+std::string Described::at(const Place &place) const {
+  SourcePlace found = locate(report_, place);
+  return print(found) + (found.scope.empty() ? "" : " in " + found.scope);
+}
+
+std::string Described::instruction(ir::InstId id) const {
+  const ir::Program &program = *report_.program;
+  const ir::Inst &inst = program.insts[id];
+  std::string text = fmt::format("{}: {}\n", at(Place::inst(id)), ir::print_inst(program, id));
+  llvm::SmallVector<ir::ValueId, 8> shown;
+  for (uint32_t i = 0; i < inst.result_count; ++i)
+    shown.push_back(inst.result(i));
+  for (ir::ValueId value : tensors_of(program, id))
+    if (!llvm::is_contained(shown, value))
+      shown.push_back(value);
+  for (ir::ValueId value : shown)
+    text += typed(value);
+  return text;
+}
+
+std::vector<ir::InstId> Described::at_line(llvm::StringRef path, uint32_t line) const {
+  std::vector<ir::InstId> found;
+  for (uint32_t i = 0; i < report_.program->insts.size(); ++i) {
+    SourcePlace place = locate(report_, Place::inst(ir::InstId{i}));
+    llvm::StringRef own = place.path;
+    bool same = own == path || (own.size() > path.size() && own.take_back(path.size()) == path &&
+                                own[own.size() - path.size() - 1] == '/');
+    if (same && place.line <= line && std::max(place.line, place.end_line) >= line)
+      found.push_back(ir::InstId{i});
+  }
+  return found;
+}
+
+} // namespace spmd::checker

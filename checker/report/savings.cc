@@ -1,0 +1,383 @@
+// Looks at one collective and what makes and takes its operand and its result. Steps are compared
+// by the types at their ends: two that lead back to the same type, by steps that keep what a value
+// means, lead back to the same data.
+#include "checker/report/savings.h"
+
+#include "checker/definitions.h"
+#include "checker/report/communication.h"
+
+#include "rules/ops/registry.h"
+#include "rules/violations/commands/costs.h"
+
+#include "ir/text/text.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace spmd::checker {
+namespace {
+
+using ir::AxisSet;
+using ir::InstId;
+using ir::ValueId;
+using rules::Collective;
+using rules::TransitionOp;
+
+// A transition of one tensor.
+struct Step {
+  InstId inst;
+  TransitionOp op = TransitionOp::None;
+  ValueId from, to;
+  AxisSet axes; // on which the type changes
+  Collective collective = Collective::None;
+  int64_t ranks = 1;
+  std::optional<int64_t> bytes = 0; // that a rank sends
+};
+
+class Search {
+public:
+  Search(ir::Program &program, const CheckResult &result);
+  std::vector<Saving> run();
+
+private:
+  std::optional<Step> step(InstId id) const;
+  // The step that makes the operand, if nothing else takes what it makes.
+  std::optional<Step> step_before(const Step &step) const;
+  bool only_used_by(ValueId value, InstId user) const;
+  bool keeps_meaning(const Step &step) const;
+  bool same_type(ValueId a, ValueId b) const;
+  std::string new_step(const Step &first, const Step &second, std::string_view op) const;
+  // What the axis is at an end of a step: as the call says, where only kinds are judged and types
+  // have no blocks; else by the type.
+  std::string source(const Step &step, ir::AxisId axis) const;
+  std::string target(const Step &step, ir::AxisId axis) const;
+  std::string word(const Step &step, llvm::StringRef key, ValueId value, ir::AxisId axis) const;
+  std::string name_of(const Step &step) const { return program_.op_name(op(step)).str(); }
+  ir::OpNameId op(const Step &step) const { return program_.insts[step.inst].op; }
+  unsigned products_between(InstId first, InstId last) const;
+
+  void pair(const Step &second);
+  void slice(const Step &first, const Step &second);
+  void fuse(const Step &first, const Step &second);
+  void repeated(const Step &step);
+  void overlap(const Step &step);
+  void add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite);
+
+  ir::Program &program_;
+  const CheckResult &result_;
+  std::map<uint32_t, Message> messages_; // of instructions that send once
+  std::vector<unsigned> uses_;           // per value, outputs and gradients included
+  std::vector<bool> written_;            // in place
+  llvm::DenseMap<uint32_t, llvm::SmallVector<InstId, 2>> users_;
+  std::map<std::array<uint32_t, 5>, Step> seen_;
+  std::vector<Saving> found_;
+};
+
+std::string bytes_text(std::optional<int64_t> bytes) {
+  return bytes && *bytes > 0 ? std::to_string(*bytes) : "";
+}
+
+std::optional<int64_t> sum(std::optional<int64_t> a, std::optional<int64_t> b) {
+  return a && b ? std::optional(*a + *b) : std::nullopt;
+}
+
+Search::Search(ir::Program &program, const CheckResult &result)
+    : program_(program), result_(result), uses_(program.values.size()),
+      written_(program.values.size()) {
+  std::map<uint32_t, unsigned> sends;
+  for (const Message &message : communication_of(program, result)) {
+    messages_[message.inst.index] = message;
+    ++sends[message.inst.index];
+  }
+  for (auto [inst, count] : sends)
+    if (count != 1)
+      messages_.erase(inst);
+  for (uint32_t i = 0; i < program.insts.size(); ++i) {
+    const ir::Inst &inst = program.insts[InstId{i}];
+    for (ValueId value : tensors_of(program, InstId{i})) {
+      ++uses_[value.index];
+      users_[value.index].push_back(InstId{i});
+    }
+    for (const ir::Operand &operand : program.blocks[inst.operands])
+      if (operand.is_value() && operand.mut)
+        written_[operand.index] = true;
+  }
+  for (const ir::Output &output : program.outputs)
+    uses_[output.value.index] += 2; // it cannot go
+  for (uint32_t i = 0; i < program.values.size(); ++i) {
+    const ir::Value &value = program.values[ValueId{i}];
+    for (ValueId other : {value.alias_of, value.grad_of})
+      if (other.valid())
+        uses_[other.index] += 2;
+    if (value.alias_of.valid() || value.grad_of.valid() || value.declared.valid())
+      uses_[i] += 2;
+  }
+}
+
+std::optional<Step> Search::step(InstId id) const {
+  const ir::Inst &inst = program_.insts[id];
+  rules::ResolvedOp op = rules::resolve_op(program_, inst.op);
+  llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
+  if (op.form != rules::OpForm::Transition || tensors.size() != 1 || inst.result_count != 1)
+    return std::nullopt;
+  Step step{.inst = id, .op = op.transition, .from = tensors.front(), .to = inst.result(0)};
+  ir::TypeId before = result_.types[step.from.index], after = result_.types[step.to.index];
+  if (!before.valid() || !after.valid() || written_[step.from.index] || written_[step.to.index])
+    return std::nullopt;
+  const ir::Type &a = program_.types[before], &b = program_.types[after];
+  if (a.mesh() != b.mesh() || a.unknown || b.unknown)
+    return std::nullopt;
+  for (ir::AxisId axis : a.claimed() | b.claimed())
+    if (a.kind(axis) != b.kind(axis) || a.dim(axis) != b.dim(axis))
+      step.axes |= axis;
+  if (auto message = messages_.find(id.index); message != messages_.end()) {
+    step.collective = message->second.collective;
+    step.ranks = message->second.ranks;
+    step.bytes = message->second.bytes;
+    step.axes |= message->second.axes;
+  }
+  return step;
+}
+
+bool Search::only_used_by(ValueId value, InstId user) const {
+  auto users = users_.find(value.index);
+  return uses_[value.index] == 1 && users != users_.end() && users->second.front() == user;
+}
+
+std::optional<Step> Search::step_before(const Step &step) const {
+  InstId made = defining_inst(program_, step.from);
+  const ir::Body &main = program_.main;
+  if (!made.valid() || made.index < main.first.index || !only_used_by(step.from, step.inst) ||
+      program_.insts[made].context != program_.insts[step.inst].context ||
+      program_.insts[made].phase != program_.insts[step.inst].phase)
+    return std::nullopt;
+  return this->step(made);
+}
+
+// What is the same on all ranks, or a block, is determined by what the tensor means; addends and
+// what merely differs are not.
+bool Search::keeps_meaning(const Step &step) const {
+  constexpr TransitionOp kKeep[] = {TransitionOp::AllGather,     TransitionOp::AllReduce,
+                                    TransitionOp::ReduceScatter, TransitionOp::AllToAll,
+                                    TransitionOp::Convert,       TransitionOp::Redistribute};
+  const ir::AttrValue *expert = program_.find(program_.insts[step.inst].attrs, "expert");
+  return llvm::is_contained(kKeep, step.op) && !expert && step.axes;
+}
+
+bool Search::same_type(ValueId a, ValueId b) const {
+  return result_.types[a.index] == result_.types[b.index] &&
+         result_.shapes[a.index] == result_.shapes[b.index] &&
+         result_.sizes[a.index] == result_.sizes[b.index];
+}
+
+std::string Search::word(const Step &step, llvm::StringRef key, ValueId value,
+                         ir::AxisId axis) const {
+  const ir::AttrValue *stated = program_.find(program_.insts[step.inst].attrs, key);
+  if (stated && stated->form == ir::AttrForm::Kind)
+    return ir::print(stated->as_kind());
+  const ir::Type &type = program_.types[result_.types[value.index]];
+  if (std::optional<unsigned> dim = type.dim(axis))
+    return fmt::format("S({})", *dim);
+  std::optional<ir::Kind> kind = type.kind(axis);
+  return kind ? std::string(ir::info(*kind).word) : "?";
+}
+std::string Search::source(const Step &step, ir::AxisId axis) const {
+  return word(step, "src", step.from, axis);
+}
+std::string Search::target(const Step &step, ir::AxisId axis) const {
+  return word(step, "dst", step.to, axis);
+}
+
+// Ours, from the operand of the first to the result of the second.
+std::string Search::new_step(const Step &first, const Step &second, std::string_view op) const {
+  AxisSet axes = first.axes | second.axes;
+  ir::MeshId mesh = program_.types[result_.types[first.from.index]].mesh();
+  std::string names = ir::print_axes(program_, mesh, axes);
+  if (axes.size() > 1)
+    names = "(" + names + ")";
+  return fmt::format("{} = {}{} {} {{ axis = {}, src = {}, dst = {} }}",
+                     ir::print_value(program_, second.to), program_.is_own_dialect() ? "" : "spmd.",
+                     op, ir::print_value(program_, first.from), names, source(first, axes.first()),
+                     target(second, axes.first()));
+}
+
+void Search::add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite) {
+  Fix fix{.form = Fix::Form::Drop, .text = std::move(text), .inst = at.inst};
+  for (const auto &[inst, statement] : rewrite.statements)
+    fix.replacement += statement;
+  found_.push_back(
+      {{.violation = std::move(violation), .place = Place::inst(at.inst), .reason = {}},
+       std::move(fix),
+       std::move(rewrite)});
+}
+
+// --- what two steps come to
+
+void Search::pair(const Step &second) {
+  std::optional<Step> first = step_before(second);
+  if (!first || !keeps_meaning(*first) || !keeps_meaning(second))
+    return;
+  AxisSet axes = first->axes | second.axes;
+  bool placed = true, back = true; // no addends; each axis is at the end what it was
+  for (ir::AxisId axis : axes) {
+    placed &= source(*first, axis)[0] != 'P' && source(*first, axis) != "?";
+    back &= source(*first, axis) == target(second, axis);
+  }
+  bool sends = first->collective != Collective::None || second.collective != Collective::None;
+  if (same_type(first->from, second.to) && placed && back && sends) {
+    add(second,
+        rules::CancellingPair{name_of(*first), axes, bytes_text(sum(first->bytes, second.bytes))},
+        fmt::format("drop both: {} is {}", ir::print_value(program_, second.to),
+                    ir::print_value(program_, first->from)),
+        {.statements = {{first->inst, ""}, {second.inst, ""}},
+         .renamed = std::pair(second.to, first->from),
+         .moved = {}});
+  } else if (first->axes == second.axes && axes.size() == 1) {
+    slice(*first, second);
+  } else {
+    fuse(*first, second);
+  }
+}
+
+void Search::slice(const Step &first, const Step &second) {
+  if (second.op != TransitionOp::Convert || second.collective != Collective::None ||
+      target(second, second.axes.first())[0] != 'S')
+    return;
+  auto put = [&](rules::Violation violation, std::string_view op) {
+    std::string made = new_step(first, second, op);
+    add(second, std::move(violation), fmt::format("put `{}` in the place of both", made),
+        {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}});
+  };
+  std::optional<int64_t> bytes = first.bytes;
+  if (first.op == TransitionOp::AllReduce && source(first, first.axes.first()) == "P") {
+    if (bytes) // what reduce_scatter sends is half of it
+      bytes = *bytes - *bytes / 2;
+    put(rules::ReduceThenSlice{name_of(first), first.axes, bytes_text(bytes)}, "reduce_scatter");
+  } else if (first.op == TransitionOp::AllGather && source(first, first.axes.first())[0] == 'S') {
+    if (bytes) // all_to_all sends as much of one block
+      bytes = *bytes - *bytes / first.ranks;
+    put(rules::GatherThenSlice{name_of(first), first.axes, bytes_text(bytes)}, "all_to_all");
+  }
+}
+
+void Search::fuse(const Step &first, const Step &second) {
+  const bool sums = first.op == TransitionOp::AllReduce && second.op == TransitionOp::AllReduce;
+  if (!sums || (first.axes & second.axes) || first.ranks < 2 || second.ranks < 2)
+    return;
+  auto same_ends = [&](const Step &step) {
+    return source(step, step.axes.first()) + target(step, step.axes.first());
+  };
+  const ir::Type &type = program_.types[result_.types[first.from.index]];
+  if (same_ends(first) != same_ends(second) ||
+      type.combiner(first.axes.first()) != type.combiner(second.axes.first()))
+    return;
+  std::optional<int64_t> bytes = sum(first.bytes, second.bytes);
+  if (bytes) {
+    int64_t whole = *second.bytes * second.ranks / (2 * (second.ranks - 1));
+    bytes = *bytes - ring_bytes(Collective::AllReduce, whole, first.ranks * second.ranks);
+  }
+  std::string made = new_step(first, second, "all_reduce");
+  add(second, rules::FusableCollectives{name_of(first), first.axes, second.axes, bytes_text(bytes)},
+      fmt::format("put `{}` in the place of both", made),
+      {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}});
+}
+
+// --- a step by itself
+
+void Search::repeated(const Step &step) {
+  const ir::Inst &inst = program_.insts[step.inst];
+  std::array<uint32_t, 5> key{inst.op.index, inst.attrs.index, step.from.index, inst.context.index,
+                              static_cast<uint32_t>(inst.phase)};
+  auto [first, fresh] = seen_.try_emplace(key, step);
+  if (fresh || !same_type(first->second.to, step.to) || uses_[step.to.index] >= 2)
+    return;
+  ValueId kept = first->second.to;
+  add(step, rules::RepeatedCollective{step.from, step.axes, bytes_text(step.bytes)},
+      fmt::format("drop it: {} is {}", ir::print_value(program_, step.to),
+                  ir::print_value(program_, kept)),
+      {.statements = {{step.inst, ""}}, .renamed = std::pair(step.to, kept), .moved = {}});
+}
+
+// Whether an equation multiplies operands and sums over a dimension of them.
+bool contracts(const rules::Equation &equation) {
+  auto factors = [&](uint8_t first, uint8_t count) {
+    rules::FactorSet found = 0;
+    for (uint8_t i = first; i < first + count; ++i)
+      if (equation.dims[i].form == rules::Dim::Form::Factor)
+        found |= rules::FactorSet(1) << equation.dims[i].first;
+    return found;
+  };
+  for (uint8_t s = 0; s < equation.sum_count; ++s) {
+    const rules::Sum &sum = equation.sums[s];
+    rules::FactorSet kept = 0, taken = 0;
+    for (uint8_t r = 0; r < sum.result_count; ++r)
+      kept |= factors(equation.results[sum.first_result + r].first_dim,
+                      equation.results[sum.first_result + r].dim_count);
+    for (uint8_t t = 0; t < sum.term_count; ++t) {
+      const rules::Term &term = equation.terms[sum.first_term + t];
+      for (uint8_t a = 0; a < term.atom_count && term.atom_count > 1; ++a)
+        if (const rules::Atom &atom = equation.atoms[term.first_atom + a];
+            atom.form == rules::Atom::Form::Ref)
+          taken |=
+              factors(equation.refs[atom.first].first_dim, equation.refs[atom.first].dim_count);
+    }
+    if (taken & ~kept)
+      return true;
+  }
+  return false;
+}
+
+// Instructions that multiply and sum, which is what takes time.
+unsigned Search::products_between(InstId first, InstId last) const {
+  unsigned count = 0;
+  for (uint32_t i = first.index; i < last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    const rules::OpDef *row = rules::resolve_op(program_, inst.op).row;
+    if (row && contracts(row->equation.equation))
+      ++count;
+  }
+  return count;
+}
+
+void Search::overlap(const Step &step) {
+  const ir::Body &main = program_.main;
+  auto users = users_.find(step.to.index);
+  bool at_once = users != users_.end() && users->second.front().index == step.inst.index + 1;
+  InstId made = defining_inst(program_, step.from);
+  if (!at_once || !made.valid() || made.index < main.first.index)
+    return;
+  unsigned count = products_between(InstId{made.index + 1}, step.inst);
+  if (count == 0)
+    return;
+  add(step, rules::Overlappable{step.from, step.axes, count, bytes_text(step.bytes)},
+      fmt::format("start it behind what makes {}", ir::print_value(program_, step.from)),
+      {.statements = {}, .renamed = {}, .moved = step.inst});
+}
+
+std::vector<Saving> Search::run() {
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    std::optional<Step> at = step(InstId{i});
+    if (!at)
+      continue;
+    size_t before = found_.size();
+    pair(*at);
+    if (at->collective == Collective::None || found_.size() > before)
+      continue;
+    repeated(*at);
+    if (found_.size() == before)
+      overlap(*at);
+  }
+  return std::move(found_);
+}
+
+} // namespace
+
+std::vector<Saving> savings_of(ir::Program &program, const CheckResult &result) {
+  return Search(program, result).run();
+}
+
+} // namespace spmd::checker

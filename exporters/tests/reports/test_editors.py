@@ -1,0 +1,97 @@
+"""What lies in `editors`: the grammar knows the words that the checker knows, and the extension
+starts the server that is there."""
+
+import json
+import re
+import subprocess
+
+
+from conftest import LINT, ROOT
+
+EDITORS = ROOT / "editors"
+GRAMMAR = json.loads((EDITORS / "vscode/syntaxes/spmd.tmLanguage.json").read_text())
+
+
+def scopes(line):
+    """Words of a line with the scope that the grammar gives them: of the patterns that match
+    first, the one that stands first, as editors do it."""
+    at, found = 0, []
+    while at < len(line):
+        matches = []
+        for order, row in enumerate(GRAMMAR["patterns"]):
+            if match := re.compile(row["match"]).search(line, at):
+                matches.append((match.start(), order, match, row))
+        if not matches:
+            break
+        _, _, match, row = min(matches, key=lambda one: one[:2])
+        group = 1 if "captures" in row else 0
+        name = row["captures"]["1"]["name"] if group else row["name"]
+        found.append((match[group], name.removesuffix(".spmd")))
+        at = max(match.end(), at + 1)
+    return found
+
+
+def test_the_grammar_reads_a_line():
+    assert scopes('%h.1 = matmul %x, %"a b" { partial = tp } at "m.py":3:9 // x') == [
+        ("%h.1", "variable.other"),
+        ("matmul", "support.function"),
+        ("%x", "variable.other"),
+        ('%"a b"', "variable.other"),
+        ('"m.py"', "string.quoted.double"),
+        ("3", "constant.numeric"),
+        ("9", "constant.numeric"),
+        ("// x", "comment.line.double-slash"),
+    ]
+    assert scopes("%w = param f32[16@tp, 8] R@dp S(0)@tp Reduced")[1:] == [
+        ("param", "support.function"),
+        ("f32", "storage.type"),
+        ("16", "constant.numeric"),
+        ("8", "constant.numeric"),
+        ("R", "constant.language"),
+        ("S", "constant.language"),
+        ("0", "constant.numeric"),
+        ("Reduced", "constant.language"),
+    ]
+    assert scopes("mesh m { dp = 2 }")[0] == ("mesh", "keyword.control")
+    assert scopes("func @f(%x: f32[8]) {")[1] == ("@f", "entity.name.function")
+
+
+def test_the_grammar_knows_the_kinds_of_the_checker():
+    said = subprocess.run([LINT, "explain"], capture_output=True, text=True, check=True).stdout
+    kinds = said.split("\nkinds\n")[1].split("\n\n")[0].split()
+    assert len(kinds) > 4
+    for kind in kinds:
+        assert (kind, "constant.language") in scopes(f"%x = input f32[8] {kind}@tp"), kind
+
+
+def statements():
+    """Of all programs of the tests: the text before a comment."""
+    for path in sorted((ROOT / "tests").rglob("*.spmd")):
+        for line in path.read_text(errors="replace").splitlines():
+            yield path, line.split("//")[0].rstrip()
+
+
+def test_the_grammar_colours_every_op_of_the_test_programs():
+    shape = re.compile(r'^\s*%[\w./-]+(?:, %[\w./-]+)* = ([A-Za-z_][\w.]*)(?= %|$)')
+    seen = 0
+    for path, line in statements():
+        if match := shape.match(line):
+            seen += 1
+            assert (match[1], "support.function") in scopes(line), (path, line)
+    assert seen > 1000
+
+
+def test_the_extension_starts_a_command_that_is_there():
+    package = json.loads((EDITORS / "vscode/package.json").read_text())
+    for grammar in package["contributes"]["grammars"]:
+        assert (EDITORS / "vscode" / grammar["path"]).is_file()
+        assert grammar["scopeName"] == GRAMMAR["scopeName"]
+    for language in package["contributes"]["languages"]:
+        assert (EDITORS / "vscode" / language["configuration"]).is_file()
+    starts = (EDITORS / "vscode" / package["main"]).read_text()
+    for setting in package["contributes"]["configuration"]["properties"]:
+        assert f'get("{setting.removeprefix("spmdlint.")}")' in starts
+    commands = subprocess.run([LINT, "--help"], capture_output=True, text=True, check=True).stdout
+    for text in (starts, (EDITORS / "nvim/spmdlint.lua").read_text()):
+        assert '"lsp"' in text
+    assert re.search(r"^  lsp ", commands, re.MULTILINE)
