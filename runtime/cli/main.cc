@@ -40,8 +40,8 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
   return run_program(options);
 }
 
-// OpenBLAS chooses its kernels when it is loaded, by a list of processors that newer ones are not on:
-// then this process begins once more, with the word for kernels that the processor can run.
+// OpenBLAS chooses its kernels when it is loaded, by a list of processors that newer ones are not
+// on: then this process begins once more, with the word for kernels that the processor can run.
 void begin_with_right_kernels(char **argv) {
   constexpr const char *kWord = "OPENBLAS_CORETYPE";
   const char *core = std::getenv(kWord) ? nullptr : core_that_blas_misses();

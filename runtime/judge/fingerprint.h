@@ -1,6 +1,6 @@
-// What a rank says of what it holds in place of the data: its form, a hash of its bits, and a sum of
-// its elements with random weights, by which blocks and addends of several ranks are compared with
-// the whole that they mean.
+// What a rank says of what it holds, in place of the data: its form, a hash of its bits, and a sum
+// of its elements with random weights, by which blocks and addends of several ranks are compared
+// with the whole that they mean.
 #pragma once
 
 #include "runtime/tensor/tensor.h"
