@@ -112,8 +112,10 @@ ExitCode print_text(llvm::StringRef text) {
 }
 
 std::string write_file(const std::string &path, llvm::StringRef bytes) {
-  if (diverted)
-    return "";
+  return diverted ? "" : write_own_file(path, bytes);
+}
+
+std::string write_own_file(const std::string &path, llvm::StringRef bytes) {
   fs::file_status status;
   llvm::SmallString<256> real(path);
   fs::perms permissions = fs::perms_not_known;

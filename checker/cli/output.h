@@ -26,6 +26,8 @@ ExitCode wrong_call(llvm::StringRef problem);
 // Through a file beside it that takes its place, so that nobody sees half of it. Empty, or what
 // went wrong.
 std::string write_file(const std::string &path, llvm::StringRef bytes);
+// The same of a file that no other process of the run writes, diverted or not.
+std::string write_own_file(const std::string &path, llvm::StringRef bytes);
 // As it stands, to stderr.
 void print_stderr(llvm::StringRef text);
 // Tells on a terminal, once a second, how far long work is; the line goes away with the object.

@@ -658,11 +658,15 @@ private:
   }
 
   void write_trace() {
-    if (!prepare(last_seed_, last_))
+    if (!all(prepare(last_seed_, last_)))
       return;
+    std::optional<RankId> own;
+    if (session_)
+      own = session_->rank();
     std::string problem = trace_out(*checked_, *plan_, *world_, *kept_,
                                     {.target = options_.trace_out,
                                      .ranks = options_.trace_ranks,
+                                     .own = own,
                                      .domain = last_.domain,
                                      .seed = last_seed_,
                                      .program = options_.file});

@@ -50,10 +50,11 @@ public:
       for (PlannedId id : plan_.list(execution.results))
         if (id.valid())
           write_value(id);
-      if (!problem_.empty())
+      if (!problem_.empty() && !options_.own) // else the others wait for this rank
         return problem_;
     }
-    return problem_.empty() ? finish() : problem_;
+    const bool writes_index = !options_.own || *options_.own == 0;
+    return problem_.empty() && writes_index ? finish() : problem_;
   }
 
 private:
@@ -61,27 +62,30 @@ private:
   std::vector<Tensor> held(const PlannedValue &value) {
     std::vector<Tensor> tensors;
     const Buffer &buffer = plan_.buffers[value.buffer];
-    for (RankId rank : world_.ranks(buffer.mesh)) {
-      Tensor &tensor =
-          tensors.emplace_back(Tensor::make(buffer.dtype, buffer.on(rank), options_.domain));
-      if (llvm::Error error = backend_.read(value.buffer, rank, tensor)) {
-        problem_ = llvm::toString(std::move(error));
-        return {};
-      }
-    }
-    return tensors;
+    for (RankId rank : world_.ranks(buffer.mesh))
+      tensors.push_back(held(value, rank));
+    return problem_.empty() ? std::move(tensors) : std::vector<Tensor>();
+  }
+  Tensor held(const PlannedValue &value, RankId rank) {
+    const Buffer &buffer = plan_.buffers[value.buffer];
+    Tensor tensor = Tensor::make(buffer.dtype, buffer.on(rank), options_.domain);
+    if (llvm::Error error = backend_.read_own(value.buffer, rank, tensor))
+      problem_ = llvm::toString(std::move(error));
+    return tensor;
   }
 
   void write_value(PlannedId id) {
     const PlannedValue &value = plan_.values[id];
     if (!value.buffer.valid() || !problem_.empty())
       return;
-    std::vector<Tensor> tensors = held(value);
     llvm::Expected<Distribution> distribution = Distribution::make(program_, value.known);
-    if (!distribution || tensors.empty()) {
-      llvm::consumeError(distribution.takeError());
+    if (!distribution)
+      return llvm::consumeError(distribution.takeError());
+    if (options_.own)
+      return write_own(value, *distribution);
+    std::vector<Tensor> tensors = held(value);
+    if (tensors.empty())
       return;
-    }
     std::vector<const Tensor *> pointers;
     for (const Tensor &tensor : tensors)
       pointers.push_back(&tensor);
@@ -94,17 +98,59 @@ private:
     if (one) {
       Tensor whole =
           meaning.lists.empty() ? std::move(meaning.pieces.front()) : stacked(meaning.pieces, 0);
-      Json entry = entry_of(value, name, whole);
+      Json entry = entry_of(value, name, whole.dtype, whole.dims);
       if (!meaning.lists.empty())
         entry["list"] = ir::print_axes(program_, distribution->type().mesh(), meaning.lists);
       put(name, std::move(whole), entry);
     }
     llvm::ArrayRef<RankId> ranks = world_.ranks(plan_.buffers[value.buffer].mesh);
     for (size_t i = 0; (options_.ranks || !one) && i < tensors.size(); ++i) {
-      Json own = entry_of(value, name, tensors[i]);
-      own["rank"] = world_.number(ranks[i]);
-      put(fmt::format("{}@{}", name, world_.number(ranks[i])), std::move(tensors[i]), own);
+      Json own = entry_on_rank(value, name, *distribution, i);
+      put(name_on_rank(name, ranks[i]), std::move(tensors[i]), own);
     }
+  }
+
+  // What the rank of this process holds; on rank 0 the entries of all.
+  void write_own(const PlannedValue &value, const Distribution &distribution) {
+    const std::string name = name_of(value);
+    llvm::ArrayRef<RankId> ranks = world_.ranks(plan_.buffers[value.buffer].mesh);
+    for (size_t i = 0; i < ranks.size() && problem_.empty(); ++i) {
+      Json entry = entry_on_rank(value, name, distribution, i);
+      if (ranks[i] == *options_.own) {
+        if (Tensor tensor = held(value, ranks[i]); problem_.empty())
+          put(name_on_rank(name, ranks[i]), std::move(tensor), entry);
+      } else if (*options_.own == 0) {
+        entry["file"] = name_on_rank(name, ranks[i]) + ".npy";
+        index_.push_back(std::move(entry));
+      }
+    }
+  }
+
+  std::string name_on_rank(const std::string &name, RankId rank) const {
+    return fmt::format("{}@{}", name, world_.number(rank));
+  }
+  // With the place in the whole: where it begins, and the extents of all.
+  Json entry_on_rank(const PlannedValue &value, const std::string &name,
+                     const Distribution &distribution, size_t position) {
+    const Buffer &buffer = plan_.buffers[value.buffer];
+    const RankId rank = world_.ranks(buffer.mesh)[position];
+    Json entry = entry_of(value, name, buffer.dtype, buffer.on(rank));
+    entry["rank"] = world_.number(rank);
+    const Dims first = distribution.first_on(static_cast<int64_t>(position)),
+               whole = distribution.piece_dims(buffer.on(rank));
+    entry["first"] = std::vector<int64_t>(first.begin(), first.end());
+    entry["whole"] = std::vector<int64_t>(whole.begin(), whole.end());
+    return entry;
+  }
+
+  // The calls that a value is made in, outermost first; empty: the main body.
+  std::vector<std::string> body_of(const PlannedValue &value) const {
+    std::vector<std::string> sites;
+    for (uint32_t call = value.call; plan_.calls[call].site.valid();
+         call = plan_.calls[call].caller)
+      sites.insert(sites.begin(),
+                   ir::print_value(program_, program_.insts[plan_.calls[call].site].first_result));
+    return sites;
   }
 
   // The name of the value; of a body that was run several times with a number.
@@ -119,14 +165,17 @@ private:
     return free;
   }
 
-  Json entry_of(const PlannedValue &value, const std::string &name, const Tensor &tensor) {
+  Json entry_of(const PlannedValue &value, const std::string &name, ir::DType dtype,
+                const Dims &dims) {
     Json entry;
     entry["value"] = "%" + name;
     for (size_t i = 0; i < plan_.params.size(); ++i)
       if (program_.params[i].name.valid() && program_.params[i].value == value.value)
         entry["name"] = program_.strings[program_.params[i].name].str();
-    entry["dtype"] = std::string(ir::info(tensor.dtype).word);
-    entry["shape"] = std::vector<int64_t>(tensor.dims.begin(), tensor.dims.end());
+    if (std::vector<std::string> body = body_of(value); !body.empty())
+      entry["body"] = std::move(body);
+    entry["dtype"] = std::string(ir::info(dtype).word);
+    entry["shape"] = std::vector<int64_t>(dims.begin(), dims.end());
     if (value.known.type.valid())
       entry["type"] = ir::print_kinds(program_, program_.types[value.known.type]);
     return entry;
@@ -139,7 +188,7 @@ private:
       kept_.push_back({name, std::move(tensor)});
     } else {
       entry["file"] = name + ".npy";
-      problem_ = checker::write_file(options_.target + "/" + name + ".npy", print_npy(tensor));
+      problem_ = checker::write_own_file(options_.target + "/" + name + ".npy", print_npy(tensor));
     }
     index_.push_back(std::move(entry));
   }

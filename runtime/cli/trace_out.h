@@ -4,6 +4,7 @@
 #include "runtime/backends/backend.h"
 #include "runtime/inputs/inputs.h"
 
+#include <optional>
 #include <string>
 
 namespace spmd::runtime {
@@ -11,6 +12,9 @@ namespace spmd::runtime {
 struct TraceOutOptions {
   std::string target; // a folder, or a file `*.safetensors`
   bool ranks = false; // what each rank holds, besides what they mean together
+  // The rank of this process, where each is one: it writes what it holds alone, and rank 0 the
+  // index of all.
+  std::optional<RankId> own;
   Domain domain = Domain::Declared;
   uint64_t seed = 0;
   std::string program; // as named on the command line

@@ -285,6 +285,26 @@ output %y
     expect(each[0] == each[1] == each[2] < 200, "bytes of each rank", each)
 
 
+def traces_of_processes():
+    """What each rank writes of its own is what the cpu backend writes of it, and so is the index; a
+    folder that cannot be written is one message."""
+    for file in ("tests/cases/run/scan_layers.spmd", "examples/fsdp/good.spmd"):
+        with tempfile.TemporaryDirectory() as folder:
+            one, several = pathlib.Path(folder) / "one", pathlib.Path(folder) / "several"
+            alone = run(SPMDRUN, f"--trace-out={one}", "--trace-ranks", ROOT / file)
+            together = run(SPMDRUN, "--nproc=4", f"--trace-out={several}", ROOT / file)
+            expect(alone == together and alone[0] == 0, file, alone, together)
+            index = json.loads((several / "index.json").read_text())["values"]
+            wanted = json.loads((one / "index.json").read_text())["values"]
+            expect(index == [entry for entry in wanted if "rank" in entry], "the index", index)
+            expect({entry["rank"] for entry in index} == set(range(4)), "ranks", index)
+            for entry in index:
+                same = (one / entry["file"]).read_bytes() == (several / entry["file"]).read_bytes()
+                expect(same, "not as on cpu", entry)
+    code, _, err = run(SPMDRUN, "--nproc=4", "--trace-out=/proc/none", MLP)
+    expect(code == 2 and err.count("/proc/none") == 1, f"exit {code}", err)
+
+
 def drawn_steps():
     """N steps alone: the same as on cpu, no more than are asked for, and a false claim is found."""
     for file, count in (("tests/cases/run/mlp.spmd", 5), ("examples/fsdp/good.spmd", 3)):
@@ -1266,6 +1286,7 @@ TESTS = {
     "refuted": refuted,
     "copies-that-differ": copies_that_differ,
     "judged-without-data": judged_without_data,
+    "traces-of-processes": traces_of_processes,
     "drawn-steps": drawn_steps,
     "right-kernels": right_kernels,
     "by-mpirun": by_mpirun,
