@@ -1060,13 +1060,15 @@ LONG = ["--check=off", "--tier=real", "--seeds=1000000", "--quiet", "--join-time
 FAULT_SECONDS = 30  # on a machine with other work
 
 
-def fault(name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10):
+def fault(
+    name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10, ranks=4, seconds=0.6
+):
     """A fault is reported once, with exit code 3, and in time."""
     before, after = ([], start) if start[0].startswith("--") else (start[:-1], start[-1:])
     running = Run(
         [*before, SPMDRUN, *after, f"--timeout={timeout}", "--format=concise", *LONG, file]
     )
-    pid = running.begun(rank)
+    pid = running.begun(rank, range(ranks), seconds)
     struck = time.monotonic()
     strike(pid)
     code, out, err = running.finish()
@@ -1098,6 +1100,47 @@ def killed_under_mpirun():
             start=("mpirun", "-n", "4", "--backend=mpi"),
             codes=(3, 128 + signal.SIGKILL),
         )
+
+
+MANY = 64
+
+
+def fault_of_many(name, strike, rank, **more):
+    """Of so many processes: all end, and one says why."""
+    with tempfile.TemporaryDirectory() as folder:
+        fault(
+            name,
+            rank,
+            strike,
+            file=wide_program(folder, MANY),
+            start=(f"--nproc={MANY}",),
+            ranks=MANY,
+            seconds=0.1,
+            **more,
+        )
+
+
+def killed_of_many():
+    for rank in (0, MANY - 1):
+        fault_of_many("run-lost-rank", lambda pid: os.kill(pid, signal.SIGKILL), rank, timeout=60)
+
+
+def stopped_of_many():
+    fault_of_many("run-timeout", lambda pid: os.kill(pid, signal.SIGSTOP), MANY // 2, timeout=8)
+
+
+def mpirun_killed_of_many():
+    """One line says so; so it does where what started mpirun is gone, and no rank is left."""
+    with tempfile.TemporaryDirectory() as folder:
+        for whole in (False, True):
+            running = Run([SPMDRUN, f"--nproc={MANY}", *LONG, wide_program(folder, MANY)])
+            running.begun(0, range(MANY), 0.1)
+            tool = running.process.pid
+            children = pathlib.Path(f"/proc/{tool}/task/{tool}/children").read_text().split()
+            os.kill(tool if whole else int(children[0]), signal.SIGKILL)
+            code, out, err = running.finish()
+            expect(code == (-signal.SIGKILL if whole else 5), f"exit {code}", out, err)
+            expect(whole or err.count("\n") == 1, "one line", out, err)
 
 
 def out_of_memory():
@@ -1325,6 +1368,9 @@ TESTS = {
     "devices-stopped": stopped_on_devices,
     "killed": killed,
     "killed-under-mpirun": killed_under_mpirun,
+    "killed-of-many": killed_of_many,
+    "stopped-of-many": stopped_of_many,
+    "mpirun-killed-of-many": mpirun_killed_of_many,
     "out-of-memory": out_of_memory,
     "stopped": stopped,
     "slow": slow,
@@ -1340,6 +1386,9 @@ FAULTS = {
     "devices-stopped",
     "killed",
     "killed-under-mpirun",
+    "killed-of-many",
+    "stopped-of-many",
+    "mpirun-killed-of-many",
     "out-of-memory",
     "stopped",
     "slow",
