@@ -216,3 +216,30 @@ TEST_CASE("fingerprints: bytes that are too few are none") {
     CHECK_FALSE(read(part, made));
   }
 }
+
+TEST_CASE("fingerprints of 16 384 ranks") {
+  constexpr int64_t kMany = 16384;
+  for (std::string type : {"f32[64] R", "f32[2@(dp, tp), 4]", "f32[4] P"}) {
+    INFO(type);
+    checker::CheckedProgram program =
+        checked(fmt::format("trace {{ mode = local }}\nmesh m {{ dp = 128, tp = 128 }}\n"
+                            "%x = input {}",
+                            type));
+    const ir::ValueId x = program.program().params[0].value;
+    const Distribution dist = distribution(program, x);
+    REQUIRE(dist.ranks().size() == kMany);
+    std::mt19937 random(1);
+    Sample made = sample(program.tables(), dist, random, Domain::Declared);
+    Expected wanted;
+    wanted.meant = &made.meant;
+    wanted.exact = true;
+    Observed observed{x, program.known(x), {}, {}};
+    std::vector<Fingerprint> prints = told(dist, made.held);
+    observed.fingerprints = prints;
+    CHECK(judge_fingerprints(program.tables(), observed, wanted, kKey));
+    made.held[kMany - 1].of<double>().back() += 1;
+    prints = told(dist, made.held);
+    observed.fingerprints = prints;
+    CHECK_FALSE(judge_fingerprints(program.tables(), observed, wanted, kKey));
+  }
+}
