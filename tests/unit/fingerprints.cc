@@ -5,6 +5,8 @@
 
 #include "tests/unit/checked_programs.h"
 
+#include <fmt/format.h>
+
 using namespace spmd;
 using namespace spmd::runtime;
 
