@@ -6,6 +6,7 @@
 #include "runtime/judge/gradient_carriers.h"
 #include "runtime/judge/last_uses.h"
 #include "runtime/judge/recorded_gradients.h"
+#include "runtime/judge/value_exchange.h"
 #include "runtime/tensor/bits_hash.h"
 
 #include "ir/support/check.h"
@@ -60,6 +61,9 @@ public:
         reference_(checked, options.domain == Domain::Field ? Domain::Field : Domain::F64,
                    options.seed),
         bounds_(reference_, options.domain, options.order), kept_(plan.values.size()) {
+    if (options.team && options.mode == CheckMode::Outputs)
+      exchange_.emplace(ValueExchange::Setup{program_, plan, world, backend, *options.team,
+                                             ir::mix(options.seed, 0xF1A6E5), exact()});
     reference_.take_sizes(options.sizes);
     reference_.limit_rounds(plan.max_rounds);
     std::vector<uint32_t> last = last_uses(program_, plan_, reference_);
@@ -214,74 +218,45 @@ private:
 
   // --- where each rank is a process
 
-  bool by_fingerprints() const { return options_.team && options_.mode == CheckMode::Outputs; }
-  uint64_t key() const { return ir::mix(options_.seed, 0xF1A6E5); }
-
-  // What the rank of this process says of a value. Its sum is compared where data are to be exact.
-  Fingerprint fingerprint_here(PlannedId id) {
-    const PlannedValue &value = plan_.values[id];
-    const RankId own = options_.team->rank();
-    Tensor tensor;
-    if (llvm::Error none = backend_.read_own(value.buffer, own, tensor)) {
-      llvm::consumeError(std::move(none));
-      return {};
-    }
-    llvm::Expected<Distribution> dist = Distribution::make(program_, value.known);
-    llvm::ArrayRef<RankId> ranks = world_.ranks(program_.types[value.known.type].mesh());
-    const auto position = static_cast<int64_t>(llvm::find(ranks, own) - ranks.begin());
-    const bool placed = static_cast<bool>(dist);
-    llvm::consumeError(dist.takeError());
-    if (!exact() || !placed || tensor.dims.size() != dist->whole().size())
-      return fingerprint_of(tensor, std::nullopt, key());
-    const Dims first = dist->first_on(position);
-    return fingerprint_of(tensor, llvm::ArrayRef<int64_t>(first), key());
+  bool by_fingerprints() const { return exchange_.has_value(); }
+  llvm::Error send_what_is_asked_for() {
+    return exchange_->answer([&](PlannedId id) { return read(id); });
   }
 
-  // On rank 0 those of all ranks, of each value that was not read before.
+  // On rank 0 those of all ranks, of each value that was not told of before.
   llvm::Error take_fingerprints(llvm::ArrayRef<PlannedId> ids) {
     std::vector<PlannedId> fresh;
     for (PlannedId id : ids) {
       bool has = id.valid() && plan_.values[id].buffer.valid() && has_data(plan_.values[id].known);
-      if (has && known_.insert(id.index).second)
+      if (has && told_.insert(id.index).second)
         fresh.push_back(id);
     }
-    std::string own;
-    for (PlannedId id : fresh)
-      if (llvm::is_contained(ranks_of(id), options_.team->rank()))
-        write(fingerprint_here(id), own);
-    llvm::Expected<std::vector<std::string>> all = options_.team->gather(std::move(own));
-    if (!all)
-      return all.takeError();
-    std::vector<llvm::StringRef> said(all->begin(), all->end());
-    options_.team->doing(options_.judges ? Activity::Judging : Activity::Preparing);
-    for (PlannedId id : fresh)
-      for (RankId rank : options_.judges ? ranks_of(id) : llvm::ArrayRef<RankId>())
-        if (!spmd::runtime::read(said[rank], kept_[id.index].fingerprints.emplace_back()))
-          return make_error(fmt::format("rank {} says something else than what it holds", rank));
+    auto told = exchange_->tell(fresh);
+    if (!told)
+      return told.takeError();
+    for (size_t i = 0; i < fresh.size(); ++i)
+      kept_[fresh[i].index].fingerprints = std::move((*told)[i]);
     return llvm::Error::success();
-  }
-  llvm::ArrayRef<RankId> ranks_of(PlannedId id) const {
-    return world_.ranks(program_.types[plan_.values[id].known.type].mesh());
   }
 
   // True if all ranks hold what they were given of an input, which is made once more, here.
   bool were_given(PlannedId id) {
-    llvm::ArrayRef<Fingerprint> said = kept_[id.index].fingerprints;
-    if (said.empty())
+    llvm::ArrayRef<Fingerprint> told = kept_[id.index].fingerprints;
+    if (told.empty())
       return true;
-    llvm::ArrayRef<RankId> ranks = ranks_of(id);
+    llvm::ArrayRef<RankId> ranks = exchange_->ranks_of(id);
+    std::vector<size_t> positions(world_.size());
+    for (size_t i = 0; i < ranks.size(); ++i)
+      positions[ranks[i]] = i;
     auto param = static_cast<size_t>(llvm::find(plan_.params, id) - plan_.params.begin());
     std::vector<JudgeOptions::Given> given = options_.given(param);
     std::vector<const Tensor *> held(ranks.size());
     std::vector<Dims> dims(ranks.size());
-    std::vector<size_t> positions(world_.size());
-    for (size_t i = 0; i < ranks.size(); ++i)
-      positions[ranks[i]] = i;
     for (const JudgeOptions::Given &part : given) {
       const uint64_t bits = bits_hash(part.tensor);
       for (RankId rank : part.ranks) {
         const size_t at = positions[rank];
-        if (!said[at].there || said[at].bits != bits)
+        if (!told[at].there || told[at].bits != bits)
           return false;
         held[at] = &part.tensor;
         dims[at] = part.tensor.dims;
@@ -291,32 +266,16 @@ private:
     return true;
   }
 
-  // Of rank 0: the data of a value, from all ranks.
+  // Of who judges: the data of all ranks.
   llvm::Error read_of_all(PlannedId id) {
-    if (!by_fingerprints())
-      return read(id);
-    llvm::Expected<std::string> asked = options_.team->share(std::to_string(id.index));
-    return asked ? read(id) : asked.takeError();
+    if (llvm::Error lost = by_fingerprints() ? exchange_->ask_for(id) : llvm::Error::success())
+      return lost;
+    return read(id);
   }
   llvm::Error ask_for_nothing_more() {
     if (!failed_.empty())
       return make_error(failed_);
-    if (!by_fingerprints())
-      return llvm::Error::success();
-    return options_.team->share("").takeError();
-  }
-  // Of the other ranks: until rank 0 has judged.
-  llvm::Error send_what_is_asked_for() {
-    for (;;) {
-      llvm::Expected<std::string> asked = options_.team->share("");
-      if (!asked || asked->empty())
-        return asked.takeError();
-      PlannedId id{};
-      if (llvm::StringRef(*asked).getAsInteger(10, id.index) || id.index >= plan_.values.size())
-        return make_error("rank 0 asks for a value that there is not");
-      if (llvm::Error failed = read(id))
-        return failed;
-    }
+    return by_fingerprints() ? exchange_->ask_for_nothing_more() : llvm::Error::success();
   }
 
   llvm::Error steps() {
@@ -602,7 +561,8 @@ private:
     Observed observed{value.value, value.known, gradient_of(value.value), kept.held,
                       kept.fingerprints};
     std::optional<Judgment> settled;
-    if (kept.held.empty() && !(settled = judge_fingerprints(program_, observed, wanted, key()))) {
+    if (kept.held.empty() &&
+        !(settled = judge_fingerprints(program_, observed, wanted, exchange_->key()))) {
       if (llvm::Error failed = read_of_all(id)) {
         failed_ = llvm::toString(std::move(failed));
         return;
@@ -899,11 +859,12 @@ private:
   std::vector<PlannedId> ends_; // what is there when all is done: outputs, and what `step` reads
   llvm::DenseMap<uint64_t, size_t> claims_;
   RunReport report_;
-  llvm::DenseSet<uint32_t> needed_;  // by PlannedId: what is read where steps are drawn
-  llvm::DenseSet<uint32_t> known_;   // by PlannedId: fingerprints that were taken
-  std::string failed_;               // why data of other ranks cannot be had
-  llvm::DenseSet<uint32_t> derived_; // by ValueId: recorded gradients that are the derivative
-  std::optional<size_t> first_;      // into RunReport::findings
+  llvm::DenseSet<uint32_t> needed_;       // by PlannedId: what is read where steps are drawn
+  std::optional<ValueExchange> exchange_; // with ranks that are processes, for inputs and outputs
+  llvm::DenseSet<uint32_t> told_;         // by PlannedId: of which ranks told
+  std::string failed_;                    // why data of other ranks cannot be had
+  llvm::DenseSet<uint32_t> derived_;      // by ValueId: recorded gradients that are the derivative
+  std::optional<size_t> first_;           // into RunReport::findings
   ValueId first_value_;
   std::vector<std::string> later_;
   bool stopped_ = false;
