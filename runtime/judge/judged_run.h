@@ -27,7 +27,7 @@ struct JudgeOptions {
   Domain domain = Domain::Field;  // of the backend's data
   uint64_t seed = 0;              // of random numbers, as the backend has it; of the sample
   unsigned share = 8;             // Sampled: one step in so many
-  llvm::ArrayRef<uint32_t> drawn; // Drawn: these (drawn_steps.h)
+  llvm::ArrayRef<uint32_t> drawn; // Drawn: these (last_uses.h)
   std::string rerun;              // the command line, for findings
   Deadline deadline = kNoDeadline;
   SumOrder order = SumOrder::Ranks;

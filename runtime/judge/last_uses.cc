@@ -1,9 +1,12 @@
-// Operands, names of storage that a later `alias` asks for, and what is received.
+// Values are needed as operands, as names of storage that a later `alias` asks for, and where they
+// are received.
 #include "runtime/judge/last_uses.h"
 
+#include "ir/support/store.h"
 #include "rules/boundary/name.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 
@@ -95,6 +98,32 @@ private:
 std::vector<uint32_t> last_uses(const ir::Program &program, const Plan &plan,
                                 Reference &reference) {
   return LastUses(program, plan).find(reference);
+}
+
+static bool can_be_drawn(const ir::Program &program, const Plan &plan, const Execution &execution) {
+  const ir::Inst &inst = program.insts[execution.inst];
+  if (execution.nested || is_alias(program, execution.inst) ||
+      rules::boundary_of(program, inst.op) == rules::Boundary::Recv)
+    return false;
+  llvm::ArrayRef<PlannedId> results = plan.list(execution.results);
+  return !results.empty() && llvm::all_of(results, [&](PlannedId id) {
+    return id.valid() && plan.values[id].buffer.valid();
+  });
+}
+
+// Those with the smallest hashes: the same on all ranks.
+std::vector<uint32_t> drawn_steps(const ir::Program &program, const Plan &plan, uint64_t seed,
+                                  uint64_t number) {
+  std::vector<std::pair<uint64_t, uint32_t>> found;
+  for (uint32_t e = 0; e < plan.executions.size(); ++e)
+    if (can_be_drawn(program, plan, plan.executions[e]))
+      found.push_back({ir::mix(seed + 1, e), e});
+  llvm::sort(found);
+  std::vector<uint32_t> drawn;
+  for (size_t i = 0; i < found.size() && i < number; ++i)
+    drawn.push_back(found[i].second);
+  llvm::sort(drawn);
+  return drawn;
 }
 
 } // namespace spmd::runtime

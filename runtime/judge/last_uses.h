@@ -1,4 +1,4 @@
-// Until when a run that is judged step by step needs what it has read.
+// What a run that is judged step by step reads: of which steps, and until when it needs that.
 #pragma once
 
 #include "runtime/plan/plan.h"
@@ -13,5 +13,11 @@ ir::ValueId sent_to(const ir::Program &program, Reference &reference, const Exec
 
 // By PlannedId: the last execution that asks for the value; 0 where none does.
 std::vector<uint32_t> last_uses(const ir::Program &program, const Plan &plan, Reference &reference);
+
+// Instructions whose results are held against the reference where only a few are, by their place in
+// Plan::executions, in order: `number` of them, or all that there are, drawn by the seed. None that
+// takes more than its operands to judge (`alias`, `recv`), and none inside of a branch or a loop.
+std::vector<uint32_t> drawn_steps(const ir::Program &program, const Plan &plan, uint64_t seed,
+                                  uint64_t number);
 
 } // namespace spmd::runtime
