@@ -237,7 +237,7 @@ llvm::Error PeerCollective::permute() {
 
 llvm::Expected<SharedTensor> PeerCollective::run() {
   from_ = packed_ ? held_.packed(*operand_) : cells_of(*operand_);
-  if (!from_)
+  if (packed_ && !from_)
     return no_such_number(operand_->dtype);
   auto moved = [&] {
     switch (collective_.collective) {

@@ -109,7 +109,10 @@ const char *HeldTensors::packed(HeldTensor &tensor) const {
     tensor.packed.resize(static_cast<size_t>(tensor.size()) * packed_size(tensor.dtype, domain_));
     tensor.has_packed = pack(tensor, tensor.packed.data());
   }
-  return tensor.has_packed ? tensor.packed.data() : nullptr;
+  static constexpr char kNone = 0; // what has no elements has no address
+  if (!tensor.has_packed)
+    return nullptr;
+  return tensor.packed.empty() ? &kNone : tensor.packed.data();
 }
 
 void HeldTensors::unpack_cells(HeldTensor &tensor) {

@@ -176,6 +176,7 @@ PROGRAMS = {
     2: ["tests/cluster/collectives2.spmd"],
     4: [
         "tests/cluster/rows4.spmd",
+        "tests/cluster/empty4.spmd",
         "tests/cases/run/mlp.spmd",
         "examples/vocab_parallel/good.spmd",
         "examples/moe_dispatch/good.spmd",
