@@ -104,8 +104,8 @@ private:
   bool takes_block_ = false; // it is the backward of a conversion, by which a rank took its block
   ir::AxisSet padded_;       // along which it puts zeros around such a block
   ir::AxisSet own_now_;      // along which it numbers what a rank has
-  // Along which its operands are made of blocks that another rank has sent, and it adds such sums to
-  // others.
+  // Along which its operands are made of blocks that another rank has sent, and along which it adds
+  // sums over such blocks.
   ir::AxisSet sent_, turned_;
   bool scale_open_ = false; // the scale of its results is not known
   // Axes on which it divides by a rank's own count, on which these differ, and what that does to

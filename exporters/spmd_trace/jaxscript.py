@@ -107,7 +107,7 @@ def _run(options, folder: pathlib.Path, how: str, devices: int, left="outcome.js
     flags = [one for one in os.environ.get("XLA_FLAGS", "").split() if not one.startswith(_DEVICES)]
     # What the script prints is not what the command prints.
     child = process.started(
-        "spmd_trace.jax.script", [str(folder), how, options.script, *options.arguments],
+        "spmd_trace.jax.runs.script", [str(folder), how, options.script, *options.arguments],
         sys.stderr if how in ("keep", "record") else subprocess.DEVNULL,
         JAX_PLATFORMS="cpu", XLA_FLAGS=" ".join([*flags, f"{_DEVICES}{devices}"]),
     )  # fmt: skip

@@ -16,10 +16,11 @@ from jax._src.interpreters import partial_eval
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..checker import MISSING, find, output
-from . import groups, onedevice, sizes
+from . import groups, sizes
 from .document import Op, Program, dumps
 from .recorder import record_jaxpr
 from .refused import Unrecordable
+from .runs import onedevice
 from .unchecked import first_mesh, is_unchecked
 from .versions import use_abstract_mesh
 

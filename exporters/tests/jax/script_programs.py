@@ -16,7 +16,7 @@ import tomllib
 import jax
 import numpy as np
 
-from spmd_trace.jax import script
+from spmd_trace.jax.runs import script
 
 FOLDER = pathlib.Path(__file__).parents[3] / "examples" / "jax" / "scripts"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))

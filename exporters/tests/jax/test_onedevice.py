@@ -12,7 +12,8 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec as P
 from test_script import linted
 
-from spmd_trace.jax import doubts, lint, meshnumbers
+from spmd_trace.jax import lint
+from spmd_trace.jax.runs import doubts, meshnumbers
 
 needs_checker = pytest.mark.skipif(
     "SPMDLINT" not in os.environ, reason="SPMDLINT does not name a checker"

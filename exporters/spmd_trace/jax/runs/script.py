@@ -1,5 +1,5 @@
 """Runs a JAX script as it is, on virtual devices of the CPU, and records the first call of each
-jitted function that has a shard_map in it: `python -m spmd_trace.jax.script FOLDER HOW SCRIPT
+jitted function that has a shard_map in it: `python -m spmd_trace.jax.runs.script FOLDER HOW SCRIPT
 ARGUMENT...`.
 
 HOW: `record`; `keep` what these calls take and make as well; make them again on `one` device, whose
@@ -21,11 +21,11 @@ import jax
 import numpy as np
 from jax._src import core
 
-from ..locations import is_ours
+from ...locations import is_ours
+from ..document import dumps
+from ..record import record_call
+from ..refused import Unrecordable
 from . import meshnumbers, onedevice
-from .document import dumps
-from .record import record_call
-from .refused import Unrecordable
 
 
 class Calls:

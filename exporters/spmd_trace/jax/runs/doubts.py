@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import core
 
-from .specs import axes_of
-from .versions import partitions
+from ..specs import axes_of
+from ..versions import partitions
 
 
 def bodies(jaxpr, name: str):

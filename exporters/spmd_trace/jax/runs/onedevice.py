@@ -16,11 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import core
 
-from ..gradcheck import plain
-from ..locations import SITE, is_ours, relative_path
-from . import doubts, sizes
-from .unchecked import first_mesh
-from .versions import use_abstract_mesh
+from ...gradcheck import plain
+from ...locations import SITE, is_ours, relative_path
+from .. import sizes
+from ..unchecked import first_mesh
+from ..versions import use_abstract_mesh
+from . import doubts
 
 MOST_BYTES = 1 << 30  # of arguments and results that are kept of a call
 _PART = 5e-3  # of the largest number, by which results may differ
@@ -68,7 +69,7 @@ def size_of(leaves) -> int:
 def results_of(function, args, kwargs, made) -> tuple[list, list]:
     """The leaves of what a call has made, and of each its name and the argument that it replaces:
     that of a tree of the same form."""
-    from .record import argument
+    from ..record import argument
 
     given = [(path, leaf) for path, leaf in jax.tree.leaves_with_path((args, kwargs))]
     places: dict = {}
