@@ -357,8 +357,8 @@ constexpr unsigned kMostSavings = 20;
 // Instructions that all checks of written fixes of a report may look at.
 constexpr uint64_t kMostRechecked = 1'000'000;
 
-// The search tries a fix in memory, where what a text brings along may be overlooked: a fix that can
-// be written into the text holds there, or is not shown.
+// The search tries a fix in memory, where what a text brings along may be overlooked: a fix that
+// can be written into the text holds there, or is not shown.
 void drop_unheld(const Report &report, uint64_t &rechecked, Diagnostic &diagnostic) {
   llvm::erase_if(diagnostic.fixes, [&](const Fix &fix) {
     if (rechecked > kMostRechecked || text_edits(*report.program, report.bytes, fix).empty())
