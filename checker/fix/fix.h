@@ -31,7 +31,9 @@ struct Fix {
   std::optional<int64_t> forward_bytes,
       backward_bytes; // what one rank sends; none where shapes are unknown
   ir::InstId inst;
-  ir::AttrsId attrs; // Attribute: all of them, where nothing else changes; else none
+  // All of the instruction. Attribute: where nothing else changes; Transition: where they change,
+  // too; else none.
+  ir::AttrsId attrs;
   llvm::SmallVector<uint32_t, 1>
       operands; // Transition: positions among the tensors of the instruction
   std::string

@@ -67,39 +67,56 @@ std::string replaced(std::string text, llvm::StringRef from, const std::string &
   return text;
 }
 
-std::vector<TextEdit> insert_before(const ir::Program &program, llvm::StringRef bytes,
-                                    const Fix &fix, const Statement &statement) {
+// The instruction as it is printed with the attributes of the fix.
+std::string with_attributes(ir::Program &program, const Fix &fix) {
+  ir::Inst &inst = program.insts[fix.inst];
+  ir::AttrsId before = std::exchange(inst.attrs, fix.attrs);
+  auto restore = llvm::make_scope_exit([&] { inst.attrs = before; });
+  return ir::print_inst(program, fix.inst);
+}
+
+// Other names for some operands. The same tensor elsewhere among them is seen as before.
+std::vector<TextEdit> other_operands(const Statement &statement, llvm::ArrayRef<uint32_t> operands,
+                                     llvm::ArrayRef<std::string> names) {
+  std::vector<TextEdit> edits;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Token &token = statement.values[operands[i]];
+    edits.push_back({token.offset, token.end - token.offset, names[i]});
+  }
+  llvm::sort(edits, [](const TextEdit &a, const TextEdit &b) { return a.offset < b.offset; });
+  return edits;
+}
+
+std::vector<TextEdit> insert_before(ir::Program &program, llvm::StringRef bytes, const Fix &fix,
+                                    const Statement &statement) {
   llvm::SmallVector<ir::ValueId, 4> tensors = tensors_of(program, fix.inst);
   if (tensors.size() != statement.values.size() || fix.replacement.empty())
     return {};
-  std::vector<TextEdit> operands;
+  std::vector<std::string> names;
   std::string lines = fix.replacement;
   for (uint32_t at : fix.operands) {
     std::string value = ir::print_value(program, tensors[at]), made = value + ".fixed";
     if (!llvm::StringRef(lines).contains(made + " = "))
       return {};
-    std::string name = free_name(bytes, made);
-    if (name != made)
-      lines = replaced(lines, made, name);
-    // The same tensor elsewhere among the operands is seen as before.
-    const Token &token = statement.values[at];
-    operands.push_back({token.offset, token.end - token.offset, name});
+    names.push_back(free_name(bytes, made));
+    if (names.back() != made)
+      lines = replaced(lines, made, names.back());
   }
-  llvm::sort(operands, [](const TextEdit &a, const TextEdit &b) { return a.offset < b.offset; });
   llvm::StringRef line = bytes.take_front(statement.begin);
   line = line.drop_front(line.rfind('\n') + 1); // npos + 1 is 0
   std::string indent = line.trim().empty() ? line.str() : "";
-  operands.insert(operands.begin(),
-                  {statement.begin, 0, replaced(lines, "\n", "\n" + indent) + "\n" + indent});
-  return operands;
-}
-
-std::vector<TextEdit> other_attributes(ir::Program &program, const Fix &fix,
-                                       const Statement &statement) {
-  ir::Inst &inst = program.insts[fix.inst];
-  ir::AttrsId before = std::exchange(inst.attrs, fix.attrs);
-  auto restore = llvm::make_scope_exit([&] { inst.attrs = before; });
-  return {{statement.begin, statement.end - statement.begin, ir::print_inst(program, fix.inst)}};
+  lines = replaced(lines, "\n", "\n" + indent) + "\n" + indent;
+  if (!fix.attrs.valid()) {
+    std::vector<TextEdit> edits = other_operands(statement, fix.operands, names);
+    edits.insert(edits.begin(), {statement.begin, 0, lines});
+    return edits;
+  }
+  std::string own = with_attributes(program, fix);
+  std::optional<Statement> printed = statement_at(own, 0);
+  if (!printed || printed->values.size() != tensors.size())
+    return {};
+  own = apply_edits(own, other_operands(*printed, fix.operands, names));
+  return {{statement.begin, statement.end - statement.begin, lines + own}};
 }
 
 // A statement with its comment and its line, where it has that for itself.
@@ -175,7 +192,7 @@ std::vector<TextEdit> text_edits(ir::Program &program, llvm::StringRef bytes, co
   if (fix.form == Fix::Form::Transition)
     return insert_before(program, bytes, fix, *statement);
   if (fix.form == Fix::Form::Attribute && fix.attrs.valid())
-    return other_attributes(program, fix, *statement);
+    return {{statement->begin, statement->end - statement->begin, with_attributes(program, fix)}};
   return {};
 }
 

@@ -163,6 +163,7 @@ bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operand
             .mover_attrs = words(src, dst)};
   Fix fix;
   fix.inst = search_.id;
+  fix.attrs = attrs;
   fix.operands.assign(operands.begin(), operands.end());
   fix.changes_value = !keeps_value(row);
   std::string names, axes = axes_text(search_.axes);

@@ -354,6 +354,19 @@ void accept(Report &report, Diagnostic &diagnostic) {
 
 // Each costs a check of the whole program.
 constexpr unsigned kMostSavings = 20;
+// Instructions that all checks of written fixes of a report may look at.
+constexpr uint64_t kMostRechecked = 1'000'000;
+
+// The search tries a fix in memory, where what a text brings along may be overlooked: a fix that
+// can be written into the text holds there, or is not shown.
+void drop_unheld(const Report &report, uint64_t &rechecked, Diagnostic &diagnostic) {
+  llvm::erase_if(diagnostic.fixes, [&](const Fix &fix) {
+    if (rechecked > kMostRechecked || text_edits(*report.program, report.bytes, fix).empty())
+      return false;
+    rechecked += report.program->insts.size();
+    return verified_edits(report, *diagnostic.first, fix).empty();
+  });
+}
 
 void add_saving(const Report &report, llvm::ArrayRef<Saving> savings, unsigned &tried,
                 Diagnostic &diagnostic) {
@@ -373,6 +386,7 @@ void add_saving(const Report &report, llvm::ArrayRef<Saving> savings, unsigned &
 void explain(Report &report, const CheckOptions &check_options, bool fixes) {
   std::optional<std::vector<Saving>> savings;
   unsigned tried = 0;
+  uint64_t rechecked = 0;
   std::optional<FixFinder> finder; // costs a copy of the types: made for the first finding only
   for (Diagnostic &diagnostic : report.diagnostics) {
     const Finding &finding = *diagnostic.first;
@@ -397,6 +411,7 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     diagnostic.fixes = finder->find(finding);
     diagnostic.fixes_sought = finder->tried();
     diagnostic.fixes_cut = finder->cut();
+    drop_unheld(report, rechecked, diagnostic);
     if (report.words != ir::Dialect::Spmd)
       tell_fixes(*report.program, report.words, diagnostic.fixes);
   }
