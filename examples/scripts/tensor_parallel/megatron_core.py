@@ -1,4 +1,4 @@
-"""A small GPT by Megatron-Core: tensor and data parallelism, its schedule, buffers and optimizer."""
+"""A small GPT by Megatron-Core: tensor and data parallelism, its schedule and optimizer."""
 
 import argparse
 import os

@@ -84,8 +84,8 @@ _FOUND = {
 # What is found in a right script and should not be: DTensor divides the norm of what all ranks
 # have by the root of their number, so that the squares of all ranks are its square.
 _FALSE = {"llama": ["norm-overcount", "partial-into-nonlinear"]}
-# Likewise with torch 2.6, whose FSDP2 adds 1e-6 to the norm of each rank before it adds them up, and
-# whose pipelines do not divide by the number of micro-batches.
+# Likewise with torch 2.6, whose FSDP2 adds 1e-6 to the norm of each rank before it adds them up,
+# and whose pipelines do not divide by the number of micro-batches.
 _OLD = {"fsdp2": ["norm-undercount"], "pipeline_library": ["accumulated-means"]}
 _OLD = _OLD if torch.__version__.startswith("2.6.") else {}
 # Found in the code of a package.
