@@ -355,7 +355,7 @@ void accept(Report &report, Diagnostic &diagnostic) {
 // Each costs a check of the whole program.
 constexpr unsigned kMostSavings = 20;
 // Instructions that all checks of written fixes of a report may look at.
-constexpr uint64_t kMostRechecked = 1'000'000;
+constexpr uint64_t kMostRechecked = 200'000;
 
 // The search tries a fix in memory, where what a text brings along may be overlooked: a fix that
 // can be written into the text holds there, or is not shown.
