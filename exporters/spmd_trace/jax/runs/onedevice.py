@@ -270,6 +270,7 @@ def compared(kept: Kept, function, args, kwargs, closed=None) -> tuple:
         raise NotComparable("its results are other trees with one device")
     found = differences(kept, leaves)
     if found:
+        given = substituted(kept, args, kwargs)  # what is donated is gone
         _doubt(kept, closed, args, kwargs, given)
         found = _beyond_roundings(kept, function, given, leaves, found)
     return made, statements(kept, found)
