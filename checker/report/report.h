@@ -110,7 +110,7 @@ struct SourcePlace {
 // The byte in the input where a place stands.
 uint64_t byte_of(const ir::Program &program, const Place &place);
 SourcePlace locate(const Report &report, const Place &place);
-// `aten.mm.default`, or `input ids`: the op of an instruction, the role and name of what is declared.
+// `aten.mm.default`, or `input ids`: the op of an instruction, the role and name of a declaration.
 std::string declared_or_op(const ir::Program &program, const Place &place);
 // The calls by which a program came to a place, the nearest first; none where it states none.
 std::vector<SourcePlace> callers(const Report &report, const Place &place);

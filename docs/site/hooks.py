@@ -37,9 +37,7 @@ def on_files(files, config):
             target = target_of(page, link)
             if target and (ROOT / target).is_file():
                 wanted.add(target)
-    made = [
-        File.generated(config, path, abs_src_path=str(ROOT / path)) for path in sorted(wanted)
-    ]
+    made = [File.generated(config, path, abs_src_path=str(ROOT / path)) for path in sorted(wanted)]
     theme = [file for file in files if file.src_dir != config.docs_dir]
     return Files(theme + made)
 

@@ -1,5 +1,5 @@
-# docs/gallery.md, made of the programs of tests/corpus and of what the checker says of them: `page(spmdlint)` is
-# its text.
+# docs/gallery.md, made of the programs of tests/corpus and of what the checker says of them:
+# `page(spmdlint)` is its text.
 import difflib
 import pathlib
 import re

@@ -317,7 +317,12 @@ class Tests:
             ("no length", b"Content-Type: x\r\n\r\n{}", 3, "has no Content-Length"),
             ("two lengths", b"Content-Length: 2\r\ncontent-length: 2\r\n\r\n{}", 3, "two lengths"),
             ("a negative length", b"Content-Length: -2\r\n\r\n{}", 3, "is no number"),
-            ("a length of many digits", b"Content-Length: %s\r\n\r\n" % (b"9" * 99), 3, "is no number"),
+            (
+                "a length of many digits",
+                b"Content-Length: %s\r\n\r\n" % (b"9" * 99),
+                3,
+                "is no number",
+            ),
             ("a length of 2^60", b"Content-Length: %d\r\n\r\n" % 2**60, 3, "--max-input allows"),
             ("a long header", b"x" * 100000, 3, "no message header ends"),
             ("bytes", bytes(range(256)) * 40, 3, "no message header ends"),
@@ -332,7 +337,9 @@ class Tests:
         # What is announced is not taken before it comes.
         announced = self.path("announced", b"Content-Length: 1000000000\r\n\r\n{")
         with open(announced, "rb") as file:
-            self.expect("lsp: a GB", [self.lint, "lsp"], 3, "within a message", peak=100, stdin=file)
+            self.expect(
+                "lsp: a GB", [self.lint, "lsp"], 3, "within a message", peak=100, stdin=file
+            )
 
     @staticmethod
     def write_all(file, data):

@@ -159,7 +159,9 @@ class Outside(Recorder):
             self._shard_map(eqn)
         elif name in ("reshard", "sharding_constraint"):
             self._reshard(eqn)
-        elif call_of(eqn) is not None or (constant and name in ("convert_element_type", "broadcast_in_dim")):
+        elif call_of(eqn) is not None or (
+            constant and name in ("convert_element_type", "broadcast_in_dim")
+        ):
             super()._equation(eqn)
         else:
             self._whole(eqn)

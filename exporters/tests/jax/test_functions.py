@@ -1,4 +1,5 @@
-"""Functions of JAX in a shard_map, on blocks of a batch, forward and with gradients, have no findings.
+"""Functions of JAX in a shard_map, on blocks of a batch, forward and with gradients, have no
+findings.
 """
 
 import os

@@ -144,7 +144,7 @@ step(params, jax.random.normal(k[2], (8, 6)), jnp.ones((8, 6)))
     [
         ("", "", None),
         ("lax.psum(jnp.tanh(x @ up) @ down, ", "lax.pmean(jnp.tanh(x @ up) @ down, ", "scale"),
-        ("lax.psum(jnp.tanh(x @ up) @ down, \"model\")", "jnp.tanh(x @ up) @ down", "claim"),
+        ('lax.psum(jnp.tanh(x @ up) @ down, "model")', "jnp.tanh(x @ up) @ down", "claim"),
         ("lax.pmean(jnp.mean", "lax.psum(jnp.mean", "scale"),
     ],
 )

@@ -169,7 +169,9 @@ mesh m { tp = 4 }
 def test_what_is_needed_is_not_reported(why, tmp_path):
     program = tmp_path / "p.spmd"
     text = SILENT[why].replace(" } { phase = fwd }", ", phase = fwd }")
-    program.write_text("trace { mode = local }" + text.replace(" } { phase = bwd }", ", phase = bwd }"))
+    program.write_text(
+        "trace { mode = local }" + text.replace(" } { phase = bwd }", ", phase = bwd }")
+    )
     done = subprocess.run(
         [LINT, "check", "--format=json", "--extend-select=perf", program],
         capture_output=True,
@@ -195,7 +197,9 @@ def test_a_recorded_step_has_fixes_in_words(tmp_path):
 def test_a_suppression_counts(tmp_path):
     program = tmp_path / "p.spmd"
     program.write_text(
-        page("cancelling-pair")[0].replace("\n%x", '\nsuppress cancelling-pair { reason = "x" }\n%x')
+        page("cancelling-pair")[0].replace(
+            "\n%x", '\nsuppress cancelling-pair { reason = "x" }\n%x'
+        )
     )
     for select in ("default", "perf", "all"):
         text = call(LINT, "check", "--format=concise", f"--select={select}", program)

@@ -72,7 +72,7 @@ def statements():
 
 
 def test_the_grammar_colours_every_op_of_the_test_programs():
-    shape = re.compile(r'^\s*%[\w./-]+(?:, %[\w./-]+)* = ([A-Za-z_][\w.]*)(?= %|$)')
+    shape = re.compile(r"^\s*%[\w./-]+(?:, %[\w./-]+)* = ([A-Za-z_][\w.]*)(?= %|$)")
     seen = 0
     for path, line in statements():
         if match := shape.match(line):

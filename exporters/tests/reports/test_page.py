@@ -106,7 +106,9 @@ def test_modules_with_what_is_communicated_between_them(tmp_path):
     """The edges are those of the program: a collective stands where its value goes from one module
     to another, whoever called it; layers are one."""
     program, page = tmp_path / "m.spmd", tmp_path / "m.html"
-    program.write_text(MODULES.replace("%e = all_gather %d { axis = tp, src = R, dst = R }", "%e = neg %d"))
+    program.write_text(
+        MODULES.replace("%e = all_gather %d { axis = tp, src = R, dst = R }", "%e = neg %d")
+    )
     done = subprocess.run([LINT, "report", program, "-o", page], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     text = page.read_text()
@@ -143,7 +145,9 @@ def test_communication_of_the_page_is_that_of_cost(tmp_path):
             [LINT, "cost", "--format=json", trace], capture_output=True, text=True, check=True
         ).stdout
     )
-    page = subprocess.run([LINT, "report", trace], capture_output=True, text=True, check=True).stdout
+    page = subprocess.run(
+        [LINT, "report", trace], capture_output=True, text=True, check=True
+    ).stdout
     table = page[page.index("the same as a table") :].split("</details>")[0]
     cells = re.findall("<td[^>]*>(.*?)</td>", table)
     rows = [cells[i : i + 5] for i in range(0, len(cells), 5)]

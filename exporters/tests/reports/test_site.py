@@ -1,5 +1,5 @@
-"""The documentation as a site: it builds without a warning, and every link within it leads to a page
-or a file that is there."""
+"""The documentation as a site: it builds without a warning, and every link within it leads to a
+page or a file that is there."""
 
 import html.parser
 import os
@@ -77,5 +77,5 @@ def test_nothing_is_fetched_from_elsewhere(site):
     _, pages = site
     for page, found in pages.items():
         text = page.read_text(encoding="utf-8")
-        for part in ("<script src=\"http", "<link rel=\"stylesheet\" href=\"http", "fonts.google"):
+        for part in ('<script src="http', '<link rel="stylesheet" href="http', "fonts.google"):
             assert part not in text, page

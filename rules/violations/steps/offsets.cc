@@ -42,8 +42,8 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo ForeignRows::info = {
     .name = "foreign-rows",
     .by_meaning = true,
-    .message = "each rank of {axes} adds {operand} to its own rows, and so it does with what belongs "
-               "to the rows of other ranks: nothing sets that to zero",
+    .message = "each rank of {axes} adds {operand} to its own rows, and so it does with what "
+               "belongs to the rows of other ranks: nothing sets that to zero",
     .explain = R"(
 A table, or a gradient, is cut by rows, and each rank adds something to those of its own rows that
 an index names: `index = ids - start`. An index outside of the block is moved into it, by `clamp` or

@@ -76,8 +76,10 @@ def _reach(jaxpr, var, dim: int) -> int | None:
                 if not isinstance(start, core.Literal):
                     return None
                 reach = int(start.val) + eqn.params["slice_sizes"][dim]
-            elif len(inner) == 1 and len(inner[0].invars) == len(eqn.invars) and (
-                eqn.primitive.name in ("jit", "pjit", "checkpoint", "remat2", "closed_call")
+            elif (
+                len(inner) == 1
+                and len(inner[0].invars) == len(eqn.invars)
+                and (eqn.primitive.name in ("jit", "pjit", "checkpoint", "remat2", "closed_call"))
             ):
                 reach = _reach(inner[0], inner[0].invars[place], dim)
             else:

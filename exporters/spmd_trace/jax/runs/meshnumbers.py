@@ -26,10 +26,15 @@ def _of_meshes(tree: ast.Module) -> set[str]:
                 for name, value in _pairs(target, node.value):
                     assigned.setdefault(name, []).append(value)
     found: set[str] = set()
-    todo = [(one, 0) for node in ast.walk(tree) if isinstance(node, ast.Call)
-            and _called(node) in _MESHES
-            for one in [*node.args[:1], *(k.value for k in node.keywords if "shape" in (k.arg or ""))]
-            ]  # fmt: skip
+    todo = [
+        (one, 0)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _called(node) in _MESHES
+        for one in (
+            *node.args[:1],
+            *(k.value for k in node.keywords if "shape" in (k.arg or "")),
+        )
+    ]
     while todo:
         expression, depth = todo.pop()
         for name in _numbers_named(expression) - found:
@@ -83,8 +88,11 @@ class _Ones(ast.NodeTransformer):
 
     def __init__(self, names: set[str], tree: ast.Module):
         self._names = names
-        self._functions = {node.name: [one.arg for one in node.args.args]
-                           for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}  # fmt: skip
+        self._functions = {
+            node.name: [one.arg for one in node.args.args]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef)
+        }
 
     def _one(self, node):
         return ast.copy_location(ast.Constant(1), node) if _is_number(node) else node
@@ -96,8 +104,9 @@ class _Ones(ast.NodeTransformer):
                 node.value, (ast.Tuple, ast.List)
             )
             if many and len(target.elts) == len(node.value.elts):
-                node.value.elts = [self._if(_name(one), value)
-                                   for one, value in zip(target.elts, node.value.elts)]  # fmt: skip
+                node.value.elts = [
+                    self._if(_name(one), value) for one, value in zip(target.elts, node.value.elts)
+                ]
             else:
                 node.value = self._if(_name(target), node.value)
         return node
@@ -112,9 +121,13 @@ class _Ones(ast.NodeTransformer):
         self.generic_visit(node)
         plain = [*node.posonlyargs, *node.args]
         first = len(plain) - len(node.defaults)
-        node.defaults = [self._if(one.arg, value) for one, value in zip(plain[first:], node.defaults)]
-        node.kw_defaults = [value and self._if(one.arg, value)
-                            for one, value in zip(node.kwonlyargs, node.kw_defaults)]  # fmt: skip
+        node.defaults = [
+            self._if(one.arg, value) for one, value in zip(plain[first:], node.defaults)
+        ]
+        node.kw_defaults = [
+            value and self._if(one.arg, value)
+            for one, value in zip(node.kwonlyargs, node.kw_defaults)
+        ]
         return node
 
     def visit_Call(self, node: ast.Call):
@@ -133,8 +146,10 @@ class _Ones(ast.NodeTransformer):
 
     def visit_Dict(self, node: ast.Dict):
         self.generic_visit(node)
-        node.values = [self._if(getattr(key, "value", None), value)
-                       for key, value in zip(node.keys, node.values)]  # fmt: skip
+        node.values = [
+            self._if(getattr(key, "value", None), value)
+            for key, value in zip(node.keys, node.values)
+        ]
         return node
 
     def _if(self, name, value):

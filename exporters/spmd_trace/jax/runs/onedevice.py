@@ -287,7 +287,11 @@ def _doubt(kept: Kept, closed, args, kwargs, given) -> None:
     if doubts.unused_blocks(closed.jaxpr):
         raise NotComparable("one device has several of what each rank has one of")
     sizes = doubts.products(kept.sizes)
-    literals = {float(np.real(one.val)) for one in doubts.factors(closed.jaxpr) if doubts.is_size(one, sizes)}
+    literals = {
+        float(np.real(one.val))
+        for one in doubts.factors(closed.jaxpr)
+        if doubts.is_size(one, sizes)
+    }
     for chosen in [literals, *([one] for one in literals)] if len(literals) > 1 else [literals]:
         if not chosen:
             continue

@@ -523,6 +523,7 @@ class Roles:
             kinds = {axis: seen.get(axis, "V") for axis in (*self.data_axes, *seen)}
             for value in op.outs if kinds else ():
                 value.claims["type"] = kinds
+
     def watch_batch(self, made: list[Value]) -> None:
         """What was made so far and the model is going to use is the batch: ranks are compared in
         it."""
