@@ -175,8 +175,12 @@ void SecondPass::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) 
     return;
   const ir::ScaleId ranks = ir::axes_scale(program_, type.mesh(), pending);
   count_scale_ = divides ? ranks : ir::quotient(program_, program_.one(), ranks);
+  // The backward divides by the same number, of which only the forward says what it is.
+  const ValueId count = state_.operands.values.back();
+  const AxisSet equal = axes_in(inst, "counts_equal") | equal_counts_.lookup(count.index);
+  equal_counts_[count.index] = equal;
   if (divides)
-    open_axes_ |= pending - axes_in(inst, "counts_equal");
+    open_axes_ |= pending - equal;
   divided_ |= divides ? pending : AxisSet();
   type.set_kind(pending, Kind::Replicate);
   state_.args[1].type = state_.intern(type);
@@ -517,7 +521,7 @@ void SecondPass::apply_norms(ValueId value, uint32_t index, Type &type) {
   open_axes_ -= made.root.axes | made.square.axes;
   lookups_.learn(value, looked_up_);
   type.set_kind(looked_up_.addends - reported_axes_, Kind::Partial);
-  open_axes_ -= looked_up_.looked_up | looked_up_.addends;
+  open_axes_ -= (looked_up_.looked_up | looked_up_.addends) - looked_up_.unplaced;
 }
 
 // A tensor that is made of the number 0 is of every kind and scale.

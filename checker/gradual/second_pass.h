@@ -112,8 +112,9 @@ private:
   // scales.
   ir::AxisSet divided_, uneven_;
   ir::ScaleId count_scale_;
-  llvm::DenseMap<uint32_t, Mean> means_; // by value
-  llvm::SmallSet<uint32_t, 4> unread_;   // operands, by index
+  llvm::DenseMap<uint32_t, Mean> means_;               // by value
+  llvm::DenseMap<uint32_t, ir::AxisSet> equal_counts_; // by value: axes along which ranks have it
+  llvm::SmallSet<uint32_t, 4> unread_;                 // operands, by index
   Lookups::Made looked_up_;
   llvm::SmallVector<Norms::Made, 2> made_norms_;
   Extremes::Made extreme_;                                    // of the first result
