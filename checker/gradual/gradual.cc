@@ -62,7 +62,8 @@ void Gradual::find_stretched() {
     bool stretches =
         op.row && !counts_up(op) &&
         (op.row->constant != rules::OpDef::Constant::No ||
-         op.row->factors == rules::expand_factors || op.row->factors == rules::expand_as_factors ||
+         op.row->equation.equation.has_generator || op.row->factors == rules::expand_factors ||
+         op.row->factors == rules::expand_as_factors ||
          op.row->factors == rules::broadcast_in_dim_factors);
     for (uint32_t r = 0; stretches && r < inst.result_count; ++r)
       stretched_.insert(inst.result(r).index);

@@ -47,9 +47,10 @@ def test_a_part_that_each_rank_takes_for_itself_is_a_shard(trace):
     assert [op["op"] for op in trace["ops"] if op["op"].startswith("aten.slice")]
 
 
-def test_draws_that_are_equal_are_no_own_ones(trace):
+def test_draws_that_are_equal_are_the_same(trace):
     drawn = [op for op in trace["ops"] if op["op"].startswith("aten.bernoulli")]
-    assert drawn and all("type" not in out for op in drawn for out in op["out"])
+    kinds = [out["type"] for op in drawn for out in op["out"]]
+    assert kinds and all(kind == {"ranks": "R|I"} for kind in kinds)
 
 
 def test_copies_inside_of_a_composite_function_come_from_its_operands(trace):
