@@ -603,24 +603,3 @@ def _hanging_at(run: process.Forked, folder: pathlib.Path) -> str:
         if not is_ours(file) and not file.startswith((*SITE, standard, "<")):
             return f"{os.path.basename(file)}:{line}: "
     return ""
-
-
-def _hanging_at(run: process.Forked, folder: pathlib.Path) -> str:
-    """Where the script is, innermost first."""
-    from .locations import SITE, is_ours
-
-    named = folder / "pid"  # not there where torch was still being imported
-    if not named.exists():
-        return ""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(int(named.read_text()), signal.SIGUSR1)
-    end = time.monotonic() + 1
-    while time.monotonic() < end and run.poll() is None:
-        time.sleep(0.05)
-    standard = os.path.dirname(os.__file__) + os.sep
-    stacks = folder / "stacks.txt"
-    text = stacks.read_text() if stacks.exists() else ""
-    for file, line in re.findall(r'File "([^"]+)", line (\d+)', text):
-        if not is_ours(file) and not file.startswith((*SITE, standard, "<")):
-            return f"{os.path.basename(file)}:{line}: "
-    return ""
