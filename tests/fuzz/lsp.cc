@@ -42,7 +42,7 @@ private:
   }
   void keep(const std::string &message) {
     Json read = Json::parse(message, nullptr, /*allow_exceptions=*/false);
-    SPMD_CHECK(read.is_object(), "a message is no JSON");
+    SPMD_CHECK(read.is_object(), "a message is not JSON");
     const Json *id = lsp::member(&read, {"id"});
     if (id && id->is_number_integer() && !lsp::member(&read, {"method"}))
       ++answers_[id->get<int>()];

@@ -70,7 +70,7 @@ Json ProgramFile::related(const Diagnostic &diagnostic, const FindSource &source
       place.file.valid() ? source(program(), place.file) : std::nullopt;
   if (uri && place.line) {
     Position at{place.line - 1, 0};
-    out.push_back({{"location", location(*uri, {at, at})}, {"message", "it was made there"}});
+    out.push_back({{"location", location(*uri, {at, at})}, {"message", "recorded here"}});
   }
   return out;
 }

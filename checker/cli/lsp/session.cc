@@ -14,7 +14,7 @@
 
 namespace spmd::checker::lsp {
 
-// What the protocol calls a full text for each change, and markup.
+// TextDocumentSyncKind.Full: each change brings the whole text.
 static constexpr int kFullText = 1;
 
 const Session::Method Session::kMethods[] = {
@@ -54,16 +54,17 @@ void Session::notify(std::string_view method, Json params) {
 void Session::take(llvm::StringRef bytes) {
   Json message = Json::parse(bytes.begin(), bytes.end(), nullptr, /*allow_exceptions=*/false);
   if (message.is_discarded())
-    return answer(nullptr, Failure{ErrorCode::Parse, "the message is no JSON in UTF-8"});
+    return answer(nullptr, Failure{ErrorCode::Parse, "the message is not JSON in UTF-8"});
   const Json *id = member(&message, {"id"});
   bool usable = id && (id->is_string() || id->is_number_integer());
   std::optional<std::string> method = text_at(&message, {"method"});
   if (!message.is_object() || (id && !usable && !id->is_null()))
-    return answer(nullptr, Failure{ErrorCode::InvalidRequest, "the message is no request"});
+    return answer(nullptr, Failure{ErrorCode::InvalidRequest, "the message is not a request"});
   if (!method) {
     bool response = member(&message, {"result"}) || member(&message, {"error"});
     if (!response)
-      answer(usable ? *id : Json(), Failure{ErrorCode::InvalidRequest, "it names no method"});
+      answer(usable ? *id : Json(),
+             Failure{ErrorCode::InvalidRequest, "the message names no method"});
     return;
   }
   if (*method == "$/cancelRequest") {
@@ -109,10 +110,10 @@ void Session::work() {
     made = (this->*method->fn)(given ? *given : none);
   else if (method != std::end(kMethods))
     made = Failure{ErrorCode::InvalidRequest,
-                   id ? "it is a notification, and has an id" : "it is a request, and has no id"};
+                   id ? "a notification has no id" : "a request needs an id"};
   if (id)
     return answer(*id, std::move(made));
-  // Nobody waits for an answer; what one does not know is no mistake.
+  // Nobody waits for an answer; the protocol lets a server ignore notifications it does not know.
   const auto *failure = std::get_if<Failure>(&made);
   if (failure && initialized_ && failure->code != ErrorCode::MethodNotFound)
     notify("window/logMessage", {{"type", 2}, {"message", name + ": " + failure->message}});
@@ -224,7 +225,8 @@ Answer Session::changed(const Json &params) {
   if (changes && changes->is_array() && !changes->empty() && !member(&changes->back(), {"range"}))
     text = text_at(&changes->back(), {"text"});
   if (!text)
-    return Failure{ErrorCode::InvalidParams, "`params.contentChanges` has no whole `text`"};
+    return Failure{ErrorCode::InvalidParams,
+                   "the last of `params.contentChanges` has no whole `text`"};
   document->text = std::move(*text);
   document->program.reset();
   document->source.reset();
@@ -251,7 +253,7 @@ Answer Session::closed(const Json &params) {
 Session::Document *Session::document_of(const Json &params, Failure &failure) {
   std::optional<std::string> uri = text_at(&params, {"textDocument", "uri"});
   if (!uri) {
-    failure = {ErrorCode::InvalidParams, "`params.textDocument.uri` is no text"};
+    failure = {ErrorCode::InvalidParams, "`params.textDocument.uri` is not a string"};
     return nullptr;
   }
   auto at = documents_.find(*uri);
@@ -320,7 +322,7 @@ Answer Session::hover(const Json &params) {
   if (!document)
     return failure;
   if (!at)
-    return Failure{ErrorCode::InvalidParams, "`params.position` is no position"};
+    return Failure{ErrorCode::InvalidParams, "`params.position` is not a position"};
   std::optional<Json> found;
   if (!document->python)
     found = program_of(*document).hover(*at);
@@ -336,7 +338,7 @@ Answer Session::definition(const Json &params) {
   if (!document)
     return failure;
   if (!at)
-    return Failure{ErrorCode::InvalidParams, "`params.position` is no position"};
+    return Failure{ErrorCode::InvalidParams, "`params.position` is not a position"};
   std::optional<Json> found;
   if (!document->python)
     found = program_of(*document).definition(*at, find_source());
@@ -352,7 +354,7 @@ Answer Session::actions(const Json &params) {
   if (!document)
     return failure;
   if (!range)
-    return Failure{ErrorCode::InvalidParams, "`params.range` is no range"};
+    return Failure{ErrorCode::InvalidParams, "`params.range` is not a range"};
   if (!document->python)
     return program_of(*document).actions(*range);
   if (is_recorded(*document))
@@ -367,7 +369,7 @@ Answer Session::hints(const Json &params) {
   if (!document)
     return failure;
   if (!range)
-    return Failure{ErrorCode::InvalidParams, "`params.range` is no range"};
+    return Failure{ErrorCode::InvalidParams, "`params.range` is not a range"};
   if (!document->python)
     return program_of(*document).hints(*range);
   if (is_recorded(*document))

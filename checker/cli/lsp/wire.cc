@@ -31,7 +31,7 @@ bool MessageReader::read_header() {
       continue;
     uint64_t length = 0;
     if (value.trim().getAsInteger(10, length))
-      problem_ = fmt::format("Content-Length is no number that fits: `{}`", value.trim().str());
+      problem_ = fmt::format("Content-Length is not a number that fits: `{}`", value.trim().str());
     else if (length > most_)
       problem_ =
           fmt::format("a message of {} bytes is announced, --max-input allows {}", length, most_);
