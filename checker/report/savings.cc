@@ -192,7 +192,8 @@ std::string Search::target(const Step &step, ir::AxisId axis) const {
   return word(step, "dst", step.to, axis);
 }
 
-// Ours, from the operand of the first to the result of the second.
+// The statement of one op in our dialect that takes the operand of the first step and makes the
+// result of the second.
 std::string Search::new_step(const Step &first, const Step &second, std::string_view op) const {
   AxisSet axes = first.axes | second.axes;
   ir::MeshId mesh = program_.types[result_.types[first.from.index]].mesh();

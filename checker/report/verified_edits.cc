@@ -37,7 +37,8 @@ struct Count {
 Count count(const std::vector<Finding> &findings, const Finding &wanted) {
   Count found;
   for (const Finding &finding : findings) {
-    // What only says that something is not judged is no new mistake: the search thinks so, too.
+    // An info says that something is not judged, which is no new mistake; the search for fixes in
+    // memory counts in the same way.
     found.all += !finding.suppressed && (finding.severity() != rules::Severity::Info ||
                                          finding.info().name == wanted.info().name);
     found.of_name += !finding.suppressed && finding.info().name == wanted.info().name;
