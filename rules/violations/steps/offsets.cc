@@ -6,7 +6,7 @@ namespace spmd::rules {
 constinit const DiagnosticInfo BlockOffset::info = {
     .name = "block-offset",
     .by_meaning = true,
-    .message = "the index begins {found} further on each rank of {axes}, and each rank has {rows} "
+    .message = "the index begins {found} further on each rank of {axes}, but each rank has {rows} "
                "rows of the table",
     .explain = R"(
 A table, such as an embedding or the logits of a vocabulary, is cut by rows: each rank has its own
@@ -42,8 +42,8 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo ForeignRows::info = {
     .name = "foreign-rows",
     .by_meaning = true,
-    .message = "each rank of {axes} adds {operand} to its own rows, and so it does with what "
-               "belongs to the rows of other ranks: nothing sets that to zero",
+    .message = "each rank of {axes} adds {operand} to its own rows, including what belongs to the "
+               "rows of other ranks: nothing sets that to zero",
     .explain = R"(
 A table, or a gradient, is cut by rows, and each rank adds something to those of its own rows that
 an index names: `index = ids - start`. An index outside of the block is moved into it, by `clamp` or
