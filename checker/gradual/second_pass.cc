@@ -32,6 +32,9 @@ using ir::Type;
 using ir::ValueId;
 using rules::Computes;
 
+// Axes on which all ranks hold the same.
+static AxisSet equal_axes(const Type &type) { return type.replicated() | type.of(Kind::Invariant); }
+
 SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), lookups_(offsets_),
@@ -102,8 +105,7 @@ void SecondPass::take_joined_counts(const rules::ResolvedOp &op) {
     if (!param || param->role != ir::Role::Const)
       continue;
     Type type = program_.types[state_.args[i].type];
-    type.set_kind(pending & (type.replicated() | type.of(Kind::Invariant) | type.either()),
-                  Kind::Partial);
+    type.set_kind(pending & equal_axes(type), Kind::Partial);
     type.scale = *scale;
     state_.args[i].type = state_.intern(type);
   }
@@ -122,8 +124,7 @@ void SecondPass::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) 
   const AxisSet axes = call->axes.all();
   for (rules::Arg &arg : state_.args) {
     Type type = program_.types[arg.type];
-    AxisSet same = type.replicated() | type.of(Kind::Invariant) | type.either();
-    same = (same - type.zero()) & axes;
+    AxisSet same = (equal_axes(type) - type.zero()) & axes;
     for (AxisId axis : same)
       if (type.scale.valid() && ir::exponent_of(program_, type.scale, type.mesh(), axis) < 0) {
         type.set_kind(axis, Kind::Partial);
@@ -322,10 +323,10 @@ void SecondPass::judge_lookup(InstId id, const rules::Application &app) {
                   rules::BlockOffset{wrong->rows, wrong->step, AxisSet(wrong->axis)});
   if (looked_up_.foreign) {
     const Type &source = app.type(app.args[looked_up_.source]);
-    const AxisSet equal = source.replicated() | source.of(Kind::Invariant) | source.either();
     const AxisSet known = result_.proved[state_.operands.values[looked_up_.source].index];
     open_axes_ |= looked_up_.foreign;
-    if (AxisSet axes = looked_up_.foreign & ((equal & known) - source.zero()) & ~reported_axes_)
+    if (AxisSet axes =
+            looked_up_.foreign & ((equal_axes(source) & known) - source.zero()) & ~reported_axes_)
       state_.report(Place::inst(id), rules::ForeignRows{{looked_up_.source}, axes});
   }
   const ir::Inst &inst = program_.insts[id];
@@ -354,8 +355,7 @@ void SecondPass::keep_offsets(ValueId value, uint32_t index, Type &type) {
     type.set_unknown((asked_ - type.sharded()) - (looked_up_.looked_up | looked_up_.addends |
                                                   looked_up_.scattered | looked_up_.shared |
                                                   looked_up_.summed));
-  const AxisSet equal = type.replicated() | type.of(Kind::Invariant) | type.either();
-  type.set_kind(looked_up_.shared & equal, Kind::Varying);
+  type.set_kind(looked_up_.shared & equal_axes(type), Kind::Varying);
 }
 
 // Sums over a rank's own block and over those that others have sent it: after all turns of a ring
@@ -363,7 +363,6 @@ void SecondPass::keep_offsets(ValueId value, uint32_t index, Type &type) {
 void SecondPass::find_sent(const rules::Application &app) {
   const bool adds = app.op.computes(Computes::Sum) || app.op.computes(Computes::Difference);
   AxisSet pending;
-
   sent_ = turned_ = AxisSet();
   if (app.op.transition == rules::TransitionOp::CollectivePermute)
     sent_ = rules::communicated_axes(app);

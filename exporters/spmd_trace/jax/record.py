@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import json
 import pathlib
 import tempfile
@@ -10,7 +9,6 @@ import warnings
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax._src import api_util, config, core
 from jax._src.interpreters import partial_eval
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
@@ -21,6 +19,7 @@ from .document import Op, Program, dumps
 from .recorder import record_jaxpr
 from .refused import Unrecordable
 from .runs import onedevice
+from .runs.arguments import name_of, of_arrays
 from .unchecked import first_mesh, is_unchecked
 from .versions import use_abstract_mesh
 
@@ -64,38 +63,11 @@ def record(function, *args, mesh) -> Program:
     return _recorded(function, args, getattr(mesh, "abstract_mesh", mesh))
 
 
-def argument(function, path) -> str:
-    """`params['w']` for a leaf of a call's arguments."""
-    which, first, *rest = path
-    if which.idx == 1:  # by name
-        return f"{first.key}{jax.tree_util.keystr(tuple(rest))}"
-    try:
-        names = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        names = []
-    positional = first.idx < len(names) and names[first.idx].kind in _POSITIONAL
-    name = names[first.idx].name if positional else f"[{first.idx}]"
-    return f"{name}{jax.tree_util.keystr(tuple(rest))}"
-
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
 def record_call(function, args, kwargs) -> Program | None:
     """The program of a call, whose arguments may be trees with arrays in them. It is judged without
     declarations. None if it has no shard_map."""
-    leaves, tree = jax.tree.flatten((args, kwargs))
-    are_arrays = (jax.Array, np.ndarray, np.generic)
-    arrays = [place for place, one in enumerate(leaves) if isinstance(one, are_arrays)]
-    names = [argument(function, path) for path, _ in jax.tree.leaves_with_path((args, kwargs))]
-
-    def called(*given):
-        filled = list(leaves)
-        for place, one in zip(arrays, given):
-            filled[place] = one
-        positional, by_name = jax.tree.unflatten(tree, filled)
-        return function(*positional, **by_name)
-
+    called, arrays, leaves = of_arrays(function, args, kwargs)
+    paths = [path for path, _ in jax.tree.leaves_with_path((args, kwargs))]
     shardings = [getattr(leaves[place], "sharding", None) for place in arrays]
     named = [one if isinstance(one, NamedSharding) else None for one in shardings]
     avals = [jax.ShapeDtypeStruct(leaves[place].shape, leaves[place].dtype, sharding=sharding)
@@ -105,7 +77,7 @@ def record_call(function, args, kwargs) -> Program | None:
         return None
     specs = [one and one.spec for one in named]
     return _recorded(called, avals, mesh.abstract_mesh, gradual=True, specs=specs,
-                     names=[names[place] for place in arrays])  # fmt: skip
+                     names=[name_of(function, paths[place]) for place in arrays])  # fmt: skip
 
 
 def lint(function, *args, confirm=False, **kwargs) -> list[dict]:

@@ -22,6 +22,7 @@ from .. import sizes
 from ..unchecked import first_mesh
 from ..versions import use_abstract_mesh
 from . import doubts
+from .arguments import is_array, name_of, of_arrays
 
 MOST_BYTES = 1 << 30  # of arguments and results that are kept of a call
 _PART = 5e-3  # of the largest number, by which results may differ
@@ -45,10 +46,6 @@ class Kept:
     sizes: dict[str, int]  # of the mesh
 
 
-def is_array(one) -> bool:
-    return isinstance(one, (jax.Array, np.ndarray, np.generic))
-
-
 def numbers(array) -> np.ndarray:
     """A copy: what is donated is written over."""
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
@@ -69,8 +66,6 @@ def size_of(leaves) -> int:
 def results_of(function, args, kwargs, made) -> tuple[list, list]:
     """The leaves of what a call has made, and of each its name and the argument that it replaces:
     that of a tree of the same form."""
-    from ..record import argument
-
     given = [(path, leaf) for path, leaf in jax.tree.leaves_with_path((args, kwargs))]
     places: dict = {}
     for place, (path, leaf) in enumerate(given):
@@ -89,7 +84,7 @@ def results_of(function, args, kwargs, made) -> tuple[list, list]:
                 if place not in taken:
                     source = place
                     taken.add(place)
-                    name = f"{_CHANGE}{argument(function, given[place][0])}"
+                    name = f"{_CHANGE}{name_of(function, given[place][0])}"
                     break
         paths.append((name, source))
     return leaves, paths
@@ -100,7 +95,7 @@ def read(file: pathlib.Path) -> Kept:
 
 
 def has_no_shard_map(function, args, kwargs) -> bool:
-    return next(doubts.bodies(_jaxpr(function, args, kwargs).jaxpr, "shard_map"), None) is None
+    return first_mesh(_jaxpr(function, args, kwargs).jaxpr) is None
 
 
 def keep(file: pathlib.Path, function, args, kwargs) -> tuple:
@@ -158,17 +153,8 @@ def confirmed(function, args, kwargs) -> list[dict]:
 
 
 def _jaxpr(function, args, kwargs):
-    leaves, tree = jax.tree.flatten((args, kwargs))
-    arrays = [place for place, one in enumerate(leaves) if is_array(one)]
-
-    def called(*given):
-        filled = list(leaves)
-        for place, one in zip(arrays, given):
-            filled[place] = one
-        positional, by_name = jax.tree.unflatten(tree, filled)
-        return function(*positional, **by_name)
-
-    return jax.make_jaxpr(called)(*[leaves[place] for place in arrays])
+    called, places, leaves = of_arrays(function, args, kwargs)
+    return jax.make_jaxpr(called)(*[leaves[place] for place in places])
 
 
 def substituted(kept: Kept, args, kwargs) -> tuple:
