@@ -151,8 +151,8 @@ def unmatched(logs: dict[int, list[dict]]) -> Divergence | None:
 
 
 def _undelivered(logs: dict[int, list[dict]]) -> str:
-    """Why ranks stand still although one of them waits for messages all of which have both ends:
-    they do not arrive, and no script is to blame."""
+    """Where a rank waits although each of its messages is both sent and received: gloo does not
+    deliver them, and the script is not to blame. Empty if there is no such rank."""
     left: set[int] = set()  # ranks with a message of one end
     for (source, target, _), (sent, received) in (found := _messages(logs)).items():
         if len(sent) != len(received):

@@ -66,7 +66,7 @@ def _confirm(options, folder: pathlib.Path, devices: int, outcome: dict) -> None
     reasons = dict(outcome.get("unkept", {}))
     names = {one.removesuffix(".spmd.json") for one in outcome["traces"]}
     open_, agree = names - set(reasons), set()
-    # If the script does not run with other numbers, or makes something else then, as it is.
+    # First with other numbers; as it is, where it does not run then or makes something else.
     for how, there in (("one", 1), ("cut", devices)):
         if not open_:
             break

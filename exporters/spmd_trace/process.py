@@ -14,7 +14,7 @@ def started(
 ) -> subprocess.Popen:
     """A module of this package with these arguments, in an environment with these variables.
 
-    `reads`: files that it has open as this process has.
+    `reads`: file descriptors that it inherits.
     """
     package = str(pathlib.Path(__file__).parents[1])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -60,7 +60,7 @@ class Forked:
         self._server, self._folder = server, folder
 
     def poll(self) -> int | None:
-        """With which code it has ended; None while it runs."""
+        """Its exit code; None while it runs."""
         ended = self._folder / _ENDED
         return int(ended.read_text()) if ended.exists() else self._server.poll()
 
@@ -75,7 +75,7 @@ _LEADER, _ENDED = "leader", "ended"
 
 
 def write(file: pathlib.Path, text: str) -> None:
-    """At once: others read it."""
+    """Writes a file at once: others read it."""
     partial = file.with_name(file.name + ".partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(file)
@@ -109,4 +109,4 @@ def serve(requests: int, run) -> None:
     for pid in forked:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
-    os._exit(0)  # what was imported may have words to say at the end of Python
+    os._exit(0)  # what was imported may print or wait when Python exits

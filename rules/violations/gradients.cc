@@ -483,7 +483,7 @@ constinit const DiagnosticInfo UnlikeOneDevice::info = {
     .message = "{value}: {factor} what one device makes of the same arguments",
     .explain = R"(
 `spmd-trace lint --confirm` made the first call of this function twice, with the same arguments: on
-all devices of its mesh, and on a mesh of one device. What came out differs by more than roundings.
+all devices of its mesh, and on a mesh of one device. The results differ by more than rounding.
 Of a parameter, or of other state that goes in and comes out, it is the change that is compared. A
 factor that is a number of ranks points to a sum that is missing or made twice, or to a mean for a
 sum. Where there is none, blocks are in the wrong place or in the wrong order, positions or labels

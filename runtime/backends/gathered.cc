@@ -114,8 +114,9 @@ llvm::Error GatheredBackend::fetch(BufferId from) {
         continue;
       tensors_[of] = Tensor::make(buffer.dtype, buffer.on(of), domain_);
       if (!take((*all)[of], domain_, tensors_[of]))
-        return make_error(fmt::format("rank {} holds {} bytes of buffer {}: its extents are others",
-                                      of, (*all)[of].size(), from.index));
+        return make_error(
+            fmt::format("rank {} holds {} bytes of buffer {}: they do not fit its extents", of,
+                        (*all)[of].size(), from.index));
       (*all)[of] = {};
     }
   }

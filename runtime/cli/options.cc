@@ -127,7 +127,7 @@ constexpr RunOptionRow kRows[] = {
     {"--plan", "", "", "print the steps and what they take; run nothing",
      turn_on<&RunOptions::plan>},
     {"--check", kOneOf<kCheckModeWords>, "outputs",
-     "outputs and gradients against the reference; every step, or every eighth; N steps alone",
+     "outputs and gradients against the reference; every eighth step, or every step; N steps alone",
      set_check},
     {"--tier", kOneOf<kTierChoiceWords>, "auto",
      "numbers: a finite field, floats, small whole ones; auto: field, then real",
@@ -280,7 +280,8 @@ std::string beyond_backend(const RunOptions &options, const BackendRow &backend)
   if (!backend.holds_data && !options.trace_out.empty())
     return fmt::format("the {} backend holds no data that `--trace-out` could write", backend.name);
   if (!backend.simulates && ir::ends_with(StringRef(options.trace_out), ".safetensors"))
-    return "where each rank is a process it writes files of its own: `--trace-out` names a folder";
+    return "where each rank is a process, each writes its own files: `--trace-out` must name a "
+           "folder";
   return "";
 }
 

@@ -53,7 +53,7 @@ ValueExchange::tell(llvm::ArrayRef<PlannedId> ids) {
   for (size_t i = 0; i < ids.size(); ++i)
     for (RankId rank : ranks_of(ids[i]))
       if (!read(said[rank], told[i].emplace_back()))
-        return make_error(fmt::format("rank {} says something else than what it holds", rank));
+        return make_error(fmt::format("rank {} sent a fingerprint that cannot be read", rank));
   return told;
 }
 
@@ -70,7 +70,7 @@ llvm::Error ValueExchange::answer(llvm::function_ref<llvm::Error(PlannedId)> rea
       return asked.takeError();
     PlannedId id{};
     if (llvm::StringRef(*asked).getAsInteger(10, id.index) || id.index >= setup_.plan.values.size())
-      return make_error("rank 0 asks for a value that there is not");
+      return make_error("rank 0 asks for a value that does not exist");
     if (llvm::Error failed = read(id))
       return failed;
   }

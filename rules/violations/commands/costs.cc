@@ -10,8 +10,8 @@ constinit const DiagnosticInfo CancellingPair::info = {
     .message = "`{op}` undoes `{first}` over {axes}[: {bytes} bytes per rank are sent for "
                "nothing]",
     .explain = R"(
-One collective brings the pieces together, or elsewhere, and this step takes back what each rank had
-before: the result is the operand of the first, with the same type on every axis. It happens where
+One collective gathers or moves the pieces, and this step gives each rank back what it had before:
+the result is the operand of the first, with the same type on every axis. It happens where
 one function ends in the form that others expect, and the next begins with its own. The fix drops
 both and uses the operand. If the value in between is used elsewhere, it is not reported.
 )",
@@ -156,7 +156,7 @@ constinit const DiagnosticInfo Overlappable::info = {
 The next operation takes the result, so the ranks wait for the network. The operand was ready
 earlier, and products that do not depend on the collective run in between: started as soon as its
 operand is there, without waiting, it is done by the time that it is needed. The fix moves the call
-up; to wait later is the business of the framework (`async_op=True`, a stream).
+up; waiting for it later is up to the framework (`async_op=True`, a stream).
 )",
     .wrong = R"(
 trace { mode = local }

@@ -161,7 +161,7 @@ def substituted(kept: Kept, args, kwargs) -> tuple:
     """The arguments of a call with the numbers of another one; the devices are its own."""
     leaves, tree = jax.tree.flatten((args, kwargs))
     if len(leaves) != len(kept.arguments):
-        raise NotComparable("its arguments are other trees with one device")
+        raise NotComparable("its arguments have another structure with one device")
     filled = []
     for own, other in zip(leaves, kept.arguments):
         if other is None or not is_array(own):
@@ -253,7 +253,7 @@ def compared(kept: Kept, function, args, kwargs, closed=None) -> tuple:
     made = function(*given[0], **given[1])
     leaves = jax.tree.leaves(made)
     if len(leaves) != len(kept.results):
-        raise NotComparable("its results are other trees with one device")
+        raise NotComparable("its results have another structure with one device")
     found = differences(kept, leaves)
     if found:
         given = substituted(kept, args, kwargs)  # what is donated is gone

@@ -2,8 +2,9 @@
 jitted function that has a shard_map in it: `python -m spmd_trace.jax.runs.script FOLDER HOW SCRIPT
 ARGUMENT...`.
 
-HOW: `record`; `keep` what these calls take and make as well; make them again on `one` device, whose
-number stands for those that the script makes its mesh of, or only on a `cut` mesh, and compare.
+HOW: `record` records. `keep` also writes what these calls take and make. `one` and `cut` make them
+again on one device and compare: `one` with 1 in place of the numbers that the script makes its mesh
+of, `cut` with the script as it is, whose meshes are cut to one device.
 """
 
 import contextlib

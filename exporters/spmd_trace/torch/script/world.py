@@ -192,7 +192,7 @@ class _Together:
 
 
 def _batches(stack: contextlib.ExitStack, seen: Seen) -> None:
-    """Of a batch of messages NCCL gives one handle: pipelines of torch 2.6 wait for one alone."""
+    """NCCL gives one handle for a batch of messages: pipelines of torch 2.6 wait for no other."""
     send = dist.batch_isend_irecv
 
     @functools.wraps(send)
