@@ -32,7 +32,7 @@ public:
       message["id"] = ++asked_;
     session_.take(message.dump(-1, ' ', false, Json::error_handler_t::replace));
     work();
-    SPMD_CHECK(!request || answers_[asked_] == 1, "a request has not one answer");
+    SPMD_CHECK(!request || answers_[asked_] == 1, "a request does not have one answer");
   }
 
 private:
