@@ -72,7 +72,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   joined_.clear();
   made_norms_.clear();
   unread_.clear();
-  parts_ = asked_ = {};
+  parts_ = offset_axes_ = {};
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
   takes_block_ = forward.valid() &&
                  state_.rules.resolve(program_.insts[forward].op).form == rules::OpForm::Transition;
@@ -334,27 +334,27 @@ void SecondPass::judge_lookup(InstId id, const rules::Application &app) {
     offsets_.learn(id, app, state_.operands.values, inst.result(0));
 }
 
-// The index of a lookup in a rank's own rows, and the answer by which the rest is set to zero, are
+// The index of a lookup in a rank's own rows, and the mask by which the rest is set to zero, are
 // to differ between ranks: the rule sees them as equal, and what it says is completed later.
-void SecondPass::take_own_questions(const rules::Application &app) {
-  for (size_t i : lookups_.own_questions(app, state_.operands.values)) {
+void SecondPass::take_offset_operands(const rules::Application &app) {
+  for (size_t i : lookups_.offset_operands(app, state_.operands.values)) {
     const AxisSet axes = offsets_.axes(state_.operands.values[i]);
     Type type = program_.types[state_.args[i].type];
     type.set_kind(axes & ((type.of(Kind::Varying) - type.sharded()) | type.unknown),
                   Kind::Replicate);
     state_.args[i].type = state_.intern(type);
-    asked_ |= axes;
+    offset_axes_ |= axes;
   }
 }
 
-// Numbers and answers that differ between ranks by their blocks, and what is made by them.
+// Numbers and masks that differ between ranks by their blocks, and what is made by them.
 void SecondPass::keep_offsets(ValueId value, uint32_t index, Type &type) {
   if (const AxisSet axes = index == 0 ? offsets_.axes(value) : AxisSet())
     type.set_kind(axes - type.sharded(), Kind::Varying);
-  else if (asked_)
-    type.set_unknown((asked_ - type.sharded()) - (looked_up_.looked_up | looked_up_.addends |
-                                                  looked_up_.scattered | looked_up_.shared |
-                                                  looked_up_.summed));
+  else if (offset_axes_)
+    type.set_unknown((offset_axes_ - type.sharded()) - (looked_up_.looked_up | looked_up_.addends |
+                                                        looked_up_.scattered | looked_up_.shared |
+                                                        looked_up_.summed));
   type.set_kind(looked_up_.shared & equal_axes(type), Kind::Varying);
 }
 
@@ -381,7 +381,7 @@ void SecondPass::find_sent(const rules::Application &app) {
 void SecondPass::bind(const rules::Application &app) {
   find_unread(app);
   find_parts(app);
-  take_own_questions(app);
+  take_offset_operands(app);
   if (unread_.size() != 1 || state_.args.size() != 2)
     return;
   rules::Arg &target = state_.args[*unread_.begin()];

@@ -59,7 +59,7 @@ private:
   void scale_zeros();
   void find_unread(const rules::Application &app);
   void find_parts(const rules::Application &app);
-  void take_own_questions(const rules::Application &app);
+  void take_offset_operands(const rules::Application &app);
   void find_padded(const rules::Application &app);
   void judge_lookup(ir::InstId id, const rules::Application &app);
   void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
@@ -99,7 +99,7 @@ private:
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;
-  ir::AxisSet asked_;        // along which operands differ as it asks for, and are taken as equal
+  ir::AxisSet offset_axes_;  // along which such indices and masks are taken as equal
   ir::AxisSet parts_;        // along which it takes or puts together rows that a rank has
   bool takes_block_ = false; // it is the backward of a conversion, by which a rank took its block
   ir::AxisSet padded_;       // along which it puts zeros around such a block

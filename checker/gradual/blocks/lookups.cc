@@ -97,12 +97,12 @@ static std::optional<int64_t> local_extent(const rules::Application &app, ir::Sh
   return shape->dims[dim].number();
 }
 
-// What a rank has of a dimension that `axes` cut, the outermost first, as an answer about what
+// What a rank has of a dimension that `axes` cut, the outermost first, as a mask of what
 // `number` is counted from; none if the number does not move by its blocks.
-static std::optional<Offsets::Answer> own_block(const rules::Application &app,
-                                                const Offsets::Number &number,
-                                                llvm::ArrayRef<ir::AxisId> axes, int64_t rows) {
-  Offsets::Answer answer{number.of, number.steps, -number.plus, rows - number.plus, true, {}};
+static std::optional<Offsets::Mask> own_block(const rules::Application &app,
+                                              const Offsets::Number &number,
+                                              llvm::ArrayRef<ir::AxisId> axes, int64_t rows) {
+  Offsets::Mask mask{number.of, number.steps, -number.plus, rows - number.plus, true, {}};
   int64_t block = rows;
   for (ir::AxisId axis : llvm::reverse(axes)) {
     const auto step = number.steps.find(axis);
@@ -110,7 +110,7 @@ static std::optional<Offsets::Answer> own_block(const rules::Application &app,
       return std::nullopt;
     block *= app.mesh()[axis].size();
   }
-  return answer;
+  return mask;
 }
 
 // The axes along which a number moves, that by which it moves most first.
@@ -122,16 +122,16 @@ static llvm::SmallVector<ir::AxisId, 2> in_order(const Offsets::Steps &steps) {
   return axes;
 }
 
-static bool same(const std::optional<Offsets::Answer> &a, const Offsets::Answer &b) {
+static bool same(const std::optional<Offsets::Mask> &a, const Offsets::Mask &b) {
   return a && a->of == b.of && a->steps == b.steps && a->low == b.low && a->high == b.high &&
          a->inside == b.inside;
 }
 
-// Whether the blocks of which an answer tells lie side by side, so that each element is in one.
-static bool covers_all(const rules::Application &app, const Offsets::Answer &answer) {
-  return answer.low && answer.high &&
-         own_block(app, {answer.of, -*answer.low, answer.steps, {}}, in_order(answer.steps),
-                   *answer.high - *answer.low);
+// Whether the blocks of a mask lie side by side, so that each element is in one.
+static bool covers_all(const rules::Application &app, const Offsets::Mask &mask) {
+  return mask.low && mask.high &&
+         own_block(app, {mask.of, -*mask.low, mask.steps, {}}, in_order(mask.steps),
+                   *mask.high - *mask.low);
 }
 
 // Where the index of a lookup begins, along axes that cut the table.
@@ -173,7 +173,7 @@ void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   }
 }
 
-// Whether a product has an operand that is 0 or 1, as the answers to questions are.
+// Whether a product has an operand that is 0 or 1, as comparisons are.
 bool Lookups::has_mask(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
   for (size_t i = 0; i < operands.size(); ++i) {
     const ir::Shape *shape = i < app.args.size() ? app.shape(app.args[i]) : nullptr;
@@ -221,10 +221,10 @@ static std::optional<Scatter> scatter_of(const rules::Application &app) {
   return Scatter{*index, *source, *dim, local_extent(app, app.args[0].shape, *dim)};
 }
 
-// Whether a value is zero outside of a rank's own rows: an answer is, as a number.
-bool Lookups::has_own_rows(ValueId value, const Offsets::Answer &rows) const {
-  if (const Offsets::Answer *answer = offsets_.answer(value))
-    return same(*answer, rows);
+// Whether a value is zero outside of a rank's own rows: a mask is, as a number.
+bool Lookups::has_own_rows(ValueId value, const Offsets::Mask &rows) const {
+  if (const Offsets::Mask *mask = offsets_.mask(value))
+    return same(*mask, rows);
   const auto at = zeroed_.find(value.index);
   return at != zeroed_.end() && same(at->second.rows, rows);
 }
@@ -256,18 +256,18 @@ void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> ope
         made.scattered -= axis;
 }
 
-// By which answer an instruction keeps what it does not make zero; none if that is not known.
-static std::optional<Offsets::Answer> kept_by(const rules::Application &app, const Offsets &offsets,
-                                              llvm::ArrayRef<ValueId> operands) {
-  const Offsets::Answer *answer = nullptr;
+// The mask of what an instruction does not make zero; none if that is not known.
+static std::optional<Offsets::Mask> kept_by(const rules::Application &app, const Offsets &offsets,
+                                            llvm::ArrayRef<ValueId> operands) {
+  const Offsets::Mask *mask = nullptr;
   for (ValueId operand : operands)
-    answer = answer ? answer : offsets.answer(operand);
-  if (!answer)
+    mask = mask ? mask : offsets.mask(operand);
+  if (!mask)
     return std::nullopt;
-  Offsets::Answer kept = *answer;
+  Offsets::Mask kept = *mask;
   if (app.op.computes(rules::Computes::Product))
     return kept;
-  bool chosen_is_zero = true; // `Put` writes zeros where the answer is yes
+  bool chosen_is_zero = true; // `Put` writes zeros where the mask is true
   if (!app.op.row->chooses.empty())
     if (const std::optional<size_t> chosen = arg_of(app, app.op.row->chooses))
       chosen_is_zero = app.type(app.args[*chosen]).zero().contains(app.mesh().typed_axes());
@@ -275,8 +275,8 @@ static std::optional<Offsets::Answer> kept_by(const rules::Application &app, con
   return kept;
 }
 
-llvm::SmallVector<size_t, 2> Lookups::own_questions(const rules::Application &app,
-                                                    llvm::ArrayRef<ValueId> operands) const {
+llvm::SmallVector<size_t, 2> Lookups::offset_operands(const rules::Application &app,
+                                                      llvm::ArrayRef<ValueId> operands) const {
   llvm::SmallVector<size_t, 2> found;
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return found;
@@ -287,7 +287,7 @@ llvm::SmallVector<size_t, 2> Lookups::own_questions(const rules::Application &ap
   const bool zeroes = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::Put) ||
                       app.op.computes(rules::Computes::Product);
   for (size_t i = 0; zeroes && i < operands.size(); ++i)
-    if (offsets_.answer(operands[i]))
+    if (offsets_.mask(operands[i]))
       found.push_back(i);
   llvm::erase_if(
       found, [&](size_t i) { return i >= operands.size() || offsets_.axes(operands[i]).empty(); });
@@ -309,7 +309,7 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
     return made;
   }
   AxisSet before;
-  std::optional<Offsets::Answer> rows;
+  std::optional<Offsets::Mask> rows;
   for (ValueId operand : operands)
     if (const auto at = looked_up_.find(operand.index); at != looked_up_.end()) {
       before |= at->second.axes;

@@ -26,8 +26,8 @@ public:
     ir::AxisSet foreign;
     uint32_t source = 0;
     bool zeroed = false; // the result is zero where a mask says so
-    // What is looked up where the answer is yes, and the axes on which it tells; none: not known.
-    std::optional<Offsets::Answer> rows;
+    // The mask of what is looked up, or kept; none: not known.
+    std::optional<Offsets::Mask> rows;
     // Axes along which ranks have shared out by it what was equal on all: each keeps what belongs
     // to its rows.
     ir::AxisSet shared;
@@ -43,9 +43,9 @@ public:
   };
   Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
   // The operands that differ between ranks only as the instruction asks for: the index of a lookup
-  // in their own rows, the answer by which something is set to zero.
-  llvm::SmallVector<size_t, 2> own_questions(const rules::Application &app,
-                                             llvm::ArrayRef<ir::ValueId> operands) const;
+  // in their own rows, the mask by which something is set to zero.
+  llvm::SmallVector<size_t, 2> offset_operands(const rules::Application &app,
+                                               llvm::ArrayRef<ir::ValueId> operands) const;
   ir::AxisSet axes(ir::ValueId value) const {
     const auto at = looked_up_.find(value.index);
     return at == looked_up_.end() ? ir::AxisSet() : at->second.axes;
@@ -62,7 +62,7 @@ public:
 private:
   struct Rows { // `axes` of Made::looked_up, or of Made::shared
     ir::AxisSet axes;
-    std::optional<Offsets::Answer> rows;
+    std::optional<Offsets::Mask> rows;
   };
   struct Pick;
   static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app);
@@ -72,7 +72,7 @@ private:
              Made &made) const;
   void scatter(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                Made &made) const;
-  bool has_own_rows(ir::ValueId value, const Offsets::Answer &rows) const;
+  bool has_own_rows(ir::ValueId value, const Offsets::Mask &rows) const;
   bool has_mask(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
   const Offsets &offsets_;

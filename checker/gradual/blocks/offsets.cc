@@ -35,13 +35,13 @@ static void add(Offsets::Steps &to, const Offsets::Steps &steps, int64_t times) 
       to.erase(axis);
 }
 
-// One bound alone may be asked from either side.
-static Offsets::Answer asked(Offsets::Answer answer, bool inside) {
-  if (answer.inside != inside && answer.low.has_value() != answer.high.has_value()) {
-    std::swap(answer.low, answer.high);
-    answer.inside = inside;
+// A mask with one bound can be written as what lies inside and as what lies outside.
+static Offsets::Mask with_side(Offsets::Mask mask, bool inside) {
+  if (mask.inside != inside && mask.low.has_value() != mask.high.has_value()) {
+    std::swap(mask.low, mask.high);
+    mask.inside = inside;
   }
-  return answer;
+  return mask;
 }
 
 Offsets::Number Offsets::number(ValueId value) const {
@@ -49,13 +49,13 @@ Offsets::Number Offsets::number(ValueId value) const {
   return at != numbers_.end() ? at->second : Number{value, 0, {}, {}};
 }
 
-const Offsets::Answer *Offsets::answer(ValueId value) const {
-  const auto at = answers_.find(value.index);
-  return at != answers_.end() ? &at->second : nullptr;
+const Offsets::Mask *Offsets::mask(ValueId value) const {
+  const auto at = masks_.find(value.index);
+  return at != masks_.end() ? &at->second : nullptr;
 }
 
 AxisSet Offsets::axes(ValueId value) const {
-  if (const Answer *known = answer(value))
+  if (const Mask *known = mask(value))
     return axes_of(known->steps);
   return axes_of(number(value).steps);
 }
@@ -75,7 +75,7 @@ std::optional<Offsets::Number> Offsets::read(const rules::Application &app,
 }
 
 // Whether a row only says where elements lie, or keeps them where they are not overwritten: what
-// is looked up there is set to zero by the same answer.
+// is looked up there is set to zero by the same mask.
 static bool keeps_elements(const rules::Application &app, llvm::ArrayRef<ValueId> operands) {
   return (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::Put) ||
          app.op.computes(Computes::Bounds) || !app.op.row->chooses.empty();
@@ -111,9 +111,9 @@ std::optional<Offsets::Number> Offsets::computed(ir::InstId id, const rules::App
     a->by = grows ? id : a->by;
     return a;
   }
-  // A product with an answer keeps what it does not make 0.
+  // A product with a mask keeps what it does not make 0.
   for (size_t i = 0; i < operands.size() && operands.size() == 2; ++i)
-    if (answer(operands[i]) && is_integer(app, app.args[1 - i]))
+    if (mask(operands[i]) && is_integer(app, app.args[1 - i]))
       return number(operands[1 - i]);
   if (!a || !b || a->of.valid() || b->of.valid())
     return std::nullopt;
@@ -126,8 +126,8 @@ std::optional<Offsets::Number> Offsets::computed(ir::InstId id, const rules::App
   return product;
 }
 
-std::optional<Offsets::Answer> Offsets::compared(ir::InstId id, const rules::Application &app,
-                                                 llvm::ArrayRef<ValueId> operands) const {
+std::optional<Offsets::Mask> Offsets::compared(ir::InstId id, const rules::Application &app,
+                                               llvm::ArrayRef<ValueId> operands) const {
   const bool less = app.op.computes(Computes::Less), at_most = app.op.computes(Computes::AtMost),
              more = app.op.computes(Computes::More), at_least = app.op.computes(Computes::AtLeast);
   if (!(less || at_most || more || at_least))
@@ -143,35 +143,35 @@ std::optional<Offsets::Answer> Offsets::compared(ir::InstId id, const rules::App
   const bool turned = b->of.valid();
   if (turned)
     std::swap(a, b);
-  Answer answer{a->of, a->steps, {}, {}, true, id};
-  add(answer.steps, b->steps, -1);
+  Mask mask{a->of, a->steps, {}, {}, true, id};
+  add(mask.steps, b->steps, -1);
   const int64_t bound = b->plus - a->plus;
   if (turned ? more || at_least : less || at_most)
-    answer.high = bound + (at_most || at_least ? 1 : 0);
+    mask.high = bound + (at_most || at_least ? 1 : 0);
   else
-    answer.low = bound + (turned ? less : more);
-  return answer;
+    mask.low = bound + (turned ? less : more);
+  return mask;
 }
 
-// Both of two answers, either one, or not.
-std::optional<Offsets::Answer> Offsets::combined(const rules::Application &app,
-                                                 llvm::ArrayRef<ValueId> operands) const {
-  const Answer *first = operands.empty() ? nullptr : answer(operands[0]);
+// The intersection or union of two masks, or the complement of one.
+std::optional<Offsets::Mask> Offsets::combined(const rules::Application &app,
+                                               llvm::ArrayRef<ValueId> operands) const {
+  const Mask *first = operands.empty() ? nullptr : mask(operands[0]);
   if (!first)
     return std::nullopt;
   if (operands.size() == 1) {
-    Answer result = *first;
+    Mask result = *first;
     if (app.op.computes(Computes::Not))
       result.inside = !result.inside;
     else if (!moves_elements(app.op))
       return std::nullopt;
     return result;
   }
-  const Answer *second = operands.size() == 2 ? answer(operands[1]) : nullptr;
+  const Mask *second = operands.size() == 2 ? mask(operands[1]) : nullptr;
   const bool both = app.op.computes(Computes::Both) || app.op.computes(Computes::Product);
   if (!second || !(both || app.op.computes(Computes::AnyOf)))
     return std::nullopt;
-  Answer a = asked(*first, both), b = asked(*second, both);
+  Mask a = with_side(*first, both), b = with_side(*second, both);
   if (a.inside != both || b.inside != both || a.of != b.of || a.steps != b.steps ||
       (a.low && b.low) || (a.high && b.high))
     return std::nullopt;
@@ -196,10 +196,10 @@ void Offsets::learn(ir::InstId id, const rules::Application &app, llvm::ArrayRef
   }
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return;
-  if (std::optional<Answer> made = compared(id, app, operands))
-    answers_[result.index] = *made;
+  if (std::optional<Mask> made = compared(id, app, operands))
+    masks_[result.index] = *made;
   else if ((made = combined(app, operands)))
-    answers_[result.index] = *made;
+    masks_[result.index] = *made;
   else if (std::optional<Number> number = computed(id, app, operands))
     numbers_[result.index] = *number;
 }

@@ -1,6 +1,6 @@
 // Integers that differ between the ranks of an axis by where a rank's block begins, such as
-// `ids - rank * rows`, and answers to the question whether they lie in the block. A rank looks up
-// its own rows of a table by such numbers, and sets to zero what such an answer says is elsewhere.
+// `ids - rank * rows`, and masks that say which of them lie in the block. A rank looks up its own
+// rows of a table by such numbers, and sets to zero what the mask says is elsewhere.
 #pragma once
 
 #include "checker/check.h"
@@ -29,7 +29,7 @@ public:
     ir::InstId by; // the last that added a step
   };
   // True where `of` with the steps lies between `low` and `high` (which is above it), or not there.
-  struct Answer {
+  struct Mask {
     ir::ValueId of;
     Steps steps;
     std::optional<int64_t> low, high;
@@ -39,7 +39,7 @@ public:
 
   // An integer of which nothing is known is itself.
   Number number(ir::ValueId value) const;
-  const Answer *answer(ir::ValueId value) const;
+  const Mask *mask(ir::ValueId value) const;
   // Along which the value is known to differ in this way.
   ir::AxisSet axes(ir::ValueId value) const;
 
@@ -52,13 +52,13 @@ private:
                              const rules::Slot *slot) const;
   std::optional<Number> computed(ir::InstId id, const rules::Application &app,
                                  llvm::ArrayRef<ir::ValueId> operands) const;
-  std::optional<Answer> compared(ir::InstId id, const rules::Application &app,
-                                 llvm::ArrayRef<ir::ValueId> operands) const;
-  std::optional<Answer> combined(const rules::Application &app,
-                                 llvm::ArrayRef<ir::ValueId> operands) const;
+  std::optional<Mask> compared(ir::InstId id, const rules::Application &app,
+                               llvm::ArrayRef<ir::ValueId> operands) const;
+  std::optional<Mask> combined(const rules::Application &app,
+                               llvm::ArrayRef<ir::ValueId> operands) const;
 
   llvm::DenseMap<uint32_t, Number> numbers_; // by value
-  llvm::DenseMap<uint32_t, Answer> answers_;
+  llvm::DenseMap<uint32_t, Mask> masks_;
 };
 
 } // namespace spmd::checker
