@@ -80,7 +80,16 @@ def compared(
     def splits(axis: str) -> bool:
         return has(axis, "input", "V") or not (has(axis, "param", "V") or unsure.get(axis))
 
-    data = [axis for axis, *_ in axes if has(axis, "param", "R") and splits(axis)]
+    # Where parameters are cut, others are used by all ranks as one, and the loss is equal, ranks
+    # share one model, and the parts of the batch are those of its sequences.
+    def shares(axis: str) -> bool:
+        losses = [of.get(axis) for name, of in kinds.items() if roles.get(name) == "loss"]
+        one_loss = bool(losses) and set(losses) == {"R|I"}
+        return one_loss and has(axis, "param", "V") and has(axis, "param", "I")
+
+    data = [
+        axis for axis, *_ in axes if has(axis, "param", "R") and splits(axis) and not shares(axis)
+    ]
     for axis, *_ in axes:
         # Ranks that train models of their own, and bring them together, have losses of their own.
         if any(kinds.get(name, {}).get(axis) == "V" for name in exchanged) and has(
