@@ -37,7 +37,7 @@ static AxisSet equal_axes(const Type &type) { return type.replicated() | type.of
 
 SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
-      gradual_(*state.result.gradual), lookups_(offsets_),
+      gradual_(*state.result.gradual), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
@@ -439,7 +439,10 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   type = gradual_.known(value, type, ~(reported_axes_ | unknown_operands()));
   for (AxisId axis : parts_ &(type.of(Kind::Varying) - type.sharded()))
     cut(type, axis, 0);
-  if (zero.contains(program_.meshes[type.mesh()].typed_axes()) && type.of(Kind::Varying))
+  const rules::OpDef *row = state_.rules.resolve(inst.op).row;
+  const bool zeros = zero.contains(program_.meshes[type.mesh()].typed_axes()) ||
+                     (row && row->constant == rules::OpDef::Constant::Zero);
+  if (zeros && type.of(Kind::Varying))
     zero_blocks_.insert(value.index);
   if (makes_zero(inst))
     type.set_zero(program_.meshes[type.mesh()].typed_axes());

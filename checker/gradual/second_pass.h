@@ -88,6 +88,7 @@ private:
   CheckResult &result_;
   const Gradual &gradual_;
   Norms norms_;
+  llvm::DenseSet<uint32_t> zero_blocks_; // values that are made of zeros, and cut
   Offsets offsets_;
   Lookups lookups_;
   Numbering numbering_;
@@ -95,7 +96,6 @@ private:
   Extremes extremes_;
   Lists lists_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
-  llvm::DenseSet<uint32_t> zero_blocks_;               // values that are made of zeros, and cut
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;

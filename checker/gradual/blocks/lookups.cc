@@ -196,24 +196,29 @@ static std::optional<size_t> arg_of(const rules::Application &app, std::string_v
 }
 
 // Where an instruction adds rows to others that an index names.
-struct Scatter {
+struct Lookups::Scatter {
   size_t index, source;
   unsigned dim;
   std::optional<int64_t> rows; // that there are
 };
 
-static std::optional<Scatter> scatter_of(const rules::Application &app) {
+// What overwrites zeros adds to them.
+std::optional<Lookups::Scatter> Lookups::scatter_of(const rules::Application &app,
+                                                    llvm::ArrayRef<ValueId> operands) const {
   if (app.op.computes(rules::Computes::RowSums)) {
     const std::optional<size_t> index = arg_of(app, "i"), source = arg_of(app, "g");
     if (!index || !source || app.results.empty())
       return std::nullopt;
     return Scatter{*index, *source, 0, local_extent(app, app.results[0].shape, 0)};
   }
-  if (app.op.row->variant != rules::Variant::Adds || app.args.size() < 3)
+  const bool overwrites = app.op.computes(rules::Computes::Put) && app.args.size() >= 3 &&
+                          (zero_blocks_.contains(operands[0].index) ||
+                           app.type(app.args[0]).zero().contains(app.mesh().typed_axes()));
+  if (!(app.op.row->variant == rules::Variant::Adds || overwrites) || app.args.size() < 3)
     return std::nullopt;
-  if (const auto listed = listed_indices(app); listed.size() == 1)
-    return Scatter{listed[0].first, app.args.size() - 1, listed[0].second,
-                   local_extent(app, app.args[0].shape, listed[0].second)};
+  for (const auto &[arg, at] : listed_indices(app))
+    if (arg < operands.size() && offsets_.axes(operands[arg]))
+      return Scatter{arg, app.args.size() - 1, at, local_extent(app, app.args[0].shape, at)};
   const std::optional<size_t> index = arg_of(app, "i"), source = arg_of(app, "s");
   const std::optional<unsigned> dim = dim_of_first(app);
   if (!index || !source || !dim)
@@ -232,7 +237,7 @@ bool Lookups::has_own_rows(ValueId value, const Offsets::Mask &rows) const {
 // Adds into rows that an index picks of a block.
 void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                       Made &made) const {
-  if (const std::optional<Scatter> call = scatter_of(app); call && call->rows) {
+  if (const auto call = scatter_of(app, operands); call && call->rows) {
     const Offsets::Number index = offsets_.number(operands[call->index]);
     const auto block = own_block(app, index, in_order(index.steps), *call->rows);
     if (block && !block->steps.empty()) {
@@ -282,7 +287,7 @@ llvm::SmallVector<size_t, 2> Lookups::offset_operands(const rules::Application &
     return found;
   for (const Pick &pick : picks_of(app))
     found.push_back(pick.index);
-  if (const std::optional<Scatter> call = scatter_of(app))
+  if (const std::optional<Scatter> call = scatter_of(app, operands))
     found.push_back(call->index);
   const bool zeroes = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::Put) ||
                       app.op.computes(rules::Computes::Product);

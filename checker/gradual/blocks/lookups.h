@@ -11,7 +11,9 @@ namespace spmd::checker {
 
 class Lookups {
 public:
-  explicit Lookups(const Offsets &offsets) : offsets_(offsets) {}
+  // `zero_blocks`: values that are made of zeros, and cut.
+  Lookups(const Offsets &offsets, const llvm::DenseSet<uint32_t> &zero_blocks)
+      : offsets_(offsets), zero_blocks_(zero_blocks) {}
 
   // Axes on which the result is looked up in the rank's own rows alone, and those on which what
   // lies elsewhere is zero by now. `summed`: what lies elsewhere is not zero, and ranks add it up.
@@ -65,6 +67,7 @@ private:
     std::optional<Offsets::Mask> rows;
   };
   struct Pick;
+  struct Scatter;
   static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app);
   void look_up(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                Made &made) const;
@@ -75,7 +78,11 @@ private:
   bool has_own_rows(ir::ValueId value, const Offsets::Mask &rows) const;
   bool has_mask(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
+  std::optional<Scatter> scatter_of(const rules::Application &app,
+                                    llvm::ArrayRef<ir::ValueId> operands) const;
+
   const Offsets &offsets_;
+  const llvm::DenseSet<uint32_t> &zero_blocks_;
   llvm::DenseMap<uint32_t, Rows> looked_up_, zeroed_; // by value
   llvm::DenseSet<uint32_t> masks_;                    // values
 };

@@ -10,6 +10,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <bit>
+
 namespace spmd::checker {
 
 using ir::AxisSet;
@@ -153,6 +155,18 @@ std::optional<Offsets::Mask> Offsets::compared(ir::InstId id, const rules::Appli
   return mask;
 }
 
+// A mask of zeros and ones that 1 is taken from, or that is taken from 1; its sign is no matter.
+static bool is_beside_one(const rules::Application &app) {
+  return app.op.computes(Computes::Difference) && !app.attr("alpha") &&
+         llvm::any_of(app.slots, [](const rules::Slot &slot) {
+           const ir::AttrValue &one = slot.literal;
+           return slot.form == rules::Slot::Form::Literal &&
+                  (one.form == ir::AttrForm::Float     ? std::bit_cast<double>(one.bits) == 1.0
+                   : one.form == ir::AttrForm::Integer ? one.as_integer() == 1
+                                                       : false);
+         });
+}
+
 // The intersection or union of two masks, or the complement of one.
 std::optional<Offsets::Mask> Offsets::combined(const rules::Application &app,
                                                llvm::ArrayRef<ValueId> operands) const {
@@ -161,7 +175,7 @@ std::optional<Offsets::Mask> Offsets::combined(const rules::Application &app,
     return std::nullopt;
   if (operands.size() == 1) {
     Mask result = *first;
-    if (app.op.computes(Computes::Not))
+    if (app.op.computes(Computes::Not) || is_beside_one(app))
       result.inside = !result.inside;
     else if (!moves_elements(app.op))
       return std::nullopt;
