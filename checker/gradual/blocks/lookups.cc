@@ -1,6 +1,8 @@
 // Lookups by index in a table of which each rank has some rows.
 #include "checker/gradual/blocks/lookups.h"
 
+#include "checker/gradual/axis_size_numbers.h"
+
 #include "rules/bind.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
@@ -169,6 +171,7 @@ void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> ope
     if (axes.empty())
       continue;
     made.looked_up |= axes;
+    made.table = operands[pick.table], made.index = operands[pick.index];
     place(app, pick, operands[pick.index], axes, made);
   }
 }
@@ -234,9 +237,34 @@ bool Lookups::has_own_rows(ValueId value, const Offsets::Mask &rows) const {
   return at != zeroed_.end() && same(at->second.rows, rows);
 }
 
+static ValueId storage_of(const ir::Program &program, ValueId value) {
+  while (program.values[value].alias_of.valid())
+    value = program.values[value].alias_of;
+  return value;
+}
+
+// Whether what was looked up is written back where it was, changed in the rank's own rows alone.
+bool Lookups::write_back(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                         Made &made) const {
+  if (!app.op.computes(rules::Computes::Put) || operands.size() < 3)
+    return false;
+  const auto source = looked_up_.find(operands.back().index);
+  for (const auto &[arg, dim] : listed_indices(app))
+    if (source != looked_up_.end() && source->second.rows && source->second.table.valid() &&
+        arg < operands.size() && operands[arg] == source->second.index &&
+        storage_of(app.program, operands[0]) == storage_of(app.program, source->second.table)) {
+      made.dim = dim;
+      made.scattered = source->second.axes;
+      return true;
+    }
+  return false;
+}
+
 // Adds into rows that an index picks of a block.
 void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                       Made &made) const {
+  if (write_back(app, operands, made))
+    return;
   if (const auto call = scatter_of(app, operands); call && call->rows) {
     const Offsets::Number index = offsets_.number(operands[call->index]);
     const auto block = own_block(app, index, in_order(index.steps), *call->rows);
@@ -299,6 +327,10 @@ llvm::SmallVector<size_t, 2> Lookups::offset_operands(const rules::Application &
   return found;
 }
 
+static bool is_sum(const rules::Application &app) {
+  return app.op.computes(rules::Computes::Sum) || app.op.computes(rules::Computes::Difference);
+}
+
 Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
   Made made;
   if (app.op.form == rules::OpForm::Transition && operands.size() == 1 &&
@@ -315,10 +347,12 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
   }
   AxisSet before;
   std::optional<Offsets::Mask> rows;
+  ValueId table, index; // as long as what other ranks' rows would give is as it was
   for (ValueId operand : operands)
     if (const auto at = looked_up_.find(operand.index); at != looked_up_.end()) {
       before |= at->second.axes;
       rows = at->second.rows;
+      table = at->second.table, index = at->second.index;
     }
   scatter(app, operands, made);
   const bool fills = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::Put);
@@ -334,8 +368,15 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
     if (before && rows && made.rows && !same(made.rows, *rows))
       made.unplaced = before;
     made.shared -= before;
+  } else if (operands.size() == 2 && rows && is_sum(app) &&
+             llvm::any_of(operands, [&](ValueId each) { return has_own_rows(each, *rows); })) {
+    made.looked_up = before;
+    made.rows = rows;
+    made.table = table, made.index = index;
   } else if (operands.size() == 1) { // views and casts
     made.looked_up = before;
+    if (moves_elements(app.op))
+      made.table = table, made.index = index;
     const auto zeroed = zeroed_.find(operands[0].index);
     made.zeroed = zeroed != zeroed_.end();
     made.rows = made.zeroed ? zeroed->second.rows : rows;

@@ -30,6 +30,7 @@ public:
     bool zeroed = false; // the result is zero where a mask says so
     // The mask of what is looked up, or kept; none: not known.
     std::optional<Offsets::Mask> rows;
+    ir::ValueId table, index; // in what it is looked up, and by which numbers
     // Axes along which ranks have shared out by it what was equal on all: each keeps what belongs
     // to its rows.
     ir::AxisSet shared;
@@ -54,17 +55,18 @@ public:
   }
   void learn(ir::ValueId value, const Made &made) {
     if (made.looked_up)
-      looked_up_[value.index] = {made.looked_up, made.rows};
+      looked_up_[value.index] = {made.looked_up, made.rows, made.table, made.index};
     if (made.mask)
       masks_.insert(value.index);
     if (made.zeroed)
-      zeroed_[value.index] = {made.shared, made.rows};
+      zeroed_[value.index] = {made.shared, made.rows, {}, {}};
   }
 
 private:
   struct Rows { // `axes` of Made::looked_up, or of Made::shared
     ir::AxisSet axes;
     std::optional<Offsets::Mask> rows;
+    ir::ValueId table, index;
   };
   struct Pick;
   struct Scatter;
@@ -73,6 +75,8 @@ private:
                Made &made) const;
   void place(const rules::Application &app, const Pick &pick, ir::ValueId index, ir::AxisSet axes,
              Made &made) const;
+  bool write_back(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+                  Made &made) const;
   void scatter(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                Made &made) const;
   bool has_own_rows(ir::ValueId value, const Offsets::Mask &rows) const;
