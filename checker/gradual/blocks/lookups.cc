@@ -223,7 +223,7 @@ std::optional<Lookups::Scatter> Lookups::scatter_of(const rules::Application &ap
     if (arg < operands.size() && offsets_.axes(operands[arg]))
       return Scatter{arg, app.args.size() - 1, at, local_extent(app, app.args[0].shape, at)};
   const std::optional<size_t> index = arg_of(app, "i"), source = arg_of(app, "s");
-  const std::optional<unsigned> dim = dim_of_first(app);
+  const std::optional<unsigned> dim = app.attr("dim") ? dim_of_first(app) : std::nullopt;
   if (!index || !source || !dim)
     return std::nullopt;
   return Scatter{*index, *source, *dim, local_extent(app, app.args[0].shape, *dim)};
