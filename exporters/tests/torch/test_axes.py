@@ -57,6 +57,24 @@ def test_a_parameter_whose_gradient_is_not_summed_is_invariant():
     assert found["kinds"]["w"] == {"dp": "I"} and found["data"] == []
 
 
+def test_ranks_that_share_a_model_and_its_loss_have_no_batches_of_their_own():
+    def rank(cut, part, loss):
+        digests = {"cut": cut, "norm": "1", "head": "1"}
+        rows = [{"name": n, "role": "param", "digest": digest} for n, digest in digests.items()]
+        return [
+            *rows,
+            {"name": "x", "role": "input", "digest": part},
+            {"name": "loss.0", "role": "loss", "digest": loss},
+        ]
+
+    def data(*ranks):
+        return compared(0, dict(enumerate(ranks)), [["tp", 2, 1]], {"norm": ["tp"]})["data"]
+
+    # The parts of a sequence, whose norm is summed and whose head is not.
+    assert data(rank("1", "1", "1"), rank("2", "2", "1")) == []
+    assert data(rank("1", "1", "1"), rank("2", "2", "2")) == ["tp"]
+
+
 def test_a_parameter_is_what_it_was_before_the_first_step():
     def rank(began, now, batch):
         parameter = {"name": "w", "role": "param", "initial": began, "digest": now}
