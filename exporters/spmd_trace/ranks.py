@@ -73,6 +73,16 @@ def compared(
             same = used if roles.get(name) == "param" else "R|I"
             kinds.setdefault(name, {})[axis] = same if equal else "V"
 
+    data, whole = _batches(axes, kinds, roles, unsure, exchanged)
+    return {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
+
+
+def _batches(
+    axes: list, kinds: dict, roles: dict, unsure: dict, exchanged: list
+) -> tuple[list[str], dict[str, list[str]]]:
+    """The axes along which ranks have batches of their own, and those along which a loss is equal
+    although batches differ."""
+
     def has(axis: str, role: str, kind: str) -> bool:
         return any(roles.get(name) == role and of.get(axis) == kind for name, of in kinds.items())
 
@@ -102,7 +112,7 @@ def compared(
         for name, of in kinds.items()
         if roles.get(name) == "loss"
     }
-    return {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
+    return data, whole
 
 
 def _even_steps(ranks: list[int], named: list[dict[str, list]]) -> dict[str, int]:
