@@ -110,6 +110,12 @@ bool runs_over(const ir::Program &program, InstId id, AxisSet axes) {
   return false;
 }
 
+ir::ValueId storage_of(const ir::Program &program, ir::ValueId value) {
+  while (program.values[value].alias_of.valid())
+    value = program.values[value].alias_of;
+  return value;
+}
+
 llvm::SmallVector<ValueId, 4> tensors_of(const ir::Program &program, InstId inst) {
   llvm::SmallVector<ValueId, 4> tensors;
   collect(program, program.insts[inst].operands, tensors);

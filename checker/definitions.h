@@ -10,6 +10,9 @@ namespace spmd::checker {
 // The instruction that makes a value; none if it is declared.
 ir::InstId defining_inst(const ir::Program &program, ir::ValueId value);
 
+// The value whose storage a value is, or is a view of.
+ir::ValueId storage_of(const ir::Program &program, ir::ValueId value);
+
 // The operands of an instruction as rules count them: tensors in order, lists flattened.
 llvm::SmallVector<ir::ValueId, 4> tensors_of(const ir::Program &program, ir::InstId inst);
 

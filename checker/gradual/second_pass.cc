@@ -98,10 +98,7 @@ void SecondPass::take_joined_counts(const rules::ResolvedOp &op) {
     }
   }
   for (size_t i = 0; scale && i < state_.args.size(); ++i) {
-    ValueId value = state_.operands.values[i];
-    while (program_.values[value].alias_of.valid())
-      value = program_.values[value].alias_of;
-    const ir::Param *param = program_.find_param(value);
+    const ir::Param *param = program_.find_param(storage_of(program_, state_.operands.values[i]));
     if (!param || param->role != ir::Role::Const)
       continue;
     Type type = program_.types[state_.args[i].type];

@@ -1,6 +1,8 @@
 // Bodies in the place of their calls.
 #include "checker/rewrite/inline.h"
 
+#include "checker/definitions.h"
+
 #include "ir/support/strings.h"
 #include "rules/boundary/name.h"
 #include "rules/ops/registry.h"
@@ -434,18 +436,14 @@ void unwrite(ir::Program &program) {
   for (uint32_t i = first; i < last; ++i)
     if (rules::boundary_of(program, program.insts[InstId{i}].op) == rules::Boundary::Alias)
       return;
-  auto root = [&](ValueId value) {
-    while (program.values[value].alias_of.valid())
-      value = program.values[value].alias_of;
-    return value;
-  };
   for (uint32_t i = first; i < last; ++i) {
     Inst &inst = program.insts[InstId{i}];
     llvm::ArrayRef<Operand> before = program.blocks[inst.operands];
     llvm::SmallVector<Operand, 8> operands(before.begin(), before.end());
     bool hidden = llvm::any_of(operands, [](const Operand &each) { return each.mut; });
     for (const Operand &each : operands)
-      hidden &= !each.mut || (each.is_value() && !outside.count(root(each.as_value()).index));
+      hidden &= !each.mut ||
+                (each.is_value() && !outside.count(storage_of(program, each.as_value()).index));
     std::optional<std::string> name = without_write(program.op_name(inst.op));
     if (!hidden || !name)
       continue;

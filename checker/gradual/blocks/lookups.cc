@@ -1,6 +1,7 @@
 // Lookups by index in a table of which each rank has some rows.
 #include "checker/gradual/blocks/lookups.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
 
 #include "rules/bind.h"
@@ -12,6 +13,7 @@
 #include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace spmd::checker {
 
@@ -104,13 +106,16 @@ static std::optional<int64_t> local_extent(const rules::Application &app, ir::Sh
 static std::optional<Offsets::Mask> own_block(const rules::Application &app,
                                               const Offsets::Number &number,
                                               llvm::ArrayRef<ir::AxisId> axes, int64_t rows) {
-  Offsets::Mask mask{number.of, number.steps, -number.plus, rows - number.plus, true, {}};
-  int64_t block = rows;
+  int64_t block = rows, high = 0;
+  if (llvm::SubOverflow(rows, number.plus, high))
+    return std::nullopt;
+  Offsets::Mask mask{number.of, number.steps, -number.plus, high, true, {}};
   for (ir::AxisId axis : llvm::reverse(axes)) {
     const auto step = number.steps.find(axis);
     if (step == number.steps.end() || step->second != -block)
       return std::nullopt;
-    block *= app.mesh()[axis].size();
+    if (llvm::MulOverflow(block, app.mesh()[axis].size(), block))
+      return std::nullopt;
   }
   return mask;
 }
@@ -235,12 +240,6 @@ bool Lookups::has_own_rows(ValueId value, const Offsets::Mask &rows) const {
     return same(*mask, rows);
   const auto at = zeroed_.find(value.index);
   return at != zeroed_.end() && same(at->second.rows, rows);
-}
-
-static ValueId storage_of(const ir::Program &program, ValueId value) {
-  while (program.values[value].alias_of.valid())
-    value = program.values[value].alias_of;
-  return value;
 }
 
 // Whether what was looked up is written back where it was, changed in the rank's own rows alone.

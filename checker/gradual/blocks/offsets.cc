@@ -31,6 +31,16 @@ static AxisSet axes_of(const Offsets::Steps &steps) {
   return axes;
 }
 
+// A number that is larger than this, in its parts, is not followed: no index is so large, and sums
+// and products of two such numbers do not overflow.
+constexpr int64_t kLargest = int64_t{1} << 31;
+
+static bool is_followed(const Offsets::Number &number) {
+  auto fits = [](int64_t part) { return part >= -kLargest && part <= kLargest; };
+  return fits(number.plus) &&
+         llvm::all_of(number.steps, [&](const auto &each) { return fits(each.second); });
+}
+
 static void add(Offsets::Steps &to, const Offsets::Steps &steps, int64_t times) {
   for (const auto &[axis, step] : steps)
     if ((to[axis] += times * step) == 0)
@@ -68,8 +78,10 @@ std::optional<Offsets::Number> Offsets::read(const rules::Application &app,
                                              const rules::Slot *slot) const {
   if (!slot)
     return std::nullopt;
-  if (slot->form == rules::Slot::Form::Literal && slot->literal.form == ir::AttrForm::Integer)
-    return Number{{}, slot->literal.as_integer(), {}, {}};
+  if (slot->form == rules::Slot::Form::Literal && slot->literal.form == ir::AttrForm::Integer) {
+    const Number literal{{}, slot->literal.as_integer(), {}, {}};
+    return is_followed(literal) ? std::optional(literal) : std::nullopt;
+  }
   if (slot->form != rules::Slot::Form::Tensor || slot->first >= operands.size() ||
       !is_integer(app, app.args[slot->first]))
     return std::nullopt;
@@ -214,7 +226,8 @@ void Offsets::learn(ir::InstId id, const rules::Application &app, llvm::ArrayRef
     masks_[result.index] = *made;
   else if ((made = combined(app, operands)))
     masks_[result.index] = *made;
-  else if (std::optional<Number> number = computed(id, app, operands))
+  else if (std::optional<Number> number = computed(id, app, operands);
+           number && is_followed(*number))
     numbers_[result.index] = *number;
 }
 
