@@ -428,7 +428,7 @@ class _Runs:
         return {} if failed else found
 
     def _settings(self, name: str, ranks: list[int], together=False, **more):
-        """A folder for a run, and what it is told."""
+        """A folder for a run, and its settings."""
         folder = self.folder / name
         folder.mkdir()
         settings = self.settings | {"folder": str(folder), "ranks": ranks}
@@ -561,13 +561,13 @@ def _debug(text: str) -> None:
 
 def _ended(run: process.Forked, watch: divergence.Ranks, script: str, timeout: float) -> str | None:
     """Waits for a run, telling a person how far it is; what kept it from an outcome."""
-    start = told = time.monotonic()
+    start = shown = time.monotonic()
 
     def news() -> None:
-        nonlocal told
-        if not sys.stderr.isatty() or (now := time.monotonic()) - told < _NEWS:
+        nonlocal shown
+        if not sys.stderr.isatty() or (now := time.monotonic()) - shown < _NEWS:
             return
-        told = now
+        shown = now
         if counts := [int(one.read_text()) for one in watch.folder.glob("*/progress")]:
             say(f"{now - start:.0f} s: {sum(counts)} operations")
 

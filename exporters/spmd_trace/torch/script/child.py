@@ -293,7 +293,7 @@ class _Rank:
     # Once more.
 
     def _fork(self, guard) -> None:
-        """Forks a process that waits until it is told what other ranks say of the step."""
+        """Forks a process that waits for what other ranks have in the step."""
         from . import gradcheck
 
         for stream in (sys.stdout, sys.stderr):
@@ -303,10 +303,10 @@ class _Rank:
         if pid:
             self.outcome.again = pid
             return
-        while not (told := self.folder / "again.json").exists():
+        while not (settings := self.folder / "again.json").exists():
             time.sleep(0.01)
         with guard.through():
-            self.settings = json.loads(told.read_text())
+            self.settings = json.loads(settings.read_text())
             _prints(self.settings)
             self.folder = pathlib.Path(self.settings["folder"])
             self.outcome = Outcome(self.folder / str(self.rank))
