@@ -7,13 +7,8 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
   rules::Slot slot;
   slot.name = name;
   slot.first = static_cast<uint32_t>(values.size());
+  writes |= operand.mut;
   switch (operand.form) {
-  case ir::Operand::Form::Value:
-    slot.form = rules::Slot::Form::Tensor;
-    slot.count = 1;
-    values.push_back(operand.as_value());
-    written.push_back(operand.mut);
-    break;
   case ir::Operand::Form::Literal:
     slot.literal = program.literals[operand.index];
     if (slot.literal.form != ir::AttrForm::Null)
@@ -35,6 +30,7 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
     slot.literal = ir::AttrValue::integer(static_cast<int64_t>(tensors));
     break;
   }
+  case ir::Operand::Form::Value: // read() takes these
   case ir::Operand::Form::Name:
     return;
   }
@@ -45,8 +41,22 @@ void OperandList::read(const ir::Program &program, ir::BlockId block) {
   slots.clear();
   values.clear();
   written.clear();
+  writes = false;
   ir::StringId name;
   for (const ir::Operand &operand : program.blocks[block]) {
+    if (operand.is_value()) {         // as most are
+      slots.resize(slots.size() + 1); // in place: a copy would wait for its own stores
+      rules::Slot &slot = slots.back();
+      slot.form = rules::Slot::Form::Tensor;
+      slot.first = static_cast<uint32_t>(values.size());
+      slot.count = 1;
+      slot.name = name;
+      values.push_back(operand.as_value());
+      written.push_back(operand.mut);
+      writes |= operand.mut;
+      name = {};
+      continue;
+    }
     if (operand.form == ir::Operand::Form::Name) {
       name = operand.as_name();
       continue;

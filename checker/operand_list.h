@@ -10,6 +10,7 @@ struct OperandList {
   llvm::SmallVector<rules::Slot, 8> slots;
   llvm::SmallVector<ir::ValueId, 8> values; // per arg
   llvm::SmallVector<bool, 8> written;       // per arg: in place
+  bool writes = false;                      // any of them
 
   void read(const ir::Program &program, ir::BlockId block);
 

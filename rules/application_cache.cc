@@ -48,7 +48,8 @@ struct Rules::State {
   std::vector<uint32_t> keys; // of all distinct applications, back to back
   std::vector<size_t> ends;
   ir::IndexTable table;
-  std::vector<uint32_t> key;
+  llvm::SmallVector<uint32_t, 64> key; // of the application that was looked for last
+  uint32_t *slot = nullptr;            // where the table has it, or is to have it
   ir::Successors order;
 
   llvm::ArrayRef<uint32_t> stored(uint32_t i) const {
@@ -57,28 +58,31 @@ struct Rules::State {
   }
 
   void make_key(const Application &app, uint32_t spelling) {
-    key.assign({spelling, app.attrs.index, app.context.index,
-                static_cast<uint32_t>(app.slots.size()),
-                static_cast<uint32_t>(app.results.size())});
+    constexpr size_t kHead = 5, kSlot = 7, kArg = 3;
+    key.resize_for_overwrite(kHead + kSlot * app.slots.size() +
+                             kArg * (app.args.size() + app.results.size()));
+    uint32_t *at = key.data(); // the most that it can take; cut to size below
+    const auto add = [&](auto... words) { ((*at++ = static_cast<uint32_t>(words)), ...); };
+    add(spelling, app.attrs.index, app.context.index, app.slots.size(), app.results.size());
     for (const Slot &slot : app.slots) {
-      key.push_back(static_cast<uint32_t>(slot.form));
-      key.push_back(slot.count);
+      add(slot.form, slot.count);
       if (slot.name.valid())
-        key.push_back(slot.name.index | 0x8000'0000u);
+        add(slot.name.index | 0x8000'0000u);
       if (slot.form != Slot::Form::Tensor) // of a list: which members are there
         for (uint64_t word : {uint64_t(slot.literal.form), slot.literal.bits})
-          key.push_back(static_cast<uint32_t>(word)),
-              key.push_back(static_cast<uint32_t>(word >> 32));
+          add(word, word >> 32);
     }
     for (const Arg &arg : app.args)
-      key.insert(key.end(), {arg.type.index, arg.shape.index, arg.sizes.index});
+      add(arg.type.index, arg.shape.index, arg.sizes.index);
     for (const ResultClaim &result : app.results)
-      key.insert(key.end(), {result.shape.index, result.declared.index, result.global.index});
+      add(result.shape.index, result.declared.index, result.global.index);
+    key.truncate(static_cast<size_t>(at - key.data()));
   }
 };
 
 Rules::Rules(ir::Program &program, bool memoise)
-    : state_(new State{program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}, {}}) {}
+    : state_(new State{
+          program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}, nullptr, {}}) {}
 Rules::~Rules() = default;
 
 size_t Rules::distinct() const { return state_->outcomes.size(); }
@@ -147,36 +151,40 @@ static void apply_fresh(const Application &app, Outcome &out) {
   out.violations.push_back(MissingVjp{*cut, axes ? axes->all() : AxisSet()});
 }
 
+uint32_t Rules::find(const Application &app) {
+  State &state = *state_;
+  if (!state.memoise)
+    return kNone;
+  state.make_key(app, app.op.spelling.index);
+  const auto is_key = [&](uint32_t i) {
+    return state.stored(i) == llvm::ArrayRef<uint32_t>(state.key);
+  };
+  uint32_t found = state.order.likely();
+  if (found == ir::Successors::kNone || !is_key(found)) {
+    state.slot = &state.table.find(
+        ir::hash_bytes(state.key.data(), state.key.size() * sizeof(uint32_t)), is_key);
+    found = *state.slot;
+  }
+  if (found == ir::IndexTable::kEmpty)
+    return kNone;
+  state.order.meet(found);
+  return last_ = found;
+}
+
 const Outcome &Rules::apply(const Application &app) {
   State &state = *state_;
-  if (!state.memoise) {
-    last_ = static_cast<uint32_t>(state.outcomes.size());
-    apply_fresh(app, state.outcomes.emplace_back());
-    return state.outcomes.back();
-  }
-  state.make_key(app, app.op.spelling.index);
-  if (uint32_t next = state.order.likely();
-      next != ir::Successors::kNone && state.stored(next) == llvm::ArrayRef<uint32_t>(state.key)) {
-    state.order.meet(next);
-    last_ = next;
-    return state.outcomes[next];
-  }
-  uint64_t hash = ir::hash_bytes(state.key.data(), state.key.size() * sizeof(uint32_t));
-  uint32_t &slot = state.table.find(
-      hash, [&](uint32_t i) { return state.stored(i) == llvm::ArrayRef<uint32_t>(state.key); });
-  if (slot == ir::IndexTable::kEmpty) {
-    slot = static_cast<uint32_t>(state.outcomes.size());
-    last_ = slot;
+  if (uint32_t found = find(app); found != kNone)
+    return state.outcomes[found];
+  last_ = static_cast<uint32_t>(state.outcomes.size());
+  if (state.memoise) {
+    *state.slot = last_;
     state.table.inserted();
     state.keys.insert(state.keys.end(), state.key.begin(), state.key.end());
     state.ends.push_back(state.keys.size());
     state.order.meet(last_);
-    apply_fresh(app, state.outcomes.emplace_back());
-    return state.outcomes.back();
   }
-  last_ = slot;
-  state.order.meet(slot);
-  return state.outcomes[slot];
+  apply_fresh(app, state.outcomes.emplace_back());
+  return state.outcomes.back();
 }
 
 } // namespace spmd::rules

@@ -150,6 +150,9 @@ public:
   const ResolvedOp &resolve(ir::OpNameId spelling);
   // The same reference for equal applications; it stays valid as long as the rules.
   const Outcome &apply(const Application &app);
+  // Index of an equal application that was applied before (see last_index); none: kNone.
+  uint32_t find(const Application &app);
+  static constexpr uint32_t kNone = ~0u;
   // Index of the distinct application that apply() answered last: equal applications have equal
   // indices.
   uint32_t last_index() const { return last_; }

@@ -97,7 +97,20 @@ void InstructionTyping::instruction(InstId id) {
   } else if (!state_.edit && !program_.lacks(ir::Missing::Mutation)) {
     effects_.judge_stale(id);
   }
+  by_value_ = false;
+  rules::Application app{program_,
+                         op,
+                         inst.attrs,
+                         inst.context,
+                         state_.operands.slots,
+                         state_.args,
+                         state_.claims,
+                         state_.options.infer_partial};
+  if (repeats(id, inst, app))
+    return;
+  const size_t reported = state_.body_result->entries.size();
   const bool lifted = prepare(id, inst, op);
+  app.args = state_.args;
   if (op.form == rules::OpForm::Unknown)
     ++state_.body_result->stats.unknown_ops;
   if (op.assumed)
@@ -108,14 +121,6 @@ void InstructionTyping::instruction(InstId id) {
     calls_.run(id, inst, op, outcome);
     return results(id, inst, op, outcome);
   }
-  rules::Application app{program_,
-                         op,
-                         inst.attrs,
-                         inst.context,
-                         state_.operands.slots,
-                         state_.args,
-                         state_.claims,
-                         state_.options.infer_partial};
   if (!conditions_.empty())
     conditions_.judge(id, app);
   if (state_.options.undeclared && is_equal_broadcast(app))
@@ -130,23 +135,82 @@ void InstructionTyping::instruction(InstId id) {
   if (casts_ && op.form == rules::OpForm::Equation && lifted && context.check)
     cast_implicitly(state_, id, app, judged(app));
   const rules::Outcome &outcome = judged(app);
+  const uint32_t application = state_.rules.last_index();
   // Where checking is off nothing is refused; what does not follow is unknown.
   take(id, app, outcome, lifted && context.check);
   if (op.form == rules::OpForm::Boundary && context.check)
     contracts_.judge_results(id, op.boundary, outcome);
   results(id, inst, op, outcome);
+  if (may_repeat(op) && state_.body_result->entries.size() == reported)
+    keep_plain(inst, app, outcome, application);
+}
+
+// True of what is typed by its rule, and where what is known of whole values does not matter.
+bool InstructionTyping::may_repeat(const rules::ResolvedOp &op) const {
+  return (op.form == rules::OpForm::Equation || op.form == rules::OpForm::Transition) &&
+         !state_.operands.writes && !undecided_.any() && conditions_.empty() && state_.recording &&
+         !state_.edit && !state_.second && !mover_ && !casts_;
+}
+
+// An instruction of an application that is known to be plain gets its types at once.
+bool InstructionTyping::repeats(InstId id, const ir::Inst &inst, const rules::Application &app) {
+  if (!may_repeat(app.op))
+    return false;
+  const uint32_t known = state_.rules.find(app);
+  if (known >= plain_.size() || plain_[known] == rules::Rules::kNone)
+    return false;
+  for (uint32_t i = 0; i < inst.result_count; ++i)
+    if (program_.values[inst.result(i)].requires_grad != ir::Tristate::Unstated)
+      return false;
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    state_.learn(inst.result(i), plain_results_[plain_[known] + i]);
+    state_.storage.define(inst.result(i));
+  }
+  gradients_.meet(id, inst, app.op.form == rules::OpForm::Transition);
+  return true;
+}
+
+// Nothing was reported of the instruction. Remembers that its application is plain if the same
+// operands and claims can lead to nothing else, whatever values they are.
+void InstructionTyping::keep_plain(const ir::Inst &inst, const rules::Application &app,
+                                   const rules::Outcome &outcome, uint32_t application) {
+  bool plain = !by_value_ && outcome.violations.empty() && outcome.undecided.empty() &&
+               outcome.inferred.empty();
+  for (const rules::Slot &slot : app.slots)
+    plain &= !program_.is_out(slot.name);
+  for (size_t i = 0; i < app.args.size(); ++i)
+    plain &= app.args[i] == state_.known(state_.operands.values[i]);
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    const ir::Value &value = program_.values[inst.result(i)];
+    const Type &type = program_.types[state_.known(inst.result(i)).type];
+    plain &= !value.declared.valid() && !value.global_shape.valid() && type.unknown.empty() &&
+             value.requires_grad == ir::Tristate::Unstated && open_axes(type).empty();
+  }
+  if (!plain)
+    return;
+  if (application >= plain_.size())
+    plain_.resize(application + 1, rules::Rules::kNone);
+  plain_[application] = static_cast<uint32_t>(plain_results_.size());
+  for (uint32_t i = 0; i < inst.result_count; ++i)
+    plain_results_.push_back(state_.known(inst.result(i)));
 }
 
 void InstructionTyping::read_operands(const ir::Inst &inst, const rules::ResolvedOp &op) {
   state_.operands.read(program_, inst.operands);
-  state_.args.clear();
-  for (ValueId value : state_.operands.values)
-    state_.args.push_back(state_.known(value));
+  const llvm::ArrayRef<ValueId> values = state_.operands.values;
+  state_.args.resize_for_overwrite(values.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    state_.args[i] = state_.known(values[i]);
   if (state_.second)
     state_.second->begin(inst, op);
+  state_.claims.clear();
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    const ir::Value &value = program_.values[inst.result(i)];
+    state_.claims.push_back({value.shape, value.declared, value.global_shape});
+  }
 }
 
-// Operands and claims as the rule takes them. False if some operand cannot be seen on the mesh of
+// Operands as the rule takes them. False if some operand cannot be seen on the mesh of
 // the instruction.
 bool InstructionTyping::prepare(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op) {
   if (!state_.options.permissive)
@@ -156,12 +220,7 @@ bool InstructionTyping::prepare(InstId id, const ir::Inst &inst, const rules::Re
   const bool lifted = op.boundary == rules::Boundary::ReinterpretMesh || lift(id, inst);
   const bool cuts = op.form == rules::OpForm::Transition || op.form == rules::OpForm::Call;
   if (cuts && program_.contexts[inst.context].grad)
-    contracts_.cut_gradients(inst);
-  state_.claims.clear();
-  for (uint32_t i = 0; i < inst.result_count; ++i) {
-    const ir::Value &value = program_.values[inst.result(i)];
-    state_.claims.push_back({value.shape, value.declared, value.global_shape});
-  }
+    by_value_ |= contracts_.cut_gradients(inst);
   return lifted;
 }
 

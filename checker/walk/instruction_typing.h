@@ -38,6 +38,10 @@ public:
 private:
   void instructions(const ir::Body &body);
   void read_operands(const ir::Inst &inst, const rules::ResolvedOp &op);
+  bool may_repeat(const rules::ResolvedOp &op) const;
+  bool repeats(ir::InstId id, const ir::Inst &inst, const rules::Application &app);
+  void keep_plain(const ir::Inst &inst, const rules::Application &app,
+                  const rules::Outcome &outcome, uint32_t application);
   bool prepare(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op);
   void judge_missing(ir::InstId id);
   bool lift(ir::InstId id, const ir::Inst &inst);
@@ -64,6 +68,11 @@ private:
   Bodies bodies_;
   ControlFlow control_;
   Calls calls_;
+  // Per distinct application: where its results stand in `plain_results_` if to type an
+  // instruction of it is to give its results their types, and nothing more; else none.
+  std::vector<uint32_t> plain_;
+  std::vector<rules::Arg> plain_results_;
+  bool by_value_ = false; // what this instruction is told depends on which values its operands are
 };
 
 } // namespace spmd::checker

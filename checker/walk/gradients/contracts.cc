@@ -202,7 +202,8 @@ void GradientContracts::put_operands(InstId id, Boundary op) {
   state_.args.push_back(needed);
 }
 
-void GradientContracts::cut_gradients(const ir::Inst &inst) {
+bool GradientContracts::cut_gradients(const ir::Inst &inst) {
+  bool asked = false;
   bool cuts = rules::lacks_vjp(program_, inst.attrs);
   if (const ir::AttrValue *op = program_.find(inst.attrs, "op")) {
     std::optional<ir::Combiner> combiner = rules::combiner_of(program_, *op);
@@ -212,9 +213,11 @@ void GradientContracts::cut_gradients(const ir::Inst &inst) {
     const Type &type = program_.types[state_.args[i].type];
     if (type.gradient_free() || (!cuts && type.combining().empty()))
       continue;
+    asked = true;
     if (!boundary_.needs_gradient(state_.operands.values[i]))
       state_.args[i].type = rules::without_gradient(program_, state_.args[i].type);
   }
+  return asked;
 }
 
 void GradientContracts::judge_results(InstId id, Boundary op, const rules::Outcome &outcome) {

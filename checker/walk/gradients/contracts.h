@@ -25,8 +25,9 @@ public:
 
   // Puts beside the operands what the rule needs of the program.
   void put_operands(ir::InstId id, rules::Boundary op);
-  // What has no derivative may take values that no parameter is behind.
-  void cut_gradients(const ir::Inst &inst);
+  // What has no derivative may take values that no parameter is behind. True if it depends on which
+  // values the operands are.
+  bool cut_gradients(const ir::Inst &inst);
   // After the rule: the gradient that a contract states, and the scales that a root decides.
   void judge_results(ir::InstId id, rules::Boundary op, const rules::Outcome &outcome);
   // An output that is the gradient of a parameter is what the optimizer reads.
