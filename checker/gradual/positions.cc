@@ -2,6 +2,7 @@
 // goes along them until nothing is new.
 #include "checker/gradual/positions.h"
 
+#include "checker/gradual/axis_size_numbers.h"
 #include "checker/operand_list.h"
 
 #include "ir/support/product.h"
@@ -114,6 +115,19 @@ std::optional<int64_t> CutPositions::extent(ValueId value, unsigned dim) const {
   return extent.is_number() ? std::optional(extent.number()) : std::nullopt;
 }
 
+Stacks::Extents CutPositions::extents(ValueId value) const {
+  llvm::SmallVector<int64_t, 6> found;
+  const ir::ShapeId id = checked_.shapes[value.index];
+  if (!id.valid() || !program_.shapes[id].ranked)
+    return std::nullopt;
+  for (ir::Extent extent : program_.shapes[id].dims) {
+    if (!extent.is_number())
+      return std::nullopt;
+    found.push_back(extent.number());
+  }
+  return found;
+}
+
 void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
   const ir::Inst inst = program_.insts[id];
   OperandList operands;
@@ -136,6 +150,13 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
   }
   if (op.form == rules::OpForm::Call)
     return body(id, op);
+  if (op.form == rules::OpForm::Transition && !operands.values.empty() && !results.empty()) {
+    rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
+    if (stacks_.exchange(app, operands.values[0], results[0]))
+      return;
+  }
+  if (rules::passes_data(op.boundary) && !operands.values.empty() && !results.empty())
+    stacks_.copy(operands.values[0], results[0]);
   // Collectives and casts move elements along the dimensions whose extents they change, and no
   // others.
   bool same = op.form == rules::OpForm::Transition || rules::passes_data(op.boundary);
@@ -201,6 +222,8 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
     return;
   rules::Outcome ignored;
   rules::FactorMap map = rules::map_factors(app, equation, *binding, ignored);
+  if (operands.size() == 1 && results.size() == 1 && moves_elements(app.op))
+    stacks_.move(operands[0], extents(operands[0]), results[0], extents(results[0]), map);
   llvm::SmallVector<Link, 8> links(map.factors.size());
   for (size_t f = 0; f < links.size(); ++f)
     links[f].extent = map.factors[f].extent && map.factors[f].extent->is_number()

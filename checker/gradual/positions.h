@@ -6,6 +6,7 @@
 #pragma once
 
 #include "checker/check.h"
+#include "checker/gradual/blocks/stacks.h"
 
 #include "rules/factors/factors.h"
 
@@ -38,6 +39,7 @@ public:
   // In front of the whole dimension; none where its extent is not known.
   std::optional<Class> in_front(ir::ValueId value, unsigned dim) const;
   size_t classes() const { return nodes_.size(); } // a bound of their numbers
+  const Stacks &stacks() const { return stacks_; }
 
 private:
   struct Node {
@@ -80,9 +82,11 @@ private:
   uint32_t find(uint32_t node) const;
   void unite(uint32_t a, uint32_t b);
   std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
+  Stacks::Extents extents(ir::ValueId value) const;
 
   ir::Program &program_;
   const CheckResult &checked_;
+  Stacks stacks_;
   std::vector<Node> nodes_;
   std::vector<uint32_t> open_; // nodes that were not yet taken along their links
   std::vector<llvm::SmallVector<uint32_t, 2>> nodes_of_; // per value

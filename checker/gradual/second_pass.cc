@@ -270,9 +270,13 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   extreme_ = extremes_.made(app, state_.operands.values);
   open_axes_ = (open_axes_ - extreme_.own) | extreme_.mixed;
   joined_.clear();
-  for (uint32_t r = 0; r < made_values.size(); ++r)
+  const Stacks &stacks = gradual_.cuts().positions().stacks();
+  for (uint32_t r = 0; r < made_values.size(); ++r) {
     joined_.push_back(
         lists_.follow(app, state_.operands.values, made_values[r], r, made_values.size()));
+    if (const Lists::Joined *joined = stacks.joined(made_values[r]))
+      joined_.back() = *joined;
+  }
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Made made = norms_.made(app, state_.operands.values, r);
     if (AxisSet axes = made.left_out - reported_axes_)
@@ -489,8 +493,10 @@ AxisSet SecondPass::joined(uint32_t index) const {
   if (index >= joined_.size() || !joined_[index])
     return axes;
   const Type &of = program_.types[result_.types[joined_[index]->of.index]];
-  for (AxisId axis : joined_[index]->axes)
-    if (of.dim(axis) == joined_[index]->at)
+  const llvm::SmallVector<AxisId, 2> cuts = ir::shards_of(of, joined_[index]->at);
+  const size_t outer = cuts.size() - std::min<size_t>(cuts.size(), joined_[index]->axes.size());
+  for (AxisId axis : llvm::drop_begin(cuts, outer))
+    if (joined_[index]->axes.contains(axis))
       axes |= axis;
   return axes;
 }

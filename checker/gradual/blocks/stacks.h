@@ -1,0 +1,63 @@
+// Blocks that are exchanged as one tensor: a dimension is split into as many parts as there are
+// ranks, the parts are moved in front of all else and exchanged, and what came is moved beside the
+// dimension that the axis cuts, so that both are one again. By its dimensions such a collective
+// moves what it does not cut, as that of lists (lists.h); views and permutations are followed here.
+#pragma once
+
+#include "checker/gradual/blocks/lists.h"
+
+#include "rules/factors/factors.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <vector>
+
+namespace spmd::checker {
+
+class Stacks {
+public:
+  // Extents of the dimensions of a value; none: they are not known.
+  using Extents = std::optional<llvm::SmallVector<int64_t, 6>>;
+
+  // The result has the elements of the operand, in dimensions that the map says.
+  void move(ir::ValueId operand, const Extents &before, ir::ValueId result, const Extents &after,
+            const rules::FactorMap &map);
+  // The result is the operand as it is.
+  void copy(ir::ValueId operand, ir::ValueId result);
+  // Whether a collective exchanges parts of a dimension that lie in front of all others: then its
+  // result has other dimensions than its operand, although they are as long.
+  bool exchange(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
+
+  // What was put together again at this value; null: nothing.
+  const Lists::Joined *joined(ir::ValueId value) const {
+    auto found = joined_.find(value.index);
+    return found == joined_.end() ? nullptr : &found->second;
+  }
+
+private:
+  // A run of a dimension of the tensor that was split, behind `outer` others of its kind.
+  struct Run {
+    int dim; // kRanks: the parts that came from the ranks
+    int64_t outer, extent;
+  };
+  static constexpr int kRanks = -1;
+  using Dim = llvm::SmallVector<Run, 2>;
+  struct Track {
+    ir::ValueId of;
+    llvm::SmallVector<int64_t, 6> extents; // of `of`
+    std::vector<Dim> dims;
+    ir::AxisSet axes;   // along which it was exchanged
+    unsigned split = 0; // the dimension of `of` whose parts were
+    int64_t ranks = 1;
+  };
+  using Tracks = llvm::SmallVector<Track, 2>; // from different views, the last one last
+  static bool refine(Dim &runs, llvm::ArrayRef<int64_t> factors, std::vector<Dim> &parts);
+  static bool move(Track &track, const rules::FactorMap &map, const Extents &after);
+  static std::optional<Lists::Joined> join(const Track &track, const Extents &extents);
+
+  llvm::DenseMap<uint32_t, Tracks> tracks_; // by value
+  llvm::DenseMap<uint32_t, Lists::Joined> joined_;
+};
+
+} // namespace spmd::checker
