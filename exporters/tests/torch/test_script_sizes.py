@@ -30,22 +30,53 @@ for _ in range(3):
 """
 
 
+_ENVIRONMENT = """
+import os, torch, torch.distributed as dist
+from settings import SIZE, LOCAL
+dist.init_process_group("gloo")
+world = int(os.environ.get("WORLD_SIZE", 1))
+assert type(LOCAL) is int and world == SIZE == 8 and world // 4 == 2
+assert int("8") == 8 and type(int("8")) is int
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(2, 4)).square().sum() / world
+    loss.backward()
+    for weight in model.parameters():
+        dist.all_reduce(weight.grad)
+        weight.grad.mul_(SIZE)
+    optimizer.step()
+"""
+_SETTINGS = """
+import os
+SIZE, LOCAL = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
+"""
+
+
+def _recorded(folder) -> dict:
+    line = [sys.executable, "-m", "spmd_trace", "record", "--world", "8", "--ranks", "one"]
+    done = subprocess.run(
+        [*line, "script.py"], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "step.spmd.json").read_text())
+
+
+def test_the_size_of_the_environment_is_one(tmp_path):
+    (tmp_path / "script.py").write_text(_ENVIRONMENT)
+    (tmp_path / "settings.py").write_text(_SETTINGS)
+    trace = _recorded(tmp_path)
+    scaling = [op for op in trace["ops"] if "scale" in op["op"]]
+    assert [op["op"] for op in scaling] == ["scale", "scale", "scale_", "scale_"]
+    place = trace["locs"][scaling[0]["loc"]]
+    assert (place["line"], place["col"]) == (13, 12), "as the source is written"
+
+
 def test_a_product_with_a_size_is_a_scale(tmp_path):
     (tmp_path / "script.py").write_text(_SCRIPT)
-    line = [
-        sys.executable,
-        "-m",
-        "spmd_trace",
-        "record",
-        "--world",
-        "8",
-        "--ranks",
-        "one",
-        "script.py",
-    ]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    trace = json.loads((tmp_path / "step.spmd.json").read_text())
+    trace = _recorded(tmp_path)
     scaling = [op for op in trace["ops"] if "scale" in op["op"]]
     scales = [(op["op"], op["attrs"]["by"], op.get("phase", "fwd")) for op in scaling]
     assert scales == [

@@ -244,6 +244,11 @@ def axis_size(group) -> "int | WholeSize":
     return _followed(dist.get_world_size(group), _ranks(group))
 
 
+def all_ranks(world: int) -> "int | ScriptSize":
+    """The size of the group of all ranks, as the script of a stranger has it."""
+    return _followed(world, tuple(range(world)), ScriptSize)
+
+
 @contextlib.contextmanager
 def followed(*modules: str):
     """Follows the sizes of groups that `modules` ask for into products with tensors.

@@ -25,7 +25,7 @@ from ..communication import collectives, messages
 from ..frameworks import context_parallel, cpu, ddp, flex_attention
 from ..frameworks.cpu import replaced
 from ..ranks import groupsizes
-from . import calls
+from . import calls, environment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,6 +299,7 @@ def simulated(job: Job, log: calls.Log | None = None):
         stack.enter_context(context_parallel.on_cpu())
         stack.enter_context(flex_attention.on_cpu())
         stack.enter_context(groupsizes.followed_in_script(locations.is_own_frame))
+        stack.enter_context(environment.followed(job.world, locations.is_own_code))
         if log is not None:
             stack.enter_context(calls.watched(log, job.world, _everywhere))
         yield seen
