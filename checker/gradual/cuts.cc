@@ -204,6 +204,13 @@ void Cuts::follow_parts() {
     if (operands.values.size() != 1) // else parts are put together, those of other ranks as well
       continue;
     const std::optional<uint32_t> rows = positions_.in_front(operands.values[0], 0);
+    auto dims = [&](ValueId value) {
+      const ir::ShapeId shape = checked_.shapes[value.index];
+      return shape.valid() ? program_.shapes[shape].dims.size() : 0;
+    };
+    // Of one row there are only its other dimensions.
+    if (inst.result_count == 0 || dims(operands.values[0]) != dims(inst.result(0)))
+      continue;
     for (auto &[key, axis] : axes_)
       for (uint32_t r = 0; rows && axis.cut.count(*rows) && r < inst.result_count; ++r)
         if (std::optional<uint32_t> part = positions_.in_front(inst.result(r), 0);
