@@ -78,6 +78,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
                  state_.rules.resolve(program_.insts[forward].op).form == rules::OpForm::Transition;
   take_counts(inst, op);
   add_to_means(op);
+  add_alone(inst, op);
   scale_zeros();
   take_shares(inst, op);
   take_joined_counts(op);
@@ -204,6 +205,18 @@ void SecondPass::add_to_means(const rules::ResolvedOp &op) {
       }
     state_.args[1 - mean].type = state_.intern(other);
   }
+}
+
+// What one rank alone adds to a sum, and all would add alike, is an addend: the others have zeros.
+void SecondPass::add_alone(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  AxisSet axes = axes_in(inst, "alone");
+  if (!axes || !op.computes(Computes::Sum) || state_.args.size() != 2)
+    return;
+  Type type = program_.types[state_.args[1].type];
+  const AxisSet equal = equal_axes(type) - type.zero();
+  type.set_unknown(axes - equal - type.zero());
+  type.set_kind(axes & equal, Kind::Partial);
+  state_.args[1].type = state_.intern(type);
 }
 
 // Blocks of zeros are of the scale of what they are put together with.

@@ -55,6 +55,7 @@ private:
   ir::AxisSet axes_in(const ir::Inst &inst, llvm::StringRef key) const;
   void take_counts(const ir::Inst &inst, const rules::ResolvedOp &op);
   void add_to_means(const rules::ResolvedOp &op);
+  void add_alone(const ir::Inst &inst, const rules::ResolvedOp &op);
   void follow_means(ir::InstId id, ir::ValueId value, uint32_t index);
   void scale_zeros();
   void find_unread(const rules::Application &app);

@@ -1,7 +1,8 @@
 """Operations that some ranks run and others do not, such as those below `if rank == 0:`.
 
 What they make is not the same part of anything on every rank: their results are of no known type
-along the axis, which is written into the trace.
+along the axis, which is written into the trace. What one rank alone adds to a sum that all ranks
+have is: an addend of which the others have zeros. Such an operation is marked `alone`.
 """
 
 import collections
@@ -23,12 +24,27 @@ class Steps:
         self.traces = traces
         self.rows: dict[int, list[tuple]] = {}
         self.numbers: dict[int, dict[tuple, dict[tuple, float]]] = {}
+        numbers, names = {}, []
         for rank, path in traces.items():
             document = read(path)
             self.rows[rank] = rows(document)
-            self.numbers[rank] = {
-                which: _numbers(op) for which, op in zip(numbered(self.rows[rank]), document["ops"])
-            }
+            numbers[rank] = [_numbers(op) for op in document["ops"]]
+            names.append({one.get("name") for one in document["params"]})
+        self._shared = set.intersection(*names) if names else set()
+        for rank, found in self.rows.items():
+            self.rows[rank] = self._plain(found)
+            self.numbers[rank] = dict(zip(numbered(self.rows[rank]), numbers[rank]))
+
+    def rows_of(self, document: dict) -> list[tuple]:
+        """Those of a trace of the same step."""
+        return self._plain(rows(document))
+
+    def _plain(self, found: list[tuple]) -> list[tuple]:
+        """Without the names of parameters that not all ranks have, such as those of experts."""
+        return [
+            (place, op, tuple((of, name if name in self._shared else "") for of, name in taken), made)
+            for place, op, taken, made in found
+        ]
 
 
 def _numbers(op: dict) -> dict[tuple, float]:
@@ -56,23 +72,80 @@ def mark(trace: pathlib.Path, rank: int, steps: Steps, axes: list) -> int:
     ops = None  # of the rank, read where another one differs
     counted = numbered(rows_of[rank])
     own: dict[tuple, set[str]] = {}  # by operation: the axes
+    alone: dict[tuple, set[str]] = {}  # likewise, where no other rank runs it
     for name, size, stride in axes:
+        lacking: list[set[int]] = []
         for other in line_of(rank, size, stride):
-            if other in rows_of and rows_of[other] != rows_of[rank]:
-                ops = ops or read(steps.traces[rank])["ops"]
-                for place in _lacking(rows_of[rank], rows_of[other], ops):
-                    own.setdefault(counted[place], set()).add(name)
-    if not own:
+            if other == rank or other not in rows_of:
+                continue
+            ops = ops or read(steps.traces[rank])["ops"]
+            same = rows_of[other] == rows_of[rank]
+            lacking.append(set() if same else set(_lacking(rows_of[rank], rows_of[other], ops)))
+        everywhere = set.intersection(*lacking) if len(lacking) == size - 1 else set()
+        for place in set().union(*lacking):
+            kind = alone if place in everywhere else own
+            kind.setdefault(counted[place], set()).add(name)
+    if not own and not alone:
         return 0
     document = read(trace)
+    named = list(zip(numbered(steps.rows_of(document)), document["ops"]))
     marked = 0
-    for which, op in zip(numbered(rows(document)), document["ops"]):
-        for axis in sorted(own.get(which, ())):
-            marked += 1
-            for out in op.get("out", []):
-                out["type"] = out.get("type", {}) | {axis: "?"}
+    for axis in sorted(set().union(*own.values(), *alone.values())):
+        only = [op for which, op in named if axis in alone.get(which, ())]
+        marked += _mark_alone(only, axis, document)
+        marked += _mark_unknown([op for which, op in named if axis in own.get(which, ())], axis)
     trace.write_text(text(document), encoding="utf-8")
     return marked
+
+
+def _mark_unknown(ops: list[dict], axis: str) -> int:
+    for op in ops:
+        for out in op.get("out", []):
+            out["type"] = out.get("type", {}) | {axis: "?"}
+    return len(ops)
+
+
+def _mark_alone(ops: list[dict], axis: str, document: dict) -> int:
+    """Marks operations that no other rank runs. What they add to a sum of all ranks is an addend,
+    and what they make it of is read by nothing else, so that it may be anything elsewhere.
+    """
+    if not ops:
+        return 0
+    mine = {id(op) for op in ops}
+    made = {out["id"] for op in ops for out in op["out"]}
+    sums = [op for op in ops if _adds(op)]
+    added = {out["id"] for op in sums for out in op["out"]}
+    others = (op for op in document["ops"] if id(op) not in mine)
+    outside = {one for op in others for one in _values(op)}
+    outside |= {one["value"] for one in document.get("outputs", []) if "value" in one}
+    used = made & outside
+    reads = {op["in"][0] for op in sums}  # what was added to is not what is added
+    if used - added or reads & (made - added) or any(op["in"][1] in added for op in sums):
+        return _mark_unknown(ops, axis)
+    for op in sums:
+        op.setdefault("attrs", {}).setdefault("alone", []).append(axis)
+    return len(ops)
+
+
+def _adds(op: dict) -> bool:
+    """Whether it adds a tensor to another one in place, as it is."""
+    operands = op.get("in", [])
+    return (
+        op["op"].split(".")[:2] == ["aten", "add_"]
+        and len(operands) == 2
+        and all(isinstance(one, str) for one in operands)
+        and "alpha" not in op.get("attrs", {})
+    )
+
+
+def _values(op: dict):
+    pending = [op.get("in", []), list(op.get("kw", {}).values())]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, list):
+            pending += one
+        elif isinstance(one, str):
+            yield one
 
 
 def read(trace: pathlib.Path) -> dict:
@@ -81,16 +154,20 @@ def read(trace: pathlib.Path) -> dict:
 
 def rows(document: dict) -> list[tuple]:
     """What each operation looks like: where it stands, its name, the shapes that it reads and
-    makes."""
-    shapes = {one["id"]: one.get("shape") for one in document["params"]}
+    makes, and the names of what these are, or are the gradients of."""
+    names = {one["id"]: one.get("name") for one in document["params"]}
+    known = {one["id"]: (str(one.get("shape")), names[one["id"]]) for one in document["params"]}
     locs, found = document["locs"], []
     for op in document["ops"]:
         where = locs[op["loc"]] if "loc" in op else {}
-        taken = [shapes.get(one) for one in op.get("in", []) if isinstance(one, str)]
+        unknown = ("", None)
+        taken = tuple(known.get(one, unknown) for one in op.get("in", []) if isinstance(one, str))
         made = [one.get("shape") for one in op.get("out", [])]
-        shapes |= {one["id"]: one.get("shape") for one in op.get("out", [])}
+        for one in op.get("out", []):
+            name = names.get(one.get("grad_of")) or known.get(one.get("alias_of"), unknown)[1]
+            known[one["id"]] = (str(one.get("shape")), name)
         place = (where.get("file"), where.get("line"), where.get("col"))
-        found.append((place, op["op"], str(taken), str(made)))
+        found.append((place, op["op"], taken, str(made)))
     return found
 
 

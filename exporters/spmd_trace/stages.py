@@ -220,7 +220,7 @@ class _Stage:
         return op | {"ctx": self._tables.context(self.contexts[op.pop("ctx", 0)])}
 
     def _word(self, key: str, word):
-        if key in ("counts_equal", "counts_differ"):
+        if key in ("counts_equal", "counts_differ", "alone"):
             return [axis for axis in word if axis not in self._line.along]
         return word
 

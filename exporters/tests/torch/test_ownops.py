@@ -33,10 +33,35 @@ def _types(path):
     return {out["id"]: out["type"] for op in ops for out in op["out"] if "type" in out}
 
 
-def test_what_one_rank_alone_adds_up_is_of_no_known_type(tmp_path):
+def _alone(path):
+    ops = json.loads(path.read_text())["ops"]
+    marks = ((op["out"][0]["id"], op.get("attrs", {}).get("alone")) for op in ops)
+    return {one: axes for one, axes in marks if axes}
+
+
+def test_what_one_of_three_ranks_lacks_is_of_no_known_type(tmp_path):
+    traces = {rank: _trace(tmp_path, rank, [0, 1] if rank < 2 else [0]) for rank in range(3)}
+    assert ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 3, 1]]) == 2
+    assert _types(traces[0]) == {"%n1": {"tp": "?"}, "%s1": {"tp": "?"}}
+    assert not _alone(traces[0])
+
+
+def test_what_is_read_on_is_of_no_known_type(tmp_path):
+    traces = {0: _trace(tmp_path, 0, [0, 1]), 1: _trace(tmp_path, 1, [0])}
+    for rank, norm in ((0, "%n1"), (1, "%n0")):
+        document = json.loads(traces[rank].read_text())
+        read = {"op": "aten.exp", "in": [norm], "out": [{"id": "%e", "shape": []}], "loc": 1}
+        document["ops"].append(read)
+        traces[rank].write_text(json.dumps(document))
+    ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 2, 1]])
+    assert "%n1" in _types(traces[0]) and not _alone(traces[0])
+
+
+def test_what_one_rank_alone_adds_up_is_an_addend(tmp_path):
     traces = {0: _trace(tmp_path, 0, [0, 1, 2]), 1: _trace(tmp_path, 1, [0, 2])}
     assert ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 2, 1]]) == 2
-    assert _types(traces[0]) == {"%n1": {"tp": "?"}, "%s1": {"tp": "?"}}
+    assert not _types(traces[0]), "an addend, of which the others have zero"
+    assert _alone(traces[0]) == {"%s1": ["tp"]}
     assert ownops.mark(traces[1], 1, ownops.Steps(traces), [["tp", 2, 1]]) == 0
 
 
@@ -44,7 +69,7 @@ def test_only_the_axis_along_which_ranks_differ_is_named(tmp_path):
     traces = {rank: _trace(tmp_path, rank, [0, 1] if rank < 2 else [0]) for rank in range(4)}
     axes = [["dp", 2, 2], ["tp", 2, 1]]
     assert ownops.mark(traces[1], 1, ownops.Steps(traces), axes) == 2
-    assert _types(traces[1]) == {"%n1": {"dp": "?"}, "%s1": {"dp": "?"}}
+    assert _alone(traces[1]) == {"%s1": ["dp"]} and not _types(traces[1])
 
 
 def test_equal_programs_stay_as_they_are(tmp_path):
