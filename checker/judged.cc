@@ -1,6 +1,8 @@
 // Counts over the types that a check left behind; one pass over the values, no second judgment.
 #include "checker/judged.h"
 
+#include "checker/gradual/returned.h"
+
 #include "rules/violations/gradients.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -67,6 +69,8 @@ uint64_t count_unchecked(const ir::Program &program) {
 
 // A parameter that is written counts where all that its new value was made of is known.
 void count_proofs(const ir::Program &program, const CheckResult &result, Judged &judged) {
+  const llvm::BitVector in_stages = proved_in_stages(program, result);
+  Judged::Proof stages{.axis = "stages"};
   for (const ir::Output &output : program.outputs) {
     const ir::Param *param = output.of.valid() ? program.find_param(output.of) : nullptr;
     if (!param || param->role != ir::Role::Param ||
@@ -87,7 +91,10 @@ void count_proofs(const ir::Program &program, const CheckResult &result, Judged 
       }
       at->parameters += result.proved[output.value.index].contains(axis);
     }
+    stages.parameters += !in_stages.empty() && in_stages.test(output.value.index);
   }
+  if (!in_stages.empty() && judged.trained)
+    judged.proofs.push_back(std::move(stages));
 }
 
 } // namespace

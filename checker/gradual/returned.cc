@@ -5,6 +5,7 @@
 
 #include "rules/ops/registry.h"
 #include "rules/shards/remesh.h"
+#include "rules/violations/gradients.h"
 #include "rules/violations/steps/returned.h"
 
 #include "llvm/ADT/BitVector.h"
@@ -21,37 +22,54 @@ using ir::ValueId;
 
 namespace {
 
+// What stages send to each other.
+class Messages {
+public:
+  explicit Messages(const ir::Program &program) : program_(program) {}
+
+  // Of one tensor, from one stage to another.
+  bool is_message(InstId id) const;
+  ValueId root(ValueId value) const;
+  ValueId gradient_target(ValueId value) const;
+  ValueId sent_as(ValueId value) const;
+  InstId received_by(ValueId root) const;
+
+private:
+  ValueId before(ValueId value) const;
+
+  const ir::Program &program_;
+};
+
 class Returned {
 public:
   Returned(ir::Program &program, CheckResult &result)
-      : program_(program), result_(result), rules_(program), used_(program.values.size()) {}
+      : program_(program), result_(result), messages_(program), used_(program.values.size()) {}
 
   void run();
 
 private:
-  bool is_message(InstId id);
-  ValueId before(ValueId value);
-  ValueId root(ValueId value);
-  ValueId gradient_target(ValueId value);
-  ValueId sent_as(ValueId value);
   InstId backward_of(ValueId root);
   void judge(InstId id);
+  void find_overwritten(InstId id);
   std::vector<InstId> uncleared();
   void withdraw_proofs(size_t first);
 
   ir::Program &program_;
   CheckResult &result_;
-  rules::Rules rules_;
-  llvm::BitVector used_;          // values that an instruction takes
-  llvm::DenseSet<uint32_t> sent_; // roots of what stages send
+  Messages messages_;
+  llvm::BitVector used_;               // values that an instruction takes
+  llvm::DenseSet<uint32_t> sent_;      // roots of what stages send
+  llvm::DenseSet<uint32_t> overwrites_; // likewise, of what was reported
 };
 
-bool Returned::is_message(InstId id) {
-  return id.valid() && rules_.resolve(program_.insts[id].op).boundary == rules::Boundary::Wait;
+bool Messages::is_message(InstId id) const {
+  return id.valid() && program_.insts[id].result_count == 1 &&
+         rules::resolve_op(program_, program_.insts[id].op).boundary == rules::Boundary::Wait &&
+         tensors_of(program_, id).size() == 1;
 }
 
 // What a value is another name, a cast or a copy of, within one stage; none at the end.
-ValueId Returned::before(ValueId value) {
+ValueId Messages::before(ValueId value) const {
   const InstId made = defining_inst(program_, value);
   if (!made.valid() || is_message(made))
     return {};
@@ -61,14 +79,14 @@ ValueId Returned::before(ValueId value) {
   return operands.size() == 1 ? operands[0] : ValueId();
 }
 
-ValueId Returned::root(ValueId value) {
+ValueId Messages::root(ValueId value) const {
   for (ValueId next = value; next.valid(); next = before(value))
     value = next;
   return value;
 }
 
 // Of which value it is the gradient; none if that is not said.
-ValueId Returned::gradient_target(ValueId value) {
+ValueId Messages::gradient_target(ValueId value) const {
   for (; value.valid(); value = before(value))
     if (const ValueId of = program_.values[value].grad_of; of.valid())
       return of;
@@ -76,9 +94,15 @@ ValueId Returned::gradient_target(ValueId value) {
 }
 
 // What another stage has sent, and is this value there; none if it was not received.
-ValueId Returned::sent_as(ValueId value) {
+ValueId Messages::sent_as(ValueId value) const {
   const InstId made = defining_inst(program_, root(value));
   return is_message(made) ? tensors_of(program_, made)[0] : ValueId();
+}
+
+// The message by which it came; none: it was not received.
+InstId Messages::received_by(ValueId root) const {
+  const InstId made = defining_inst(program_, root);
+  return is_message(made) ? made : InstId();
 }
 
 // Where the backward of a value begins with something that another stage has not sent.
@@ -87,7 +111,7 @@ InstId Returned::backward_of(ValueId of) {
     const ir::Inst &inst = program_.insts[InstId{i}];
     for (uint32_t r = 0; r < inst.result_count && inst.phase == ir::Phase::Backward; ++r)
       if (const ValueId target = program_.values[inst.result(r)].grad_of;
-          target.valid() && !is_message(InstId{i}) && root(target) == of)
+          target.valid() && !messages_.is_message(InstId{i}) && messages_.root(target) == of)
         return InstId{i};
   }
   return {};
@@ -96,19 +120,45 @@ InstId Returned::backward_of(ValueId of) {
 // A message that is the gradient of what was sent there.
 void Returned::judge(InstId id) {
   const ValueId back = program_.insts[id].first_result, taken = program_.values[back].grad_of;
-  const ValueId there = gradient_target(tensors_of(program_, id)[0]);
-  const ValueId sent = there.valid() ? sent_as(there) : ValueId();
+  const ValueId there = messages_.gradient_target(tensors_of(program_, id)[0]);
+  const ValueId sent = there.valid() ? messages_.sent_as(there) : ValueId();
   if (!sent.valid())
     return;
   if (taken.valid()) {
-    if (root(taken) != root(sent) && sent_.contains(root(taken).index))
+    if (messages_.root(taken) != messages_.root(sent) && sent_.contains(messages_.root(taken).index))
       result_.findings.push_back({rules::CrossedGradient{taken, sent, {}}, Place::inst(id)});
     return;
   }
   if (used_.test(back.index))
     return;
-  if (const InstId begins = backward_of(root(sent)); begins.valid())
+  if (const InstId begins = backward_of(messages_.root(sent)); begins.valid())
     result_.findings.push_back({rules::UnusedGradient{sent, {}}, Place::inst(begins)});
+}
+
+// A backward reads what its forward has read. Where that was received, and it reads what was
+// received later in its place, the later message has overwritten it.
+void Returned::find_overwritten(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
+  if (!forward.valid() || messages_.is_message(forward))
+    return;
+  auto received = [&](InstId at) {
+    llvm::SmallVector<ValueId, 2> found;
+    for (ValueId operand : tensors_of(program_, at))
+      if (const ValueId root = messages_.root(operand);
+          messages_.received_by(root).valid() && !messages_.gradient_target(root).valid() &&
+          program_.insts[messages_.received_by(root)].phase != ir::Phase::Backward)
+        found.push_back(root);
+    return found;
+  };
+  const llvm::SmallVector<ValueId, 2> read = received(forward), reads = received(id);
+  for (ValueId now : reads)
+    for (ValueId then : read)
+      if (!llvm::is_contained(read, now) && !llvm::is_contained(reads, then) &&
+          result_.shapes[now.index] == result_.shapes[then.index] && then.index < now.index &&
+          overwrites_.insert(then.index).second)
+        result_.findings.push_back({rules::OverwrittenMessage{then, now, {}},
+                                    Place::inst(messages_.received_by(now))});
 }
 
 // Where something is added to the gradient that the step before has left of a parameter, if the
@@ -141,7 +191,7 @@ std::vector<InstId> Returned::uncleared() {
         made |= sum->second;
     for (unsigned which : made.set_bits())
       for (uint32_t r = 0; r < inst.result_count && inst.phase == ir::Phase::Optimizer; ++r)
-        if (root(inst.result(r)) == left[which].of && !found[left[which].param].valid())
+        if (messages_.root(inst.result(r)) == left[which].of && !found[left[which].param].valid())
           found[left[which].param] = left[which].added;
     for (ValueId operand : operands) {
       const auto at = by_value.find(operand.index);
@@ -189,15 +239,16 @@ void Returned::run() {
     const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, InstId{i});
     for (ValueId value : operands)
       used_.set(value.index);
-    if (is_message(InstId{i}) && operands.size() == 1) {
+    if (messages_.is_message(InstId{i})) {
       messages = true;
-      sent_.insert(root(operands[0]).index);
+      sent_.insert(messages_.root(operands[0]).index);
     }
   }
   for (uint32_t i = program_.main.first.index; messages && i < program_.main.last.index; ++i)
-    if (is_message(InstId{i}) && tensors_of(program_, InstId{i}).size() == 1 &&
-        program_.insts[InstId{i}].result_count == 1)
+    if (messages_.is_message(InstId{i}))
       judge(InstId{i});
+    else if (program_.insts[InstId{i}].phase == ir::Phase::Backward)
+      find_overwritten(InstId{i});
   const std::vector<InstId> added = uncleared();
   for (uint32_t i = 0; i < program_.params.size(); ++i) {
     const ir::Param &param = program_.params[i];
@@ -217,5 +268,44 @@ void Returned::run() {
 } // namespace
 
 void judge_returned(ir::Program &program, CheckResult &result) { Returned(program, result).run(); }
+
+// What is made of it is known where all that it is made of is, every gradient that comes back is
+// that of what was sent, and no finding says otherwise.
+llvm::BitVector proved_in_stages(const ir::Program &program, const CheckResult &result) {
+  const Messages messages(program);
+  llvm::BitVector known(program.values.size(), true);
+  bool any = false;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const InstId id{i};
+    const ir::Inst &inst = program.insts[id];
+    const rules::ResolvedOp op = rules::resolve_op(program, inst.op);
+    const llvm::SmallVector<ValueId, 4> operands = tensors_of(program, id);
+    bool all = op.form != rules::OpForm::Unknown &&
+               llvm::all_of(operands, [&](ValueId value) { return known.test(value.index); });
+    if (messages.is_message(id)) {
+      any = true;
+      const ValueId there = messages.gradient_target(operands[0]);
+      const ValueId taken = program.values[inst.first_result].grad_of;
+      const ValueId sent = there.valid() ? messages.sent_as(there) : ValueId();
+      if (inst.phase == ir::Phase::Backward || there.valid())
+        all &= sent.valid() && taken.valid() && messages.root(taken) == messages.root(sent);
+    }
+    for (uint32_t r = 0; r < inst.result_count && !all; ++r)
+      known.reset(inst.result(r).index);
+  }
+  for (const Finding &finding : result.findings) {
+    rules::Violation what = finding.violation;
+    const ValueId *value = what.value();
+    const bool one = what.is<rules::TiedCopiesDrift>() || what.is<rules::UnclearedGradient>();
+    for (const ir::Output &output : program.outputs)
+      if (one && value && output.of == *value)
+        known.reset(output.value.index);
+    if (what.is<rules::CrossedGradient>() || what.is<rules::UnusedGradient>() ||
+        what.is<rules::OverwrittenMessage>() || what.is<rules::AccumulatedMeans>() ||
+        what.is<rules::DroppedGradients>())
+      known.reset();
+  }
+  return any ? known : llvm::BitVector();
+}
 
 } // namespace spmd::checker

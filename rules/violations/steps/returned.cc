@@ -128,6 +128,75 @@ output state %new of %w
 )",
 };
 
+constinit const DiagnosticInfo OverwrittenMessage::info = {
+    .name = "overwritten-message",
+    .by_meaning = true,
+    .message = "the backward reads {other}, where its forward has read {value}, which was received "
+               "into the same memory",
+    .explain = R"(
+A stage of a pipeline receives what the stage before it has computed of several micro-batches, and autograd keeps what
+the backward passes will need. A message that is received into the memory of an earlier one overwrites that; autograd
+does not see it, as it sees other writes. So the backward of the first micro-batch multiplies its gradient with what
+was received for the last one, and the gradients of this stage are wrong.
+
+Receive each micro-batch into memory of its own (`torch.empty` in the loop), or into a copy.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 2 "data" }
+%x = input f32[8, 4] V
+%z = input f32[8, 4] V
+%w = param f32[4] R { grad = P@dp, step = R@dp }
+%a = wait %x                        // a stage receives the first micro-batch
+%la = mul %a, %w
+%b = wait %z                        // and the second one
+%lb = mul %b, %w
+%sa = sum %la
+%sb = sum %lb
+with { grad = false } {
+  %ga grad_of %sa = ones_like %sa { bwd_of = %sa, phase = bwd }
+  %da grad_of %la = expand %ga { shape = [8, 4], bwd_of = %sa, phase = bwd }
+  %ma = mul %da, %b { bwd_of = %la, phase = bwd }
+  %wa grad_of %w = sum %ma { dim = [0], bwd_of = %la, phase = bwd }
+  %gb grad_of %sb = ones_like %sb { bwd_of = %sb, phase = bwd }
+  %db grad_of %lb = expand %gb { shape = [8, 4], bwd_of = %sb, phase = bwd }
+  %mb = mul %db, %b { bwd_of = %lb, phase = bwd }
+  %wb grad_of %w = sum %mb { dim = [0], bwd_of = %lb, phase = bwd }
+  %sum = add %wa, %wb { phase = bwd }
+  %all = all_reduce %sum { axis = dp, op = sum, phase = opt }
+  %new aliases %w = sub_ mut %w, %all { phase = opt }
+}
+output state %new of %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 2 "data" }
+%x = input f32[8, 4] V
+%z = input f32[8, 4] V
+%w = param f32[4] R { grad = P@dp, step = R@dp }
+%a = wait %x                        // a stage receives the first micro-batch
+%la = mul %a, %w
+%b = wait %z                        // and the second one
+%lb = mul %b, %w
+%sa = sum %la
+%sb = sum %lb
+with { grad = false } {
+  %ga grad_of %sa = ones_like %sa { bwd_of = %sa, phase = bwd }
+  %da grad_of %la = expand %ga { shape = [8, 4], bwd_of = %sa, phase = bwd }
+  %ma = mul %da, %a { bwd_of = %la, phase = bwd }
+  %wa grad_of %w = sum %ma { dim = [0], bwd_of = %la, phase = bwd }
+  %gb grad_of %sb = ones_like %sb { bwd_of = %sb, phase = bwd }
+  %db grad_of %lb = expand %gb { shape = [8, 4], bwd_of = %sb, phase = bwd }
+  %mb = mul %db, %b { bwd_of = %lb, phase = bwd }
+  %wb grad_of %w = sum %mb { dim = [0], bwd_of = %lb, phase = bwd }
+  %sum = add %wa, %wb { phase = bwd }
+  %all = all_reduce %sum { axis = dp, op = sum, phase = opt }
+  %new aliases %w = sub_ mut %w, %all { phase = opt }
+}
+output state %new of %w
+)",
+};
+
 constinit const DiagnosticInfo TiedCopiesDrift::info = {
     .name = "tied-copies-drift",
     .by_meaning = true,

@@ -22,6 +22,15 @@ struct UnusedGradient {
   static const DiagnosticInfo info;
 };
 
+struct OverwrittenMessage {
+  ir::ValueId value; // what was received first
+  ir::ValueId other; // what is in its place
+  ir::AxisSet axes;  // none: it is wrong on each of them
+  void fields(auto &&visit) const { visit("value", value), visit("other", other); }
+  bool operator==(const OverwrittenMessage &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct TiedCopiesDrift {
   ir::ValueId value; // a parameter
   ir::AxisSet axes;  // none: likewise
