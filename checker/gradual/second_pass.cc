@@ -50,6 +50,8 @@ void SecondPass::declare(ValueId value, const Type &type) {
   // anything.
   const ir::Param *param = program_.find_param(value);
   const ir::ShapeId shape = program_.values[value].shape;
+  if (param && (param->role == ir::Role::Const || param->role == ir::Role::Input))
+    data_.insert(value.index);
   if (param && param->role == ir::Role::Const && shape.valid() &&
       program_.shapes[shape].dims.empty())
     result_.proved[value.index] |= type.of(Kind::Varying);
@@ -361,6 +363,31 @@ void SecondPass::take_offset_operands(const rules::Application &app) {
   }
 }
 
+// A number of the rank's own beside the rows of its batch is one for each of these rows, as where
+// each rank draws its data with another spread. Of integers it may be a position.
+void SecondPass::take_own_numbers(const rules::Application &app) {
+  const bool asks = app.op.row && app.op.row->dtype == rules::DTypeRule::Boolean;
+  if (!(app.op.computes(Computes::Product) || app.op.computes(Computes::Quotient) ||
+        app.op.computes(Computes::Sum) || app.op.computes(Computes::Difference) || asks))
+    return;
+  AxisSet rows;
+  for (size_t i = 0; i < app.args.size(); ++i) {
+    const ValueId value = state_.operands.values[i];
+    const Type &type = app.type(app.args[i]);
+    for (AxisId axis : data_.count(value.index) && is_float(value) ? type.sharded() : AxisSet())
+      if (type.dim(axis) == 0U)
+        rows |= axis;
+  }
+  for (size_t i = 0; i < app.args.size() && rows; ++i) {
+    const ir::Shape *shape = app.shape(app.args[i]);
+    if (!shape || !shape->dims.empty() || !data_.count(state_.operands.values[i].index))
+      continue;
+    Type type = program_.types[state_.args[i].type];
+    type.set_kind(rows & (type.of(Kind::Varying) - type.sharded()), Kind::Replicate);
+    state_.args[i].type = state_.intern(type);
+  }
+}
+
 // Numbers and masks that differ between ranks by their blocks, and what is made by them.
 void SecondPass::keep_offsets(ValueId value, uint32_t index, Type &type) {
   if (const AxisSet axes = index == 0 ? offsets_.axes(value) : AxisSet())
@@ -396,6 +423,7 @@ void SecondPass::bind(const rules::Application &app) {
   find_unread(app);
   find_parts(app);
   take_offset_operands(app);
+  take_own_numbers(app);
   if (unread_.size() != 1 || state_.args.size() != 2)
     return;
   rules::Arg &target = state_.args[*unread_.begin()];
@@ -442,6 +470,10 @@ void SecondPass::find_unread(const rules::Application &app) {
 void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type &type) {
   const ValueId value = inst.result(index);
   const AxisSet zero = type.zero();
+  if (is_forward(inst) && llvm::all_of(state_.operands.values, [&](ValueId operand) {
+        return data_.count(operand.index) != 0;
+      }))
+    data_.insert(value.index);
   keep_own(value, type);
   if (index == 0)
     extremes_.learn(value, extreme_);

@@ -61,6 +61,7 @@ private:
   void find_unread(const rules::Application &app);
   void find_parts(const rules::Application &app);
   void take_offset_operands(const rules::Application &app);
+  void take_own_numbers(const rules::Application &app);
   void find_padded(const rules::Application &app);
   void judge_lookup(ir::InstId id, const rules::Application &app);
   void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
@@ -97,6 +98,7 @@ private:
   Extremes extremes_;
   Lists lists_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
+  llvm::DenseSet<uint32_t> data_; // values of the forward that are made of inputs and numbers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;
