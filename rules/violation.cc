@@ -36,16 +36,15 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     SameBatch, CopiesDiffer, CopiesDrift, UnequalCounts, UnseenCollective, AccumulatedMeans,
     DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient, UnusedGradient,
     OverwrittenMessage, TiedCopiesDrift, UnclearedGradient, BlockOffset, ForeignRows,
-    RepeatedPositions,
-    UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec,
-    StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
-    MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
-    UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective, ReduceThenSlice,
-    GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast, AssumedRule,
-    UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression, SourceChanged,
-    ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
-    GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank,
-    RunTimeout>;
+    RepeatedPositions, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice,
+    ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule,
+    NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType,
+    PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair,
+    RepeatedCollective, ReduceThenSlice, GatherThenSlice, FusableCollectives, Overlappable,
+    UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression,
+    MalformedSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted,
+    ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
+    RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 

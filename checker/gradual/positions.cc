@@ -30,6 +30,13 @@ CutPositions::CutPositions(ir::Program &program, const CheckResult &checked)
   for (const ir::Function &function : program.functions)
     if (!function.opaque)
       instructions(function.body);
+  for (auto [operand, result] : exchanges_)
+    if (!stacks_.is_joined(result))
+      equate(operand, result);
+  for (uint32_t i = 0; i < program.values.size(); ++i)
+    if (const Lists::Joined *joined = stacks_.joined(ValueId{i}))
+      for (auto [of, to] : stacks_.kept(ValueId{i}))
+        add_link({*extent(joined->of, of), {{joined->of, of, 1}, {ValueId{i}, to, 1}}});
   for (uint32_t i = 0; i < program.values.size(); ++i)
     if (ValueId of = program.values[ValueId{i}].grad_of; of.valid())
       equate(of, ValueId{i});
@@ -152,8 +159,12 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
     return body(id, op);
   if (op.form == rules::OpForm::Transition && !operands.values.empty() && !results.empty()) {
     rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
-    if (stacks_.exchange(app, operands.values[0], results[0]))
+    stacks_.exchange(app, operands.values[0], extents(operands.values[0]), results[0],
+                     extents(results[0]));
+    if (op.transition == rules::TransitionOp::AllToAll) {
+      exchanges_.push_back({operands.values[0], results[0]});
       return;
+    }
   }
   if (rules::passes_data(op.boundary) && !operands.values.empty() && !results.empty())
     stacks_.copy(operands.values[0], results[0]);

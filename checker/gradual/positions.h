@@ -87,6 +87,7 @@ private:
   ir::Program &program_;
   const CheckResult &checked_;
   Stacks stacks_;
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> exchanges_; // operands and results
   std::vector<Node> nodes_;
   std::vector<uint32_t> open_; // nodes that were not yet taken along their links
   std::vector<llvm::SmallVector<uint32_t, 2>> nodes_of_; // per value

@@ -57,8 +57,8 @@ private:
   ir::Program &program_;
   CheckResult &result_;
   Messages messages_;
-  llvm::BitVector used_;               // values that an instruction takes
-  llvm::DenseSet<uint32_t> sent_;      // roots of what stages send
+  llvm::BitVector used_;                // values that an instruction takes
+  llvm::DenseSet<uint32_t> sent_;       // roots of what stages send
   llvm::DenseSet<uint32_t> overwrites_; // likewise, of what was reported
 };
 
@@ -125,7 +125,8 @@ void Returned::judge(InstId id) {
   if (!sent.valid())
     return;
   if (taken.valid()) {
-    if (messages_.root(taken) != messages_.root(sent) && sent_.contains(messages_.root(taken).index))
+    if (messages_.root(taken) != messages_.root(sent) &&
+        sent_.contains(messages_.root(taken).index))
       result_.findings.push_back({rules::CrossedGradient{taken, sent, {}}, Place::inst(id)});
     return;
   }
@@ -157,8 +158,8 @@ void Returned::find_overwritten(InstId id) {
       if (!llvm::is_contained(read, now) && !llvm::is_contained(reads, then) &&
           result_.shapes[now.index] == result_.shapes[then.index] && then.index < now.index &&
           overwrites_.insert(then.index).second)
-        result_.findings.push_back({rules::OverwrittenMessage{then, now, {}},
-                                    Place::inst(messages_.received_by(now))});
+        result_.findings.push_back(
+            {rules::OverwrittenMessage{then, now, {}}, Place::inst(messages_.received_by(now))});
 }
 
 // Where something is added to the gradient that the step before has left of a parameter, if the

@@ -286,6 +286,16 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   open_axes_ = (open_axes_ - extreme_.own) | extreme_.mixed;
   joined_.clear();
   const Stacks &stacks = gradual_.cuts().positions().stacks();
+  taken_apart_ = {};
+  if (made_values.size() == 1 && stacks.is_joined(made_values[0])) {
+    const Type &sent = app.type(app.args[0]);
+    const AxisSet axes = rules::communicated_axes(app);
+    for (AxisId axis : axes)
+      if (std::optional<unsigned> dim = sent.dim(axis))
+        for (AxisId other : ir::shards_of(sent, *dim))
+          taken_apart_ |= other;
+    taken_apart_ -= axes;
+  }
   for (uint32_t r = 0; r < made_values.size(); ++r) {
     joined_.push_back(
         lists_.follow(app, state_.operands.values, made_values[r], r, made_values.size()));
@@ -483,6 +493,8 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
     for (AxisId axis : axes - type.sharded())
       cut(type, axis, *joined_[index]->dim);
   type = gradual_.known(value, type, ~(reported_axes_ | unknown_operands()));
+  type.set_unknown(taken_apart_);
+  beside_joined_ = cut_joined(index, type);
   for (AxisId axis : parts_ &(type.of(Kind::Varying) - type.sharded()))
     cut(type, axis, 0);
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
@@ -544,6 +556,31 @@ AxisSet SecondPass::joined(uint32_t index) const {
     if (joined_[index]->axes.contains(axis))
       axes |= axis;
   return axes;
+}
+
+// The dimensions of such a result that other axes cut in what it was made of: by which, and where.
+AxisSet SecondPass::cut_joined(uint32_t index, Type &type) const {
+  const AxisSet axes = joined(index);
+  if (axes.empty() || !joined_[index]->moved)
+    return {};
+  const Lists::Joined &joined = *joined_[index];
+  const Type &of = program_.types[result_.types[joined.of.index]];
+  llvm::SmallVector<AxisId, 4> whole, blocks;
+  llvm::copy_if(ir::shards_of(of, joined.at), std::back_inserter(whole),
+                [&](AxisId axis) { return !axes.contains(axis); });
+  llvm::append_range(blocks, ir::shards_of(of, joined.moved->second));
+  AxisSet beside;
+  for (AxisId axis : llvm::concat<AxisId>(whole, blocks))
+    beside |= axis;
+  for (AxisId axis : axes)
+    blocks.push_back(axis);
+  type.drop_shards(beside | axes);
+  type.close_orders();
+  for (AxisId axis : whole)
+    cut(type, axis, joined.moved->first);
+  for (AxisId axis : blocks)
+    cut(type, axis, *joined.dim);
+  return beside;
 }
 
 // What counts or orders a rank's own elements numbers what it has by itself: summed over, it is no
@@ -643,7 +680,7 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
        (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up | looked_up_.shared |
         (index == 0 ? extreme_.own | offsets_.axes(value) : AxisSet()))) -
       reported_axes_ - open_axes_;
-  if (AxisSet whole = joined(index))
+  if (AxisSet whole = joined(index) | beside_joined_)
     proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());

@@ -70,6 +70,7 @@ private:
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   ir::AxisSet joined(uint32_t index) const;
+  ir::AxisSet cut_joined(uint32_t index, ir::Type &type) const;
   void keep_own(ir::ValueId value, ir::Type &type);
   void find_sent(const rules::Application &app);
   void apply_norms(ir::ValueId value, uint32_t index, ir::Type &type);
@@ -102,11 +103,13 @@ private:
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;
-  ir::AxisSet offset_axes_;  // along which such indices and masks are taken as equal
-  ir::AxisSet parts_;        // along which it takes or puts together rows that a rank has
-  bool takes_block_ = false; // it is the backward of a conversion, by which a rank took its block
-  ir::AxisSet padded_;       // along which it puts zeros around such a block
-  ir::AxisSet own_now_;      // along which it numbers what a rank has
+  ir::AxisSet offset_axes_;   // along which such indices and masks are taken as equal
+  ir::AxisSet parts_;         // along which it takes or puts together rows that a rank has
+  bool takes_block_ = false;  // it is the backward of a conversion, by which a rank took its block
+  ir::AxisSet padded_;        // along which it puts zeros around such a block
+  ir::AxisSet beside_joined_; // along which something that was joined is cut beside that
+  ir::AxisSet taken_apart_;   // along which blocks are exchanged together with those of other axes
+  ir::AxisSet own_now_;       // along which it numbers what a rank has
   // Along which its operands are made of blocks that another rank has sent, and along which it adds
   // sums over such blocks.
   ir::AxisSet sent_, turned_;

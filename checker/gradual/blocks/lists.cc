@@ -107,7 +107,8 @@ std::optional<Lists::Joined> Lists::follow(const rules::Application &app,
       const std::optional<unsigned> dim = dim_of(app, rank_of(app, 0) + !cat);
       if (made && dim && cat && made->form != Part::Form::Own)
         return Joined{made->of, made->axes, *dim,
-                      made->form == Part::Form::Gathered ? std::nullopt : std::optional(made->dim)};
+                      made->form == Part::Form::Gathered ? std::nullopt : std::optional(made->dim),
+                      std::nullopt};
       if (made && (dim != 0U || made->form != Part::Form::Own))
         made.reset();
       if (made)

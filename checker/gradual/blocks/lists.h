@@ -28,6 +28,8 @@ public:
     ir::AxisSet axes;            // along which its members came
     unsigned at;                 // the dimension along which they are put together
     std::optional<unsigned> dim; // that the axes cut now; none: all ranks have the whole
+    // Where `at` is now, and what `dim` was, where other axes may cut these as well.
+    std::optional<std::pair<unsigned, unsigned>> moved;
   };
 
   // Notes what the result `index` of so many is, and returns what it joins.

@@ -89,18 +89,36 @@ void Stacks::move(ValueId operand, const Extents &before, ValueId result, const 
   if (before->size() < after->size() || llvm::any_of(*map.args[0], several)) {
     if (tracks.size() == kViews)
       tracks.erase(tracks.begin());
-    Track &track = tracks.emplace_back();
-    track.of = operand;
-    track.extents = *before;
-    for (unsigned d = 0; d < before->size(); ++d)
-      track.dims.push_back((*before)[d] > 1 ? Dim{{int(d), 1, (*before)[d]}} : Dim{});
+    tracks.push_back(track_of(operand, before));
   }
   llvm::erase_if(tracks, [&](Track &track) { return !move(track, map, after); });
+  keep(std::move(tracks), result, after);
+}
+
+// A tensor as itself.
+Stacks::Track Stacks::track_of(ValueId value, const Extents &extents) {
+  Track track;
+  track.of = value;
+  track.extents = *extents;
+  for (unsigned d = 0; d < extents->size(); ++d)
+    track.dims.push_back((*extents)[d] > 1 ? Dim{{int(d), 1, (*extents)[d]}} : Dim{});
+  return track;
+}
+
+void Stacks::keep(Tracks tracks, ValueId value, const Extents &extents) {
   for (const Track &track : tracks)
-    if (std::optional<Lists::Joined> joined = join(track, after))
-      joined_[result.index] = *joined;
-  if (!tracks.empty() && !joined_.count(result.index))
-    tracks_[result.index] = std::move(tracks);
+    if (std::optional<Lists::Joined> joined = join(track, extents)) {
+      joined_[value.index] = *joined;
+      returned_.insert(track.came.index);
+      for (unsigned d = 0; d < track.dims.size(); ++d)
+        if (const Dim &dim = track.dims[d]; dim.size() == 1 && dim[0].outer == 1 &&
+                                            dim[0].dim != kRanks &&
+                                            dim[0].extent == track.extents[dim[0].dim])
+          kept_[value.index].push_back({unsigned(dim[0].dim), d});
+      return;
+    }
+  if (!tracks.empty())
+    tracks_[value.index] = std::move(tracks);
 }
 
 void Stacks::copy(ValueId operand, ValueId result) {
@@ -108,31 +126,34 @@ void Stacks::copy(ValueId operand, ValueId result) {
     tracks_[result.index] = std::move(tracks);
 }
 
-bool Stacks::exchange(const rules::Application &app, ValueId operand, ValueId result) {
-  if (app.op.transition != rules::TransitionOp::AllToAll)
-    return false;
+void Stacks::exchange(const rules::Application &app, ValueId operand, const Extents &before,
+                      ValueId result, const Extents &after) {
+  if (app.op.transition != rules::TransitionOp::AllToAll || !before || before != after)
+    return;
   for (llvm::StringRef name : {"split_dim", "concat_dim"})
     if (rules::number_attr(app, {name}).value_or(0) != 0)
-      return false;
+      return;
   rules::Outcome ignored;
   const std::optional<rules::CallAxes> called = rules::resolve_axes(app, {}, ignored);
   Tracks tracks = tracks_.lookup(operand.index);
+  tracks.push_back(track_of(operand, before));
   llvm::erase_if(tracks, [&](Track &track) {
-    if (!called || track.axes || track.dims.empty() || track.dims[0].size() != 1)
+    if (!called || track.axes || track.dims.empty() || track.dims[0].empty())
       return true;
-    Run &front = track.dims[0][0];
     track.axes = called->all();
     track.ranks = rules::size_of(app.mesh(), track.axes);
-    if (front.outer != 1 || front.extent != track.ranks)
+    track.came = result;
+    Dim &front = track.dims[0];
+    const Run first = front[0];
+    if (first.outer != 1 || first.extent % track.ranks != 0)
       return true;
-    track.split = unsigned(front.dim);
-    front.dim = kRanks;
+    track.split = unsigned(first.dim);
+    front[0] = {kRanks, 1, track.ranks};
+    if (first.extent > track.ranks)
+      front.insert(front.begin() + 1, {first.dim, track.ranks, first.extent / track.ranks});
     return false;
   });
-  if (tracks.empty())
-    return false;
-  tracks_[result.index] = std::move(tracks);
-  return true;
+  keep(std::move(tracks), result, after);
 }
 
 // Where the parts of all ranks stand directly in front of the blocks of a dimension, they are the
@@ -140,7 +161,7 @@ bool Stacks::exchange(const rules::Application &app, ValueId operand, ValueId re
 std::optional<Lists::Joined> Stacks::join(const Track &track, const Extents &extents) {
   if (!track.axes)
     return std::nullopt;
-  std::optional<unsigned> whole, cut;
+  std::optional<unsigned> whole, cut, to;
   for (unsigned d = 0; d < track.dims.size(); ++d) {
     const Dim &dim = track.dims[d];
     for (size_t i = 0; i < dim.size(); ++i) {
@@ -152,17 +173,16 @@ std::optional<Lists::Joined> Stacks::join(const Track &track, const Extents &ext
       int64_t outer = 1;
       for (size_t k = i + 1; k < dim.size() && dim[k].dim == of && dim[k].outer == outer; ++k)
         outer *= dim[k].extent;
-      if (outer == track.extents[of])
-        whole = unsigned(of);
+      if (outer == track.extents[of] && i == 0)
+        whole = unsigned(of), to = d;
     }
   }
   // Of as many as there are ranks each has one, which leaves no run.
-  if (whole && !cut && track.extents[track.split] == track.ranks &&
-      llvm::count(*extents, 1) == 1)
+  if (whole && !cut && track.extents[track.split] == track.ranks && llvm::count(*extents, 1) == 1)
     cut = unsigned(llvm::find(*extents, 1) - extents->begin());
   if (!whole || !cut || *whole == track.split)
     return std::nullopt;
-  return Lists::Joined{track.of, track.axes, *whole, cut};
+  return Lists::Joined{track.of, track.axes, *whole, cut, std::pair(*to, track.split)};
 }
 
 } // namespace spmd::checker

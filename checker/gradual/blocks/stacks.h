@@ -9,6 +9,7 @@
 #include "rules/factors/factors.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include <vector>
@@ -25,14 +26,22 @@ public:
             const rules::FactorMap &map);
   // The result is the operand as it is.
   void copy(ir::ValueId operand, ir::ValueId result);
-  // Whether a collective exchanges parts of a dimension that lie in front of all others: then its
-  // result has other dimensions than its operand, although they are as long.
-  bool exchange(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
+  // Of a collective that exchanges parts of the first dimension.
+  void exchange(const rules::Application &app, ir::ValueId operand, const Extents &before,
+                ir::ValueId result, const Extents &after);
+  // Whether what came by such a collective was put together again: then the dimensions of its
+  // result are others than those of its operand, although they are as long.
+  bool is_joined(ir::ValueId result) const { return returned_.contains(result.index); }
 
   // What was put together again at this value; null: nothing.
   const Lists::Joined *joined(ir::ValueId value) const {
     auto found = joined_.find(value.index);
     return found == joined_.end() ? nullptr : &found->second;
+  }
+
+  // Of the tensor that was split and of what was put together: dimensions that both have.
+  llvm::SmallVector<std::pair<unsigned, unsigned>, 4> kept(ir::ValueId value) const {
+    return kept_.lookup(value.index);
   }
 
 private:
@@ -48,16 +57,21 @@ private:
     llvm::SmallVector<int64_t, 6> extents; // of `of`
     std::vector<Dim> dims;
     ir::AxisSet axes;   // along which it was exchanged
+    ir::ValueId came;   // the result of that exchange
     unsigned split = 0; // the dimension of `of` whose parts were
     int64_t ranks = 1;
   };
   using Tracks = llvm::SmallVector<Track, 2>; // from different views, the last one last
   static bool refine(Dim &runs, llvm::ArrayRef<int64_t> factors, std::vector<Dim> &parts);
   static bool move(Track &track, const rules::FactorMap &map, const Extents &after);
+  static Track track_of(ir::ValueId value, const Extents &extents);
   static std::optional<Lists::Joined> join(const Track &track, const Extents &extents);
+  void keep(Tracks tracks, ir::ValueId value, const Extents &extents);
 
   llvm::DenseMap<uint32_t, Tracks> tracks_; // by value
   llvm::DenseMap<uint32_t, Lists::Joined> joined_;
+  llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<unsigned, unsigned>, 4>> kept_; // likewise
+  llvm::DenseSet<uint32_t> returned_; // results of exchanges that were put together again
 };
 
 } // namespace spmd::checker

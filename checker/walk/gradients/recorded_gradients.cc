@@ -199,6 +199,20 @@ void RecordedGradients::judge(Place place, ValueId id, bool reported) {
   judge_scale(place, id, forward, gradient);
 }
 
+// Where all ranks add to their own losses what they have in common, its gradient is equal on all,
+// once for each of them: an addend of the sum that is needed, and that of one device.
+bool RecordedGradients::is_one_of_equal(const Type &root, ValueId of, const Type &forward,
+                                        const Type &gradient, ir::ScaleId needed) const {
+  const ir::ScaleId times = ir::quotient(program_, needed, gradient.scale);
+  if (program_.mode != ir::Mode::Gradual || program_.find_param(of) || !times.valid() ||
+      root.mesh() != gradient.mesh() || forward.mesh() != gradient.mesh())
+    return false;
+  const ir::AxisSet axes = ir::axes_in(program_, times, gradient.mesh());
+  auto equal = [](const Type &type) { return type.replicated() | type.of(ir::Kind::Invariant); };
+  return times == ir::axes_scale(program_, gradient.mesh(), axes) &&
+         (equal(forward) & equal(gradient) & root.of(ir::Kind::Partial)).contains(axes);
+}
+
 // Gradients of one root carry its scale: that of a value times that of its gradient is the same for
 // all. The root is that of `backward`, the loss, or else what the first gradient tells. A body does
 // not know its root.
@@ -227,7 +241,8 @@ void RecordedGradients::judge_scale(Place place, ValueId id, const Type &forward
   if (!whole.valid())
     return;
   ir::ScaleId needed = ir::quotient(program_, whole, forward.scale);
-  if (gradient.scale == needed)
+  if (gradient.scale == needed ||
+      (known && is_one_of_equal(contracts_.root_type(root), of, forward, gradient, needed)))
     return;
   std::string other = known ? ir::print_value(program_, root) + " has " +
                                   ir::print_scale(program_, whole, gradient.mesh()) + " and "

@@ -29,6 +29,8 @@ public:
 
 private:
   void judge(Place place, ir::ValueId gradient, bool reported);
+  bool is_one_of_equal(const ir::Type &root, ir::ValueId of, const ir::Type &forward,
+                       const ir::Type &gradient, ir::ScaleId needed) const;
   void judge_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);
   ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
                                ir::AxisSet local);

@@ -22,7 +22,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from .. import locations, versions
 from .. import recorder as recording
 from ..communication import collectives, messages
-from ..frameworks import context_parallel, cpu, ddp, flex_attention, gathers
+from ..frameworks import context_parallel, cpu, ddp, embedding_bags, flex_attention, gathers
 from ..frameworks.cpu import replaced
 from ..ranks import groupsizes
 from . import calls, environment
@@ -299,6 +299,7 @@ def simulated(job: Job, log: calls.Log | None = None):
         stack.enter_context(context_parallel.on_cpu())
         stack.enter_context(flex_attention.on_cpu())
         stack.enter_context(gathers.on_cpu())
+        stack.enter_context(embedding_bags.on_cpu())
         stack.enter_context(groupsizes.followed_in_script(locations.is_own_frame))
         stack.enter_context(environment.followed(job.world, locations.is_own_code))
         if log is not None:
