@@ -37,7 +37,8 @@ void cut(ir::Type &type, AxisId axis, unsigned dim) {
 }
 
 Cuts::Cuts(ir::Program &program, const CheckResult &checked)
-    : program_(program), checked_(checked), positions_(program, checked) {
+    : program_(program), checked_(checked), positions_(program, checked),
+      needed_whole_(positions_.whole()) {
   for (const ir::Param &param : program.params)
     declared(param);
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
@@ -129,8 +130,10 @@ void Cuts::result(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   OperandList operands;
   operands.read(program_, inst.operands);
-  if (const rules::ResolvedOp op = rules::resolve_op(program_, inst.op);
-      op.transition == rules::TransitionOp::Convert)
+  const rules::ResolvedOp op = rules::resolve_op(program_, inst.op);
+  if (op.form == rules::OpForm::Equation) // makes something new, such as zeros
+    return;
+  if (op.transition == rules::TransitionOp::Convert)
     converted(id, op, operands);
   for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
     ValueId from = operands.values[r], to = inst.result(r);
@@ -287,9 +290,9 @@ void Cuts::find_drifted(const Key &key, Axis &axis) {
 }
 
 // Few collectives that leave it whole, many parameters that have it, in front of a dimension rather
-// than inside: the order of the tuple. None where two are as good.
+// than inside, and none that a row needs whole: the order of the tuple. None where two are as good.
 std::optional<uint32_t> Cuts::best(const Axis &axis, ValueId value) const {
-  using Rank = std::tuple<unsigned, int64_t, int64_t>;
+  using Rank = std::tuple<unsigned, int64_t, int64_t, bool>;
   std::optional<uint32_t> chosen;
   std::optional<Rank> chosen_rank;
   bool tie = false;
@@ -300,7 +303,7 @@ std::optional<uint32_t> Cuts::best(const Axis &axis, ValueId value) const {
         shape.dims[each.at.dim] == ir::Extent(1))
       continue;
     Rank rank{axis.whole.lookup(each.cls), -int64_t(axis.candidates.lookup(each.cls)),
-              each.at.outer};
+              each.at.outer, needed_whole_.count(each.cls) != 0};
     if (chosen == each.cls)
       continue;
     if (!chosen_rank || rank < *chosen_rank) {

@@ -68,6 +68,7 @@ private:
   ir::Program &program_;
   const CheckResult &checked_;
   CutPositions positions_;
+  llvm::DenseSet<uint32_t> needed_whole_; // classes
   std::map<Key, Axis> axes_;
   std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut
   llvm::DenseSet<uint32_t> apart_; // values: batches that are taken apart for a loop

@@ -40,6 +40,9 @@ public:
   std::optional<Class> in_front(ir::ValueId value, unsigned dim) const;
   size_t classes() const { return nodes_.size(); } // a bound of their numbers
   const Stacks &stacks() const { return stacks_; }
+  // Those of dimensions that a row needs whole on each rank, as attention does the elements of a
+  // head.
+  llvm::DenseSet<Class> whole() const { return classes_of(whole_); }
 
 private:
   struct Node {

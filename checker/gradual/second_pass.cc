@@ -312,11 +312,12 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   }
 }
 
-// The backward of taking a block, where it is written as a join: zeros stand in the place of the
+// The backward of taking a block, as a join or by an op of its own: zeros stand in the place of the
 // blocks of other ranks, so that it is an addend of the whole.
 void SecondPass::find_padded(const rules::Application &app) {
   padded_ = {};
-  if (!takes_block_ || !app.op.row || app.op.row->factors != rules::cat_factors)
+  auto *factors = takes_block_ && app.op.row ? app.op.row->factors : nullptr;
+  if (factors != rules::cat_factors && factors != rules::slice_backward_factors)
     return;
   const rules::Arg *block = nullptr;
   for (const rules::Arg &arg : app.args)
