@@ -269,6 +269,9 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
         open_axes_ |= axis;
   }
   find_sent(app);
+  if (app.op.transition == rules::TransitionOp::Convert &&
+      data_.contains(state_.operands.values[0].index))
+    shared_out_ |= rules::communicated_axes(app);
   made_norms_.clear();
   judge_lookup(id, app);
   find_padded(app);
@@ -666,13 +669,29 @@ AxisSet SecondPass::known_pieces(ValueId value, ir::MeshId mesh) const {
   return axes;
 }
 
+// The axes along which all ranks have written the same into rows of their batches, wherever in
+// these: it is a part of their data. Not where they share out data that all have, which may be
+// positions of one sequence.
+AxisSet SecondPass::written_rows(InstId id, const Type &type) const {
+  const llvm::ArrayRef<ValueId> values = state_.operands.values;
+  if (state_.rules.resolve(program_.insts[id].op).boundary != rules::Boundary::Alias ||
+      values.size() != 2 || !data_.contains(values[0].index) || !data_.contains(values[1].index))
+    return {};
+  AxisSet axes;
+  for (AxisId axis : equal_axes(program_.types[state_.args[0].type]) & type.sharded())
+    if (type.dim(axis) == 0U)
+      axes |= axis;
+  return axes - shared_out_;
+}
+
 // A value is proved on an axis where all operands are, its rule applied there, and what it is
 // follows.
 void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &type) {
   AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
+  const AxisSet written = written_rows(id, type);
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
     if (!unread_.contains(i))
-      before &= result_.proved[state_.operands.values[i].index];
+      before &= result_.proved[state_.operands.values[i].index] | (i == 0 ? written : AxisSet());
   llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   for (ValueId each : returned)
     before &= result_.proved[each.index];

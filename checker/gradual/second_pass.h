@@ -78,6 +78,7 @@ private:
   llvm::SmallVector<ir::ValueId, 2> returned_as(ir::InstId id, ir::ValueId value) const;
   bool is_float(ir::ValueId value) const;
   void prove(ir::InstId id, ir::ValueId value, uint32_t index, const ir::Type &type);
+  ir::AxisSet written_rows(ir::InstId id, const ir::Type &type) const;
   ir::AxisSet known_axes(const ir::Type &type) const;
   ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
   ir::AxisSet unknown_operands() const;
@@ -99,6 +100,7 @@ private:
   Extremes extremes_;
   Lists lists_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
+  ir::AxisSet shared_out_; // axes along which ranks take parts of data that all have
   llvm::DenseSet<uint32_t> data_; // values of the forward that are made of inputs and numbers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
