@@ -6,6 +6,7 @@
 
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/product.h"
+#include "rules/shapes/attrs.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 
@@ -59,6 +60,8 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
     const rules::ResolvedOp &op = rules.resolve(inst.op);
     OperandList operands;
     operands.read(program, inst.operands);
+    if (is_forward(inst))
+      ++runs_[{inst.op.index, inst.loc.index}];
     for (uint32_t r = 0; r < inst.result_count; ++r)
       made_by_[inst.result(r).index] = ir::InstId{i};
     bool product = factor_of(op, operands).has_value();
@@ -133,29 +136,58 @@ int64_t AxisSizeNumbers::elements(ValueId value) const {
   return elements;
 }
 
-// A sum that is divided by the number of its elements, or of its rows, as `batchmean` is.
+// The operand whose elements, or rows, a sum adds up: of a loss that is not averaged the samples,
+// which are the scores without their classes. None: the instruction is no such sum.
+ValueId AxisSizeNumbers::summed(ir::InstId id, rules::Rules &rules) const {
+  const ir::Inst inst = program_.insts[id];
+  const rules::ResolvedOp &op = rules.resolve(inst.op);
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  if (op.computes(Computes::Total))
+    return operands.values[0];
+  rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
+  if (!op.row || !op.row->reduces || operands.values.size() < 2 || !is_forward(inst) ||
+      rules::reduction_of(app) != rules::LossReduction::Sum)
+    return {};
+  auto dims = [&](ValueId value) {
+    const ir::ShapeId shape = checked_.shapes[value.index];
+    return shape.valid() ? program_.shapes[shape].dims.size() : 0;
+  };
+  const bool classes = dims(operands.values[1]) < dims(operands.values[0]);
+  return operands.values[classes ? 1 : 0];
+}
+
+// A sum that is divided by the number of its elements, or of its rows, as `batchmean` is; or by the
+// number of those that several ranks have together.
 void AxisSizeNumbers::mean_of_sum(ir::InstId id, ValueId sum, int64_t divisor,
                                   rules::Rules &rules) {
   for (unsigned step = 0; step < kSteps && sum.valid(); ++step, sum = before_.lookup(sum.index)) {
     const ir::InstId made = made_by_[sum.index];
     if (!made.valid())
       return;
-    if (!rules.resolve(program_.insts[made].op).computes(Computes::Total))
+    const ValueId of = summed(made, rules);
+    if (!of.valid())
       continue;
-    OperandList operands;
-    operands.read(program_, program_.insts[made].operands);
-    const ValueId of = operands.values[0];
     const ir::ShapeId shape = checked_.shapes[of.index];
     if (!shape.valid() || program_.shapes[shape].dims.empty())
       return;
-    const bool all = elements(of) == ir::saturating_product(elements(sum), divisor);
-    const bool rows = elements(sum) == 1 && program_.shapes[shape].dims[0] == ir::Extent(divisor);
-    if (all || rows) {
-      means_[id.index] = {of, sum, !all};
-      factors_[id.index] = 1.0 / double(divisor);
-    }
+    const int64_t results = elements(sum), all = elements(of);
+    const ir::Extent first = program_.shapes[shape].dims[0];
+    const int64_t rows = results == 1 && first.is_number() ? first.number() : 0;
+    const bool of_elements =
+        results > 0 && all > 0 && all % results == 0 && divisor % (all / results) == 0;
+    const int64_t one_rank = of_elements ? all / results : rows;
+    if (one_rank <= 0 || divisor % one_rank != 0)
+      return;
+    means_[id.index] = {of, sum, !of_elements, divisor / one_rank, passes(program_.insts[id])};
+    factors_[id.index] = 1.0 / double(divisor);
     return;
   }
+}
+
+// How often its line is run in the forward: once for each micro-batch.
+int64_t AxisSizeNumbers::passes(const ir::Inst &inst) const {
+  return inst.loc.valid() ? runs_.lookup({inst.op.index, inst.loc.index}) : 1;
 }
 
 // The number of elements that a mean of the forward took together.
@@ -205,21 +237,53 @@ AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks) 
   return found;
 }
 
-ir::ScaleId AxisSizeNumbers::scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const {
+// Some of the axes with so many ranks together, those that come last in the mesh before others. Two
+// choices with as many ranks are the same number; none: there is no such choice.
+static std::optional<AxisSet> with_ranks(const ir::Mesh &mesh, AxisSet axes, int64_t ranks) {
+  if (ranks == 1)
+    return AxisSet();
+  for (AxisSet left = axes; !left.empty();) {
+    ir::AxisId last = *left.begin();
+    for (ir::AxisId axis : left)
+      last = axis;
+    left -= last;
+    const int64_t size = rules::size_of(mesh, last);
+    if (size < 2 || ranks % size != 0)
+      continue;
+    if (std::optional<AxisSet> others = with_ranks(mesh, left, ranks / size))
+      return *others | last;
+  }
+  return std::nullopt;
+}
+
+std::optional<ir::ScaleId> AxisSizeNumbers::scale(ir::InstId id,
+                                                  llvm::ArrayRef<ir::TypeId> types) const {
   ir::ScaleId scale = program_.one();
   if (auto at = scales_.find(id.index); at != scales_.end())
     scale = at->second;
   auto at = means_.find(id.index);
   if (at == means_.end() || !types[at->second.operand.index].valid())
     return scale;
-  const ir::Type &whole = program_.types[types[at->second.operand.index]],
-                 &mean = program_.types[types[at->second.result.index]];
+  const Mean &mean = at->second;
+  const ir::Type &whole = program_.types[types[mean.operand.index]],
+                 &made = program_.types[types[mean.result.index]];
   AxisSet cut =
-      whole.sharded() & (mean.of(ir::Kind::Partial) | mean.of(ir::Kind::Varying)) & ~mean.sharded();
+      whole.sharded() & (made.of(ir::Kind::Partial) | made.of(ir::Kind::Varying)) & ~made.sharded();
   for (ir::AxisId axis : cut)
-    if (at->second.rows_only && whole.dim(axis) != 0U)
+    if (mean.rows_only && whole.dim(axis) != 0U)
       cut -= axis;
-  return ir::product(program_, scale, ir::axes_scale(program_, whole.mesh(), cut));
+  const ir::Mesh &mesh = program_.meshes[whole.mesh()];
+  std::optional<AxisSet> counted = with_ranks(mesh, cut, mean.times);
+  // The number of ranks and that of micro-batches may both be meant.
+  if (mean.times > 1 && mean.passes > 1 && mean.times % mean.passes == 0) {
+    std::optional<AxisSet> by_passes = with_ranks(mesh, cut, mean.times / mean.passes);
+    if (counted && by_passes)
+      return std::nullopt;
+    counted = counted ? counted : by_passes;
+  }
+  return counted
+             ? ir::product(program_, scale, ir::axes_scale(program_, whole.mesh(), cut - *counted))
+             : scale;
 }
 
 } // namespace spmd::checker

@@ -23,15 +23,19 @@ public:
   AxisSizeNumbers(ir::Program &program, const CheckResult &checked);
 
   // What the numbers of an instruction multiply its results with, as a scale. `types`: of the
-  // values ahead of it. 1 where its numbers are numbers.
-  ir::ScaleId scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
+  // values ahead of it. 1 where its numbers are numbers; none where a number may be one of two sizes.
+  std::optional<ir::ScaleId> scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
 
 private:
   struct Mean { // that the instruction is a part of, or of its backward
     ir::ValueId operand, result;
     bool rows_only = false; // a sum that is divided by the number of its rows, dimension 0
+    int64_t times = 1;      // the number is that of the elements of one rank, so many times
+    int64_t passes = 1;     // micro-batches
   };
   void instruction(ir::InstId id, rules::Rules &rules);
+  ir::ValueId summed(ir::InstId id, rules::Rules &rules) const;
+  int64_t passes(const ir::Inst &inst) const;
   void mean_of_sum(ir::InstId id, ir::ValueId sum, int64_t divisor, rules::Rules &rules);
   void mean_backward(ir::InstId id, const rules::ResolvedOp &op, int64_t divisor);
   int64_t elements(ir::ValueId value) const;
@@ -45,6 +49,8 @@ private:
   llvm::DenseMap<uint32_t, ir::ValueId> before_; // the other way
   llvm::DenseSet<uint32_t>
       scaled_; // what a size that the program names multiplies, and the products
+  llvm::DenseMap<std::pair<uint32_t, uint32_t>, int64_t>
+      runs_; // instructions of the forward, by spelling and place
   llvm::DenseMap<uint32_t, ir::AxisSet> entered_; // operands of collectives that add up
   llvm::DenseMap<uint32_t, ir::AxisSet> left_;    // their results
   llvm::DenseMap<uint32_t, ir::ScaleId> scales_;  // by instruction

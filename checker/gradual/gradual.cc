@@ -118,9 +118,20 @@ void Gradual::state_cuts() {
     const ir::Inst &inst = program_.insts[ir::InstId{i}];
     for (uint32_t r = 0; r < inst.result_count; ++r) {
       ir::Value &value = program_.values[inst.result(r)];
-      value.declared = with_cuts(value.declared, inst.result(r));
+      if (!value.declared.valid())
+        continue;
+      const ir::TypeId stated = value.declared;
+      value.declared = with_cuts(stated, inst.result(r));
+      if (const AxisSet cut =
+              program_.types[stated].unknown - program_.types[value.declared].unknown)
+        assumed_cuts_[inst.result(r).index] = {cut, stated};
     }
   }
+}
+
+void Gradual::restore_unknown() const {
+  for (const auto &[value, cut] : assumed_cuts_)
+    program_.values[ValueId{value}].declared = cut.stated;
 }
 
 Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
@@ -399,6 +410,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   judge_unseen(program, result);
   judge_returned(program, result);
   result.gradual->copies().restore(program, result);
+  result.gradual->restore_unknown();
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();
   result.findings.insert(result.findings.begin(), copies.begin(), copies.end());
   apply_suppressions(program, options, result);

@@ -39,6 +39,11 @@ public:
   const AxisSizeNumbers &numbers() const { return numbers_; }
   const Pieces &pieces() const { return pieces_; }
   const Cuts &cuts() const { return cuts_; }
+  // The axes on which a result is stated as unknown and was given the cut that others like it have.
+  ir::AxisSet assumed_cuts(ir::ValueId value) const {
+    return assumed_cuts_.lookup(value.index).axes;
+  }
+  void restore_unknown() const; // when the program has been judged
   const CheckResult &by_kinds() const { return first_; }
 
 private:
@@ -54,7 +59,12 @@ private:
   AxisSizeNumbers numbers_;
   Pieces pieces_;
   std::set<std::tuple<unsigned, uint32_t, std::string_view>>
-      reported_;                       // form and index of a place, name
+      reported_; // form and index of a place, name
+  struct AssumedCut {
+    ir::AxisSet axes;
+    ir::TypeId stated;
+  };
+  llvm::DenseMap<uint32_t, AssumedCut> assumed_cuts_; // by value: see assumed_cuts()
   llvm::DenseSet<uint32_t> stretched_; // values that are constant along their new dimensions
   ir::AxisSet inferred_;               // axes along which some cut was not stated
 };

@@ -9,6 +9,7 @@
 #include "rules/shapes/attrs.h"
 #include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"
+#include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
@@ -516,7 +517,9 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
     type.drop_shards(padded_);
     type.set_kind(padded_, Kind::Partial);
   }
-  type.scale = ir::product(program_, type.scale, gradual_.numbers().scale(id, result_.types));
+  const std::optional<ir::ScaleId> numbers = gradual_.numbers().scale(id, result_.types);
+  scale_open_ |= !numbers;
+  type.scale = ir::product(program_, type.scale, numbers.value_or(program_.one()));
   type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);
   if (sent_)
@@ -815,6 +818,9 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
                                    : AxisSet());
   if (const ValueId *value = violation.value(); value && value->valid())
     add(result_.types[value->index]);
+  // What is stated as unknown is of the kind that follows, whatever cut was assumed of it.
+  if (const auto *claim = violation.as<rules::ClaimMismatch>(); claim && claim->value.valid())
+    open |= gradual_.assumed_cuts(claim->value);
   // A gradient that is the rank's own, or that of a block which was inferred, may be right.
   if (const auto *mismatch = violation.as<rules::GradientTypeMismatch>()) {
     add(mismatch->found);
