@@ -162,14 +162,15 @@ void Returned::find_overwritten(InstId id) {
             {rules::OverwrittenMessage{then, now, {}}, Place::inst(messages_.received_by(now))});
 }
 
-// Where something is added to the gradient that the step before has left of a parameter, if the
-// optimizer makes something of the sum; by parameter of the program. All are followed in one pass.
+// The backward pass that adds something to the gradient that the step before has left of a
+// parameter, by its first instruction, if the optimizer makes something of the sum; by parameter of
+// the program. All are followed in one pass.
 std::vector<InstId> Returned::uncleared() {
   struct Left {
     uint32_t param;
     ValueId of;
     bool ends = false; // it is cleared, or made something else of
-    InstId added;
+    InstId added;      // first instruction of the backward pass
   };
   std::vector<Left> left;
   llvm::DenseMap<uint32_t, uint32_t> by_value;
@@ -183,8 +184,13 @@ std::vector<InstId> Returned::uncleared() {
   }
   std::vector<InstId> found(program_.params.size());
   llvm::DenseMap<uint32_t, llvm::BitVector> sums; // by value: of which of `left` it is made
+  InstId backward;
   for (uint32_t i = program_.main.first.index; !left.empty() && i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
+    if (const rules::OpDef *row = rules_.resolve(inst.op).row;
+        row && row->constant != rules::OpDef::Constant::No && inst.phase == ir::Phase::Backward &&
+        inst.result_count == 1 && program_.values[inst.first_result].grad_of.valid())
+      backward = InstId{i};
     const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, InstId{i});
     llvm::BitVector made(static_cast<unsigned>(left.size()));
     for (ValueId operand : operands)
@@ -206,7 +212,7 @@ std::vector<InstId> Returned::uncleared() {
                   program_.values[inst.first_result].alias_of != operand;
       if (each.ends)
         continue;
-      each.added = InstId{i};
+      each.added = backward.valid() ? backward : InstId{i};
       made.set(at->second);
     }
     for (uint32_t r = 0; r < inst.result_count && made.any(); ++r)

@@ -23,13 +23,16 @@ using ir::Kind;
 using ir::Type;
 using ir::ValueId;
 
-static bool is_state_role(ir::Role role) {
-  return role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::OptState;
+// A gradient that the step before has left is no state: what it holds is replaced.
+static bool is_state(const ir::Program &program, const ir::Param &param) {
+  const ir::Role role = param.role;
+  return role == ir::Role::Param || role == ir::Role::OptState ||
+         (role == ir::Role::Buffer && !program.values[param.value].grad_of.valid());
 }
 
 void ProgramInterface::resume() {
   for (const ir::Param &param : program_.params)
-    if (is_state_role(param.role))
+    if (is_state(program_, param))
       state_.kept[param.value.index] = true;
 }
 
@@ -64,7 +67,7 @@ void ProgramInterface::declare(uint32_t index) {
   }
   state_.learn(param.value, {state_.intern(type), value.shape, sizes.sizes});
   state_.storage.define(param.value);
-  if (is_state_role(param.role))
+  if (is_state(program_, param))
     state_.kept[param.value.index] = true;
   contracts_.declare(index);
 }

@@ -81,7 +81,8 @@ def mark(trace: pathlib.Path, rank: int, steps: Steps, axes: list) -> int:
             ops = ops or read(steps.traces[rank])["ops"]
             same = rows_of[other] == rows_of[rank]
             lacking.append(set() if same else set(_lacking(rows_of[rank], rows_of[other], ops)))
-        everywhere = set.intersection(*lacking) if len(lacking) == size - 1 else set()
+        compared = lacking and len(lacking) == size - 1
+        everywhere = set.intersection(*lacking) if compared else set()
         for place in set().union(*lacking):
             kind = alone if place in everywhere else own
             kind.setdefault(counted[place], set()).add(name)

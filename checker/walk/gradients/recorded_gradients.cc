@@ -15,6 +15,7 @@
 #include "ir/mesh/axis_scale.h"
 #include "ir/text/text.h"
 
+#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::checker {
@@ -31,15 +32,25 @@ RecordedGradients::RecordedGradients(WalkState &state, GradientContracts &contra
     : state_(state), program_(state.program), result_(state.result), contracts_(contracts),
       undecided_(undecided) {
   llvm::ArrayRef<ir::Value> values = program_.values.all();
-  for (uint32_t i = 0; i < values.size(); ++i) {
+  const auto note = [&](uint32_t i) {
     ValueId of = values[i].grad_of;
     if (!of.valid())
-      continue;
+      return;
     if (first_gradients_.empty())
       first_gradients_.resize(values.size());
     if (ValueId &first = first_gradients_[of.index]; !first.valid())
       first = ValueId{i};
-  }
+  };
+  // What the step before has left comes after what this one makes.
+  llvm::BitVector left(static_cast<unsigned>(values.size()));
+  for (const ir::Param &param : program_.params)
+    if (param.role == ir::Role::Buffer && values[param.value.index].grad_of.valid())
+      left.set(param.value.index);
+  for (uint32_t i = 0; i < values.size(); ++i)
+    if (!left.test(i))
+      note(i);
+  for (unsigned i : left.set_bits())
+    note(i);
 }
 
 // Reported in their turn, after the types of all results.

@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 
+import judged
 import pytest
-
 import spmd_trace.torch  # noqa: F401  before torch
 import torch
 from spmd_trace.torch.script.step import Steps
@@ -95,3 +95,40 @@ def test_a_part_that_runs_nothing_is_refused(tmp_path):
     assert done.returncode == 3 and done.stdout == ""
     assert "script.py: what is recorded runs no operation" in done.stderr
     assert not (tmp_path / "step.spmd.json").exists()
+
+
+_LEFT = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+w = torch.nn.Parameter(torch.randn(4))
+optimizer = torch.optim.SGD([w], lr=0.1)
+for step in range(3):
+    CLEAR
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(10 * step + dist.get_rank()))
+    (x @ w).square().mean().backward()
+    dist.all_reduce(w.grad)
+    w.grad.div_(dist.get_world_size())
+    optimizer.step()
+    AFTER
+"""
+_CLEARED = {
+    "first": ("optimizer.zero_grad()", "", []),
+    "first, to zero": ("optimizer.zero_grad(set_to_none=False)", "", []),
+    "last": ("", "optimizer.zero_grad()", []),
+    "last, to zero": ("", "optimizer.zero_grad(set_to_none=False)", []),
+    "never": ("", "", ["uncleared-gradient"]),
+}
+
+
+@pytest.mark.parametrize("data", ["real", "fake"])
+@pytest.mark.parametrize("cleared", _CLEARED)
+def test_a_gradient_that_is_never_cleared_is_added_to(cleared, data, tmp_path):
+    first, last, expected = _CLEARED[cleared]
+    code = _LEFT.replace("CLEAR", first).replace("AFTER", last)
+    done = record(tmp_path, code, "--world", 2, "--data", data)
+    assert done.returncode == 0, done.stderr
+    found = judged.reports(tmp_path / "step.spmd.json")
+    assert [row["name"] for row in found] == expected

@@ -124,6 +124,14 @@ def _flat_tensors() -> dict[tuple[int, torch.dtype], torch.Tensor]:
     return {(storage_of(one), one.dtype): one for one in reversed(flat)}
 
 
+def _is_zero(gradient: torch.Tensor) -> bool:
+    """Whether a gradient is zero; where it has no values, whether it was filled with a number."""
+    if not shapes.is_missing(gradient):
+        return not bool(gradient.any())
+    made = shapes.handle(gradient)
+    return made is None or made.node.constant
+
+
 def _fills_storage(tensor: torch.Tensor) -> bool:
     with torch._C.DisableTorchFunction():
         return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
@@ -274,17 +282,20 @@ class Roles:
                 self.recorder.declare_packed(of[0], of)
 
     def _add_gradient(self, parameter: torch.nn.Parameter, name: str) -> None:
-        """What the step before has left of the gradient of a parameter, unless that is zero."""
+        """What the step before has left of the gradient of a parameter; or zeros, as a place for
+        the one of this step.
+        """
         part = local_shard(parameter.grad)
         if self._find(part) is not None:  # one that is kept elsewhere
             return
         whole = self._whole(part)
-        self._add(whole, "buffer", f"{name}.grad", {})
-        if whole is part:
+        own = whole is part
+        self._add(whole, "const" if own and _is_zero(part) else "buffer", f"{name}.grad", {})
+        if own:
             self._note_left(part, parameter)
 
     def _note_left(self, part: torch.Tensor, parameter: torch.nn.Parameter) -> None:
-        if shapes.handle(part) is None and bool(part.any()):
+        if not _is_zero(part):
             self._left[ValueTable.key(part)] = local_shard(parameter)
 
     def _whole(self, part: torch.Tensor) -> torch.Tensor:
@@ -308,6 +319,8 @@ class Roles:
                 base, _, name, claims = self._find(local_shard(parameter))
                 if base.shape != local_shard(parameter).shape:  # a part of a flat parameter
                     name, claims = f"{name}.{place}", {"type": claims.get("type", {})}
+                elif parameter.grad is not None:
+                    self._add_gradient(parameter, name)
                 for key, state in optimizer.state.get(parameter, {}).items():
                     if isinstance(state, torch.Tensor):
                         pending = dtensors.pending(self.recorder, state)
@@ -462,9 +475,6 @@ class Roles:
             claims["observed"] = compared
         self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
-        if role == "buffer" and (parameter := self._left.get(ValueTable.key(tensor))) is not None:
-            found = self.recorder.values.find(parameter)
-            value.grad_of = found and found.root
         self.declared.append((tensor, value))
         return value
 
@@ -562,3 +572,6 @@ class Roles:
             if role in ("param", "opt_state") and self.recorder.current(tensor) is not value:
                 kept = {key: value.claims[key] for key in ("type", "spec") if key in value.claims}
                 self.recorder.output(tensor, "state", value, **kept)
+            parameter = self._left.get(ValueTable.key(tensor)) if role == "buffer" else None
+            if parameter is not None and (found := self.recorder.values.find(parameter)):
+                value.grad_of = found.root
