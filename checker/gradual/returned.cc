@@ -2,6 +2,7 @@
 #include "checker/gradual/returned.h"
 
 #include "checker/definitions.h"
+#include "checker/walk/gradients/search.h"
 
 #include "rules/ops/registry.h"
 #include "rules/shards/remesh.h"
@@ -187,7 +188,7 @@ std::vector<InstId> Returned::uncleared() {
   InstId backward;
   for (uint32_t i = program_.main.first.index; !left.empty() && i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
-    if (const rules::OpDef *row = rules_.resolve(inst.op).row;
+    if (const rules::OpDef *row = op_of(program_, InstId{i}).row;
         row && row->constant != rules::OpDef::Constant::No && inst.phase == ir::Phase::Backward &&
         inst.result_count == 1 && program_.values[inst.first_result].grad_of.valid())
       backward = InstId{i};
