@@ -140,6 +140,38 @@ bool permute(Region &region, const rules::Application &app) {
   return true;
 }
 
+// Elements of what lies densely, counted by strides of their own. False if it does not, or if some
+// would be met twice.
+bool stride(Region &region, const rules::Application &app, const ir::Shape &shape) {
+  const std::optional<rules::Numbers> strides = rules::numbers_attr(app, {"stride", "strides"});
+  const std::optional<int64_t> offset =
+      rules::any_attr(app, {"storage_offset"}) ? rules::number_attr(app, {"storage_offset"}) : 0;
+  const llvm::SmallVector<Region::Dim, 4> dense = nest(region, false);
+  if (!strides || strides->size() != shape.dims.size() || !offset || *offset < 0 ||
+      dense.size() != 1 || dense[0].stride != 1)
+    return false;
+  Region made{region.first, {}, true, region.exact};
+  int64_t last = *offset;
+  for (size_t d = 0; d < shape.dims.size(); ++d) {
+    const int64_t extent = shape.dims[d].number(), step = (*strides)[d];
+    if (extent == 0 || step < 0 || step >= dense[0].extent || extent > dense[0].extent)
+      return false;
+    last += (extent - 1) * step;
+    made.dims.push_back({extent, extent == 1 ? 1 : step});
+  }
+  if (last >= dense[0].extent)
+    return false;
+  int64_t inside = 0;
+  for (Region::Dim dim : llvm::reverse(nest(made, true))) {
+    if (dim.stride <= inside)
+      return false;
+    inside += (dim.extent - 1) * dim.stride;
+  }
+  made.first += *offset;
+  region = made;
+  return true;
+}
+
 std::optional<unsigned> cut_dim(const rules::Application &app, size_t rank) {
   if (!rules::dim_attr(app))
     return rules::place_of(0, rank);
@@ -255,6 +287,9 @@ void Regions::follow(Region &region, ValueId view) {
     return;
   }
   if (counted && region.ordered && rule && cut(region, app, id, view))
+    return;
+  if (counted && region.ordered && op.row && op.row->variant == rules::Variant::Strided &&
+      stride(region, app, *after))
     return;
   region.exact = region.ordered = false;
 }
