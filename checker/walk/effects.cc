@@ -138,21 +138,29 @@ bool Effects::is_part(ValueId written, ValueId old) {
 }
 
 // What holds elements of one type beside others of another one: they are of one kind, or differ on
-// the ranks where either does. Addends beside anything else are of no kind.
+// the ranks where either does. Zeros are of every kind; addends beside anything else are of none.
 Type Effects::beside(const Type &written, const Type &before) const {
-  const AxisSet equal = written.replicated() | written.of(Kind::Invariant);
-  const AxisSet differs = before.of(Kind::Varying) - before.of(Kind::Partial);
-  Type type = written;
-  if (!(equal & differs).empty()) {
-    type = before;
-    type.set_kind(written.of(Kind::Varying) - before.of(Kind::Varying), Kind::Varying);
-  }
-  const AxisSet addends = written.of(Kind::Partial) - written.zero(),
-                other = before.of(Kind::Partial) - before.zero();
-  type.set_unknown(written.unknown | before.unknown | (addends - before.of(Kind::Partial)) |
-                   (other - written.of(Kind::Partial)));
-  if (written.scale != before.scale && before.zero() != program_.meshes[type.mesh()].typed_axes())
-    type.set_unknown(program_.meshes[type.mesh()].typed_axes());
+  const AxisSet zeros = written.zero(), others = before.zero();
+  const AxisSet equal = before.replicated() | before.of(Kind::Invariant);
+  const AxisSet changed = (others | (equal - written.of(Kind::Partial))) - zeros;
+  Type type = before;
+  type.clear(changed);
+  for (Kind kind : {Kind::Replicate, Kind::Reduced, Kind::Invariant, Kind::Varying, Kind::Partial})
+    type.of(kind) |= written.of(kind) & changed;
+  AxisSet mixed; // sums beside maxima
+  for (ir::AxisId axis : (written.of(Kind::Partial) - zeros) & before.of(Kind::Partial))
+    if (changed.contains(axis))
+      type.set_combiner(axis, written.combiner(axis));
+    else if (written.combiner(axis) != before.combiner(axis))
+      mixed |= AxisSet(axis);
+  type.set_unknown(mixed | written.unknown | before.unknown |
+                   ((written.of(Kind::Partial) - zeros) - before.of(Kind::Partial)) |
+                   ((before.of(Kind::Partial) - others) - written.of(Kind::Partial)));
+  const AxisSet all = program_.meshes[type.mesh()].typed_axes();
+  if (others == all)
+    type.scale = written.scale;
+  else if (written.scale != before.scale && zeros != all)
+    type.set_unknown(all);
   return type;
 }
 

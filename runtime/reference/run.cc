@@ -238,7 +238,8 @@ llvm::Expected<NodeId> ReferenceRun::derived(InstId id, BodySite site,
   std::vector<NodeId> inputs;
   for (ValueId value : view->of) {
     // Addends beside what is none mean nothing together.
-    if (program_.types[checked_.known(value, site.typing).type].of(ir::Kind::Partial) - sums)
+    const ir::Type &own = program_.types[checked_.known(value, site.typing).type];
+    if (own.of(ir::Kind::Partial) - own.zero() - sums)
       return add({}, known);
     inputs.push_back(node(value));
   }

@@ -127,8 +127,9 @@ class Draft:
         self.add(text, [columns, rows], cells, name.made)
 
     def write(self, name):
-        if self.chance.random() < 0.3:
-            text = f"aliases {name.text} = mul_ mut {name.text}, 2.0"
+        kept = self.chance.choice(["mul_ mut {}, 2.0", "zero_ mut {}", None, None])
+        if kept:
+            text = f"aliases {name.text} = {kept.format(name.text)}"
         else:
             source, kind = f"%i{len(self.sources)}", self.chance.choice(KINDS)
             self.sources.append(f"{source} = input f32{name.shape} {kind}")
