@@ -89,9 +89,11 @@ void Walk::resume() {
   interface_.resume();
   for (uint32_t i = 0; i < program_.values.size(); ++i)
     state_.storage.define(ValueId{i});
-  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    typing_.resume(InstId{i});
     if (state_.rules.resolve(program_.insts[InstId{i}].op).form == rules::OpForm::Transition)
       gradients_.note_move(InstId{i});
+  }
   contracts_.resume();
 }
 

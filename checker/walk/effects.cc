@@ -86,12 +86,88 @@ bool draws(const rules::ResolvedOp &op) {
 
 } // namespace
 
+void Effects::resume(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  for (const Target &target : targets_of(program_, inst))
+    state_.storage.write(target.value, id);
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    state_.storage.define(inst.result(r));
+}
+
+// Every write since the older name was made that reaches what it shows, in their order.
+void Effects::derive(InstId id) {
+  if (state_.operands.values.size() < 2)
+    return;
+  const ValueId old = state_.operands.values[1];
+  const ir::TypeId seen = state_.args[1].type;
+  Type type = state_.seen_from(program_.types[state_.storage.before_writes(old).value_or(seen)],
+                               program_.types[seen].mesh());
+  // What nothing was written to is of every kind.
+  bool empty = is_empty(old);
+  for (const Storage::Write &write : state_.storage.writes_after(old, id)) {
+    if (state_.storage.regions().disjoint(write.target, old))
+      continue;
+    ValueId written = write.target;
+    const ir::Inst &inst = program_.insts[write.by];
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (program_.values[inst.result(r)].alias_of == write.target)
+        written = inst.result(r);
+    const rules::Arg known = state_.known(written);
+    const Type made = state_.seen_from(program_.types[known.type], type.mesh());
+    type = !empty && is_part(written, old) ? beside(made, type) : made;
+    empty = false;
+  }
+  state_.args[0].type = state_.intern(type);
+}
+
+bool Effects::is_empty(ValueId value) {
+  const InstId id = defining_inst(program_, state_.storage.root(value));
+  if (!id.valid() || !state_.storage.writes_before(value).empty())
+    return false;
+  const rules::ResolvedOp &op = state_.rules.resolve(program_.insts[id].op);
+  return op.alias && op.alias->variant == rules::Variant::Empty;
+}
+
+// True if some element of the older name was not written.
+bool Effects::is_part(ValueId written, ValueId old) {
+  const ir::ShapeId part = result_.shapes[written.index], whole = result_.shapes[old.index];
+  if (state_.storage.regions().misses(written, old))
+    return true;
+  return part.valid() && whole.valid() &&
+         ir::element_count(program_.shapes[part]) < ir::element_count(program_.shapes[whole]);
+}
+
+// What holds elements of one type beside others of another one: they are of one kind, or differ on
+// the ranks where either does. Zeros are of every kind; addends beside anything else are of none.
+Type Effects::beside(const Type &written, const Type &before) const {
+  const AxisSet zeros = written.zero(), others = before.zero();
+  const AxisSet equal = before.replicated() | before.of(Kind::Invariant);
+  const AxisSet changed = (others | (equal - written.of(Kind::Partial))) - zeros;
+  Type type = before;
+  type.clear(changed);
+  for (Kind kind : {Kind::Replicate, Kind::Reduced, Kind::Invariant, Kind::Varying, Kind::Partial})
+    type.of(kind) |= written.of(kind) & changed;
+  AxisSet mixed; // sums beside maxima
+  for (ir::AxisId axis : (written.of(Kind::Partial) - zeros) & before.of(Kind::Partial))
+    if (changed.contains(axis))
+      type.set_combiner(axis, written.combiner(axis));
+    else if (written.combiner(axis) != before.combiner(axis))
+      mixed |= AxisSet(axis);
+  type.set_unknown(mixed | written.unknown | before.unknown |
+                   ((written.of(Kind::Partial) - zeros) - before.of(Kind::Partial)) |
+                   ((before.of(Kind::Partial) - others) - written.of(Kind::Partial)));
+  const AxisSet all = program_.meshes[type.mesh()].typed_axes();
+  if (others == all)
+    type.scale = written.scale;
+  else if (written.scale != before.scale && zeros != all)
+    type.set_unknown(all);
+  return type;
+}
+
 void Effects::judge_stale(InstId id) {
   for (size_t i = 0; i < state_.operands.values.size(); ++i) {
     InstId writer = state_.storage.overtaken_by(state_.operands.values[i]);
-    // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
-    if (!writer.valid() ||
-        (i == 1 && rules::boundary_of(program_, program_.insts[id].op) == rules::Boundary::Alias))
+    if (!writer.valid())
       continue;
     const ir::Inst &wrote = program_.insts[writer];
     std::string text = "`" + program_.op_name(wrote.op).str() + "`";
@@ -176,6 +252,7 @@ void Effects::forget_others(InstId id, ValueId target, AxisSet axes) {
     return;
   for (ValueId value : state_.storage.others_after(target, id)) {
     Type type = program_.types[result_.types[value.index]];
+    state_.storage.keep_type(value, result_.types[value.index]);
     type.set_unknown(axes & program_.meshes[type.mesh()].typed_axes());
     result_.types[value.index] = state_.intern(type);
   }

@@ -14,6 +14,8 @@ public:
       : state_(state), program_(state.program), result_(state.result), undecided_(undecided),
         gradients_(gradients) {}
 
+  // `alias new, old` gives what `old` shows now: what the rule is to take for the type of `new`.
+  void derive(ir::InstId id);
   // Operands that are read although their storage was written since.
   void judge_stale(ir::InstId id);
   // What an instruction writes. `unknown_axes`: per result, the axes on which its storage was left
@@ -21,7 +23,14 @@ public:
   void write(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
              const rules::Outcome &outcome, llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
 
+  // What was written, of a completed check.
+  void resume(ir::InstId id);
+
 private:
+  // Memory of which nobody has said what it holds.
+  bool is_empty(ir::ValueId value);
+  bool is_part(ir::ValueId written, ir::ValueId old);
+  ir::Type beside(const ir::Type &written, const ir::Type &before) const;
   ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
   ir::AxisSet written(ir::InstId id, ir::ValueId target, uint32_t position, const ir::Type &made,
                       uint32_t result);

@@ -94,7 +94,8 @@ void InstructionTyping::instruction(InstId id) {
   if (state_.edit && state_.edit->inst == id) {
     if (edits_.apply(inst))
       return;
-  } else if (!state_.edit && !program_.lacks(ir::Missing::Mutation)) {
+  } else if (!state_.edit && !program_.lacks(ir::Missing::Mutation) &&
+             !(op.boundary == rules::Boundary::Alias && state_.operands.values.size() > 1)) {
     effects_.judge_stale(id);
   }
   by_value_ = false;
@@ -110,6 +111,8 @@ void InstructionTyping::instruction(InstId id) {
     return;
   const size_t reported = state_.body_result->entries.size();
   const bool lifted = prepare(id, inst, op);
+  if (op.boundary == rules::Boundary::Alias)
+    effects_.derive(id);
   app.args = state_.args;
   if (op.form == rules::OpForm::Unknown)
     ++state_.body_result->stats.unknown_ops;

@@ -30,6 +30,8 @@ public:
                     RecordedGradients &gradients, Edits &edits, const Mover &mover);
 
   void instruction(ir::InstId id);
+  // What a completed check knows of it.
+  void resume(ir::InstId id) { effects_.resume(id); }
   // What is known of bodies goes into the result of the check.
   void keep_typings() { bodies_.keep_typings(); }
   // LTensor: what is invariant varies where it meets what does.

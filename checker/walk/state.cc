@@ -22,7 +22,7 @@ using ir::ValueId;
 
 WalkState::WalkState(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : program(program), options(options), result(result), rules(program, options.memoise),
-      storage(program), kept(program.values.size()) {
+      storage(program, result.shapes, rules), kept(program.values.size()) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
   result.sizes.resize(program.values.size());

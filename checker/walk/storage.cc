@@ -1,4 +1,4 @@
-// Which values share storage, and which of them are stale. One version counter per storage.
+// Which values share storage, and which of them are stale. One list of writes per storage.
 #include "checker/walk/storage.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -31,7 +31,8 @@ llvm::SmallVector<ValueId, 2> Storage::others_after(ValueId value, InstId id) {
       continue;
     if (last_use_.empty())
       find_last_uses();
-    if (InstId last = last_use_[name.index]; last.valid() && last.index > id.index)
+    if (InstId last = last_use_[name.index];
+        last.valid() && last.index > id.index && !regions_.disjoint(value, name))
       others.push_back(name);
   }
   return others;
@@ -50,12 +51,36 @@ void Storage::write(ValueId target, InstId by) {
     return;
   uint32_t &history = names_[root.index].history;
   if (!history) {
-    histories_.push_back({});
+    histories_.emplace_back();
     history = static_cast<uint32_t>(histories_.size());
   }
-  History &written = histories_[history - 1];
-  ++written.writes;
-  written.last = by;
+  histories_[history - 1].push_back({target, by});
+}
+
+llvm::ArrayRef<Storage::Write> Storage::writes(ValueId value) const {
+  const ValueId root = names_[value.index].root;
+  const uint32_t history = root.valid() ? names_[root.index].history : 0;
+  return history ? llvm::ArrayRef(histories_[history - 1]) : llvm::ArrayRef<Write>();
+}
+
+llvm::ArrayRef<Storage::Write> Storage::writes_before(ValueId value) const {
+  return writes(value).take_front(names_[value.index].made);
+}
+
+llvm::ArrayRef<Storage::Write> Storage::writes_after(ValueId value, InstId until) const {
+  return writes(value).drop_front(names_[value.index].made).take_while([&](const Write &write) {
+    return write.by.index < until.index;
+  });
+}
+
+InstId Storage::overtaken_by(ValueId value) {
+  Name &own = names_[value.index];
+  const llvm::ArrayRef<Write> all = writes(value);
+  for (size_t i = all.size(); i-- > own.seen;)
+    if (!regions_.disjoint(all[i].target, value))
+      return all[i].by;
+  own.seen = static_cast<uint32_t>(all.size());
+  return {};
 }
 
 } // namespace spmd::checker

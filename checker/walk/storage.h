@@ -2,7 +2,7 @@
 // the checker.
 #pragma once
 
-#include "ir/program.h"
+#include "checker/walk/regions.h"
 
 #include "llvm/ADT/SmallVector.h"
 
@@ -12,7 +12,12 @@ namespace spmd::checker {
 
 class Storage {
 public:
-  explicit Storage(const ir::Program &program) : program_(program), names_(program.values.size()) {}
+  struct Write {
+    ir::ValueId target;
+    ir::InstId by;
+  };
+  Storage(ir::Program &program, const std::vector<ir::ShapeId> &shapes, rules::Rules &rules)
+      : program_(program), regions_(program, shapes, rules), names_(program.values.size()) {}
 
   void define(ir::ValueId value) { // after the value's alias_of is defined
     const ir::ValueId base = program_.values[value].alias_of;
@@ -24,42 +29,45 @@ public:
     Name &own = names_[value.index];
     const uint32_t history = names_[root.index].history;
     own.root = root;
-    own.made = history ? histories_[history - 1].writes : 0;
+    own.made = own.seen = history ? static_cast<uint32_t>(histories_[history - 1].size()) : 0;
+    regions_.forget(value);
+    if (!before_.empty())
+      before_.erase(value.index);
+  }
+  // The type of a name whose storage was written with another one.
+  void keep_type(ir::ValueId value, ir::TypeId type) { before_.try_emplace(value.index, type); }
+  std::optional<ir::TypeId> before_writes(ir::ValueId value) const {
+    auto found = before_.find(value.index);
+    return found == before_.end() ? std::nullopt : std::optional(found->second);
   }
   void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
-  // The instruction that wrote the storage after `value` was made; none if it is current.
-  ir::InstId overtaken_by(ir::ValueId value) const {
-    return is_stale(value) ? histories_[history_of(value) - 1].last : ir::InstId();
-  }
-  bool is_stale(ir::ValueId value) const {
-    const uint32_t history = history_of(value);
-    return history && histories_[history - 1].writes != names_[value.index].made;
-  }
+  // The last instruction that wrote what `value` shows after it was made; none if it is current.
+  ir::InstId overtaken_by(ir::ValueId value);
+  // Those of its storage before a name was made; between that and an instruction.
+  llvm::ArrayRef<Write> writes_before(ir::ValueId value) const;
+  llvm::ArrayRef<Write> writes_after(ir::ValueId value, ir::InstId until) const;
   ir::ValueId root(ir::ValueId value) const { return names_[value.index].root; }
-  // True if another name of the same storage, made before `id`, is used after it.
+  // True if another name of the same elements, made before `id`, is used after it.
   bool shared_after(ir::ValueId value, ir::InstId id) { return !others_after(value, id).empty(); }
   // Those names.
   llvm::SmallVector<ir::ValueId, 2> others_after(ir::ValueId value, ir::InstId id);
+  Regions &regions() { return regions_; }
 
 private:
   struct Name {
-    ir::ValueId root, next;         // the first name, and another one, from the first on
-    uint32_t made = 0, history = 0; // writes until then; of a root: its history plus one, if any
+    ir::ValueId root, next;      // the first name, and another one, from the first on
+    uint32_t made = 0, seen = 0; // writes until then; those that were seen to leave it as it is
+    uint32_t history = 0;        // of a root: its history plus one, if any
   };
-  struct History {
-    uint32_t writes = 0;
-    ir::InstId last;
-  };
+  llvm::ArrayRef<Write> writes(ir::ValueId value) const;
   void join(ir::ValueId value, ir::ValueId root);
   void find_last_uses();
-  uint32_t history_of(ir::ValueId value) const {
-    ir::ValueId root = names_[value.index].root;
-    return root.valid() ? names_[root.index].history : 0;
-  }
 
   const ir::Program &program_;
+  Regions regions_;
   std::vector<Name> names_; // per value
-  std::vector<History> histories_;
+  std::vector<std::vector<Write>> histories_;
+  llvm::DenseMap<uint32_t, ir::TypeId> before_;
   std::vector<ir::InstId> last_use_; // per value, none: never; empty until it is asked for
 };
 

@@ -14,9 +14,16 @@ import sysconfig
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # The programs that come with the package are programs like any other.
 _PROGRAMS = tuple(os.path.join(PACKAGE, part, "programs") + os.sep for part in ("torch", "jax"))
+_INSTALLED = ("site-packages", "dist-packages")
+# Environments may stand on others, whose packages come from folders of theirs.
 SITE = tuple(
-    os.path.abspath(folder) + os.sep
-    for folder in (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"])
+    dict.fromkeys(
+        os.path.abspath(folder) + os.sep
+        for folder in (
+            *(sysconfig.get_paths()[which] for which in ("purelib", "platlib")),
+            *(one for one in sys.path if os.path.basename(one) in _INSTALLED),
+        )
+    )
 )
 
 

@@ -284,33 +284,11 @@ void axis_index(const Application &app, Outcome &out) {
               declared.valid() ? declared : app.program.shapes.add(std::move(scalar)));
 }
 
-// Whether what was written is but a part of what the older view shows.
-bool is_part(const Application &app, const Arg &written, const Arg &view) {
-  if (!written.shape.valid() || !view.shape.valid())
-    return false;
-  const std::optional<int64_t> part = ir::element_count(app.program.shapes[written.shape]);
-  const std::optional<int64_t> whole = ir::element_count(app.program.shapes[view.shape]);
-  return part && whole && *part < *whole;
-}
-
-// The view of new storage that an older view, if the program shows it, was of the old one. A part
-// that is equal on the ranks makes nothing equal that stands beside it.
+// The view of new storage that an older view, if the program shows it, was of the old one: whoever
+// knows what was written gives it the type of that.
 void alias(const Application &app, Outcome &out) {
   const bool viewed = app.args.size() > 1;
-  const Type written = seen_operand(app, 0);
-  Type type = written;
-  if (viewed && is_part(app, app.args[0], app.args[1])) {
-    const Type before = seen_operand(app, 1);
-    const AxisSet equal = written.replicated() | written.of(Kind::Invariant);
-    const AxisSet differs =
-        before.unknown | before.of(Kind::Varying) | (before.of(Kind::Partial) - before.zero());
-    if (!(equal & differs).empty()) {
-      type = before;
-      type.set_kind(written.of(Kind::Varying) - before.of(Kind::Varying), Kind::Varying);
-      type.set_unknown(written.unknown);
-    }
-  }
-  give_result(app, out, type, viewed ? app.args[1].shape : ir::ShapeId{},
+  give_result(app, out, seen_operand(app, 0), viewed ? app.args[1].shape : ir::ShapeId{},
               viewed ? app.args[1].sizes : app.args[0].sizes);
 }
 

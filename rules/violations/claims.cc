@@ -182,8 +182,8 @@ constinit const DiagnosticInfo StaleAlias::info = {
     .name = "stale-alias",
     .message = "`{op}` reads {operand}, whose storage was written since by {writer}",
     .explain = R"(
-The operand is a name for storage that was written after the name was made. In the program that
-was traced it would see the new content; in single assignment it denotes the old one, and a run
+The operand is a name for storage, and elements of it were written after the name was made. In the
+program that was traced it would see the new content; in single assignment it denotes the old one, and a run
 would compute with a value that no longer exists. An exporter derives the other live names anew
 behind a write, with an alias op of the new value and the old name. If the old content is meant,
 it has to be copied before the write.

@@ -74,7 +74,7 @@ std::string print_largest(const ir::Program &program, const Plan &plan,
                           llvm::ArrayRef<uint64_t> bytes) {
   std::vector<std::pair<uint64_t, ir::ValueId>> values;
   for (const PlannedValue &value : plan.values)
-    if (value.buffer.valid())
+    if (value.buffer.valid() && value.value.valid()) // a storage as a whole has no name
       values.push_back({bytes[value.buffer.index], value.value});
   llvm::sort(values, [](const auto &a, const auto &b) {
     return a.first != b.first ? a.first > b.first : a.second.index < b.second.index;

@@ -126,8 +126,10 @@ void Lowering::name_unknown() {
   };
   constexpr uint64_t kArg = 1000, kResult = 2000;
   if (!is_derived()) {
-    for (size_t i = 0; i < args_.size(); ++i)
-      name(args_[i], mix(kArg, i));
+    // One member of each list may be all that is taken.
+    for (const rules::Slot &slot : site.app.slots)
+      for (size_t i = slot.first; i < slot.first + slot.count; ++i)
+        name(args_[i], mix(kArg, i));
     for (size_t k = 0; k < results_.size(); ++k)
       name(results_[k], mix(kResult, k));
     return;

@@ -340,8 +340,8 @@ llvm::Expected<Meaning> step_on(const MovedValue &value, const Step &step, const
         StepOnPieces(value, step, groups, g).run(std::move(pieces), listed, lists);
     if (!after)
       return after.takeError();
-    SPMD_CHECK(after->size() == (lists ? static_cast<size_t>(groups.size()) : 1),
-               "as many pieces as the type says");
+    if (after->size() != (lists ? static_cast<size_t>(groups.size()) : 1))
+      return make_error("its operand is of no known kind");
     groups.put(made, g, std::move(*after));
   }
   return made;

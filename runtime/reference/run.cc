@@ -207,7 +207,10 @@ llvm::Error ReferenceRun::leaf(InstId id, Frame &frame, llvm::ArrayRef<NodeId> o
   std::vector<const Meaning *> meanings;
   for (NodeId node : operands)
     meanings.push_back(&trace_.nodes[node]);
-  llvm::Expected<Meanings> made = reference_.apply(id, frame.site, meanings);
+  const bool unknown = reference_.resolve(inst.op).form == rules::OpForm::Equation &&
+                       llvm::any_of(meanings, [](const Meaning *m) { return m->pieces.empty(); });
+  llvm::Expected<Meanings> made =
+      unknown ? Meanings(inst.result_count) : reference_.apply(id, frame.site, meanings);
   if (!made)
     return make_error(fmt::format("`{}` at {}: {}", program_.op_name(inst.op).str(),
                                   inst.result_count ? ir::print_value(program_, inst.first_result)
@@ -230,11 +233,17 @@ llvm::Expected<NodeId> ReferenceRun::derived(InstId id, BodySite site,
   llvm::Expected<Storage::View> view = Storage(reference_, site).derive(id, meaning);
   if (!view)
     return view.takeError();
+  const rules::Arg known = checked_.known(program_.insts[id].first_result, site.typing);
+  const AxisSet sums = program_.types[known.type].of(ir::Kind::Partial);
   std::vector<NodeId> inputs;
-  for (ValueId value : view->of)
+  for (ValueId value : view->of) {
+    // Addends beside what is none mean nothing together.
+    const ir::Type &own = program_.types[checked_.known(value, site.typing).type];
+    if (own.of(ir::Kind::Partial) - own.zero() - sums)
+      return add({}, known);
     inputs.push_back(node(value));
-  return mapped(std::move(inputs), std::move(view->maps),
-                checked_.known(program_.insts[id].first_result, site.typing));
+  }
+  return mapped(std::move(inputs), std::move(view->maps), known);
 }
 
 llvm::Error ReferenceRun::alias(InstId id, Frame &frame) {

@@ -70,6 +70,13 @@ class Program:
         value.claims = {"role": "input", "name": name, "type": kinds}
         self.params.append(value)
 
+    def axes_of(self, op: Op) -> list[str]:
+        """The axes along which a collective runs; none if its group is irregular."""
+        if "axis" in op.attrs:
+            axis = op.attrs["axis"]
+            return axis if isinstance(axis, list) else [axis]
+        return self.groups.get(op.attrs.get("group"), {}).get("axes", [])
+
     @property
     def context(self) -> Context:
         return self.mesh.context(self.local)

@@ -349,7 +349,10 @@ class Recorder:
         with self.hidden():
             number = operands.number(tensor.tolist())
         words = {"dtype": DTYPES[tensor.dtype]}
-        self.emit("aten.scalar_tensor.default", [number], [tensor], words)
+        if number == 0 and tensor.dtype != torch.bool:  # to which addends may be added
+            self.emit("aten.zeros.default", [], [tensor], {"size": [], **words})
+        else:
+            self.emit("aten.scalar_tensor.default", [number], [tensor], words)
         self.on_literal(tensor, self.current(tensor))
         return tensor
 

@@ -64,22 +64,29 @@ def derive(base: Layout, view: Layout) -> list[tuple[str, dict]] | None:
         return None
     order, inner = base.order, base.nested(base.order)
     unroll = [] if order == sorted(order) else [_permute(order)]
-    same_place = view.is_dense and view.offset == base.offset
-    if not same_place or math.prod(view.shape) != math.prod(base.shape):
-        words = {"size": list(view.shape), "stride": list(view.strides)}
-        words["storage_offset"] = view.offset - base.offset
+    first, count = view.offset - base.offset, math.prod(view.shape)
+    if not view.is_dense:
+        words = {"size": list(view.shape), "stride": list(view.strides), "storage_offset": first}
         return [*unroll, ("aten.as_strided.default", words)]
     wanted = view.nested(view.order).shape
     roll = _inverse(view.order)
+    if count != math.prod(base.shape):  # a run of the base
+        flat = [] if len(inner.shape) == 1 else [_view([math.prod(base.shape)])]
+        run = ("aten.slice.Tensor", {"start": first, "end": first + count})
+        shaped = [] if len(wanted) == 1 else [_view(wanted)]
+        return [*unroll, *flat, run, *shaped] + ([] if roll == sorted(roll) else [_permute(roll)])
     if wanted == inner.shape:  # the same nest of dimensions: one permutation is enough
         dims = [order[at] for at in roll]
         return [] if dims == sorted(dims) else [_permute(dims)]
-    merge = ("aten.view.default", {"size": list(wanted)})
-    return [*unroll, merge] + ([] if roll == sorted(roll) else [_permute(roll)])
+    return [*unroll, _view(wanted)] + ([] if roll == sorted(roll) else [_permute(roll)])
 
 
 def _inverse(order: list[int]) -> list[int]:
     return sorted(range(len(order)), key=lambda at: order[at])
+
+
+def _view(shape) -> tuple[str, dict]:
+    return ("aten.view.default", {"size": list(shape)})
 
 
 def _permute(dims: list[int]) -> tuple[str, dict]:
@@ -95,6 +102,8 @@ def carry_out(base: torch.Tensor, steps: list[tuple[str, dict]]) -> list[torch.T
         elif "stride" in words:
             offset = base.storage_offset() + words["storage_offset"]
             base = base.as_strided(words["size"], words["stride"], offset)
+        elif "start" in words:
+            base = base[words["start"] : words["end"]]
         else:
             base = base.view(words["size"])
         made.append(base)

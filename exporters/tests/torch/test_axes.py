@@ -164,5 +164,5 @@ def test_a_gradient_is_summed_whichever_way_it_is_known(known_by):
     setattr(gradient, known_by, weight)
     ops = [Op("aten.detach.default", [Value("f32", [4])], [gradient], phase="bwd")]
     ops.append(Op("all_reduce_", [gradient], [total], {"group": "dp"}, phase="opt"))
-    program = types.SimpleNamespace(ops=ops)
-    assert evidence.summed(program, lambda op: [op.attrs["group"]]) == {"w": ["dp"]}
+    program = types.SimpleNamespace(ops=ops, axes_of=lambda op: [op.attrs["group"]])
+    assert evidence.summed(program) == {"w": ["dp"]}

@@ -5,8 +5,6 @@ are used separately (Megatron's f: `convert` from I to R); one that sums forward
 gradient on is its conjugate (an all_reduce to I).
 """
 
-from collections.abc import Callable
-
 from ..document import Op, Program
 from ..values import Value
 
@@ -41,7 +39,7 @@ def _is_sum(ops: list[Op]) -> bool:
     return ops[0].attrs.get("op", "sum") == "sum" and not {"src", "dst"} & ops[0].attrs.keys()
 
 
-def state(program: Program, axes_of: Callable[[Op], list[str]]) -> None:
+def state(program: Program) -> None:
     """States the target of the functions of a recorded program that are known by what they do."""
     forward: dict[int, list[Op]] = {}
     for op in program.ops:
@@ -53,14 +51,14 @@ def state(program: Program, axes_of: Callable[[Op], list[str]]) -> None:
             backward.setdefault(op.bwd_of.call, []).append(op)
     for call, ops in forward.items():
         there, back = _working(ops), _working(_own(backward.get(call, [])))
-        if not there and _is_sum(back) and axes_of(back[0]):
-            axes = axes_of(back[0])
+        if not there and _is_sum(back) and program.axes_of(back[0]):
+            axes = program.axes_of(back[0])
             last = ops[-1]
             last.name, last.mut = "convert", []
             last.attrs = {"axis": axes if len(axes) > 1 else axes[0], "src": "I", "dst": "R"}
             last.grad = True
             back[0].attrs["dst"] = "I"
-        elif not back and _is_sum(there) and axes_of(there[0]):
+        elif not back and _is_sum(there) and program.axes_of(there[0]):
             there[0].attrs["dst"] = "I"
             for op in ops:
                 op.grad = True

@@ -86,7 +86,7 @@ def _elements(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
 
 
-def summed(program: Program, axes_of) -> dict[str, list[str]]:
+def summed(program: Program) -> dict[str, list[str]]:
     """By parameter: the axes along which the program sums its gradient, after the backward or in a
     hook."""
     owners: dict[int, set[str]] = {}  # by value: the parameters whose gradients it consists of
@@ -96,7 +96,7 @@ def summed(program: Program, axes_of) -> dict[str, list[str]]:
         for value, operands in _results(op) if reduces or _passes(op) else ():
             whose = set().union(*(owners.get(id(one), ()) for one in operands))
             for name in whose if reduces else ():
-                found.setdefault(name, set()).update(axes_of(op))
+                found.setdefault(name, set()).update(program.axes_of(op))
             owners[id(value)] = whose
         for value in op.outs:
             gradient_of = value.grad_of or value.arrived_for

@@ -44,6 +44,23 @@ def _objects(cls: type) -> list:
     return [one for one in held if type(one) in kinds]
 
 
+def _summed(program, numbers: list[Value]) -> dict[int, set[str]]:
+    """By number: the axes over which it, or what is made of such numbers alone, is summed."""
+    from_numbers = {id(value): {id(value)} for value in numbers}
+    found: dict[int, set[str]] = {}
+    for op in program.ops if numbers else ():
+        operands = op.operands()
+        if not operands or any(id(one) not in from_numbers for one in operands):
+            continue
+        origins = set().union(*(from_numbers[id(one)] for one in operands))
+        if op.name in ("all_reduce", "all_reduce_"):
+            for origin in origins if op.attrs.get("op", "sum") == "sum" else ():
+                found.setdefault(origin, set()).update(program.axes_of(op))
+        else:
+            from_numbers |= {id(value): origins for value in op.outs}
+    return found
+
+
 def _roots() -> list[torch.nn.Module]:
     """The modules that are in no other one, the largest first."""
     modules = _objects(torch.nn.Module)
@@ -369,11 +386,12 @@ class Roles:
 
     def type_literals(self) -> None:
         """A number in which ranks were seen to differ comes from outside: no operation makes it
-        so."""
+        so. So does one that is summed over ranks: each has counted its own, as many or not."""
         program = self.recorder.program
         given: set[int] = set()
+        summed = _summed(program, [value for _, value in self._literals])
         for name, value in self._literals:
-            kinds = self.kinds.get(name, {})
+            kinds = self.kinds.get(name, {}) | dict.fromkeys(summed.get(id(value), ()), "V")
             if "V" in kinds.values():
                 given.add(id(value))
                 program.params.append(value)

@@ -527,13 +527,13 @@ class Steps:
             self.roles.take_batch()
             leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
-        self.summed = evidence.summed(program, functools.partial(axes_of, program))
+        self.summed = evidence.summed(program)
         dtensors.state_sums(program)
-        mappings.state(program, functools.partial(axes_of, program))
+        mappings.state(program)
         for op in program.ops:
             if op.name.rstrip("_") == "reduce":  # only its root has the sum
                 for value in op.outs:
-                    value.claims["type"] = dict.fromkeys(axes_of(program, op), "?")
+                    value.claims["type"] = dict.fromkeys(program.axes_of(op), "?")
         self.done(self.recorder)
         self.over = True
         self._recording.close()
@@ -552,14 +552,6 @@ def _sum_of(tensors, gradients) -> torch.Tensor:
     given = [None] * len(tensors) if gradients is None else list(gradients)
     losses = [one if by is None else (one * by).sum() for one, by in zip(tensors, given)]
     return functools.reduce(torch.add, losses)
-
-
-def axes_of(program, op) -> list[str]:
-    """The axes along which a collective runs; none if its group is irregular."""
-    if "axis" in op.attrs:
-        axis = op.attrs["axis"]
-        return axis if isinstance(axis, list) else [axis]
-    return program.groups.get(op.attrs.get("group"), {}).get("axes", [])
 
 
 def _name_phases(ops: list) -> None:

@@ -1,0 +1,59 @@
+// Which elements of a storage a name of it shows, as far as slices, selections, splits and reshapes
+// say. Internal to the checker.
+#pragma once
+
+#include "rules/apply.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <optional>
+#include <vector>
+
+namespace spmd::checker {
+
+// Elements are counted in the storage's first name, row by row.
+struct Region {
+  struct Dim {
+    int64_t extent, stride;
+    bool operator==(const Dim &other) const = default;
+  };
+  int64_t first = 0;
+  llvm::SmallVector<Dim, 4> dims;
+  bool ordered = true; // these are the dimensions of the view, in its order
+  bool exact = true;   // else the view shows some of these elements
+};
+
+class Regions {
+public:
+  Regions(ir::Program &program, const std::vector<ir::ShapeId> &shapes, rules::Rules &rules)
+      : program_(program), shapes_(shapes), rules_(rules) {}
+
+  // Two names of one storage. True only if it is certain that no element is in both.
+  bool disjoint(ir::ValueId a, ir::ValueId b);
+  // True if both are known, and an element of `part` is not in `whole`.
+  bool misses(ir::ValueId whole, ir::ValueId part);
+  // A body is typed again, with other shapes.
+  void forget(ir::ValueId value) {
+    if (!known_.empty())
+      known_.erase(value.index);
+  }
+
+private:
+  // None where extents are not numbers.
+  std::optional<Region> of(ir::ValueId value);
+  ir::ValueId base_of(ir::ValueId view);
+  std::optional<Region> whole(ir::ValueId root) const;
+  void follow(Region &region, ir::ValueId view);
+  bool cut(Region &region, const rules::Application &app, ir::InstId id, ir::ValueId view) const;
+  const ir::Shape *shape(ir::ValueId value) const {
+    return shapes_[value.index].valid() ? &program_.shapes[shapes_[value.index]] : nullptr;
+  }
+
+  ir::Program &program_;
+  const std::vector<ir::ShapeId> &shapes_;
+  rules::Rules &rules_;
+  llvm::DenseMap<uint32_t, std::optional<Region>> known_;
+};
+
+} // namespace spmd::checker
