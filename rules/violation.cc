@@ -14,6 +14,7 @@
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/steps/edges.h"
 #include "rules/violations/steps/offsets.h"
 #include "rules/violations/steps/positions.h"
 #include "rules/violations/steps/returned.h"
@@ -35,16 +36,16 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     UnreducedGradient, OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch,
     SameBatch, CopiesDiffer, CopiesDrift, UnequalCounts, UnseenCollective, AccumulatedMeans,
     DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient, UnusedGradient,
-    TiedCopiesDrift, UnclearedGradient, BlockOffset, ForeignRows, RepeatedPositions,
-    UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec,
-    StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
-    MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
-    UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective, ReduceThenSlice,
-    GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast, AssumedRule,
-    UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression, SourceChanged,
-    ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
-    GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank,
-    RunTimeout>;
+    TiedCopiesDrift, UnclearedGradient, BlockOffset, ForeignRows, RepeatedPositions, MisplacedEdge,
+    HalfOpenRing, EdgeOfOtherAxis, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice,
+    ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule,
+    NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType,
+    PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair,
+    RepeatedCollective, ReduceThenSlice, GatherThenSlice, FusableCollectives, Overlappable,
+    UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression,
+    MalformedSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted,
+    ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
+    RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 

@@ -13,6 +13,7 @@
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/steps/edges.h"
 #include "rules/violations/steps/offsets.h"
 #include "rules/violations/steps/positions.h"
 #include "rules/violations/transitions.h"
@@ -38,7 +39,8 @@ static AxisSet equal_axes(const Type &type) { return type.replicated() | type.of
 SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), lookups_(offsets_, zero_blocks_),
-      numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()) {
+      numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
+      windows_(program_, gradual_.by_kinds()), alone_(offsets_) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
   result_.own.resize(program_.values.size());
@@ -69,6 +71,8 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   scale_open_ = false;
   looked_up_ = {};
   extreme_ = {};
+  window_ = {};
+  on_one_ = {};
   joined_.clear();
   made_norms_.clear();
   unread_.clear();
@@ -269,6 +273,8 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   numbering_.learn(app, state_.operands.values, made_values);
   extreme_ = extremes_.made(app, state_.operands.values);
   open_axes_ = (open_axes_ - extreme_.own) | extreme_.mixed;
+  judge_window(id, app);
+  on_one_ = alone_.made(app, state_.operands.values);
   joined_.clear();
   for (uint32_t r = 0; r < made_values.size(); ++r)
     joined_.push_back(
@@ -281,6 +287,26 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
     made_norms_.push_back(made);
   }
+}
+
+// Edges that neighbours have sent, beside a rank's own rows.
+void SecondPass::judge_window(InstId id, const rules::Application &app) {
+  const ir::Inst &inst = program_.insts[id];
+  if (inst.result_count == 0)
+    return;
+  window_ = windows_.made(app, state_.operands.values, inst.first_result);
+  if (window_.window)
+    open_axes_ -= window_.window->axis;
+  const AxisSet axes = window_.axes - reported_axes_;
+  if (axes.empty() || !is_forward(inst))
+    return;
+  const rules::OperandIndex operand{window_.operand};
+  if (window_.fault == Windows::Fault::Order)
+    state_.report(Place::inst(id), rules::MisplacedEdge{operand, axes});
+  else if (window_.fault == Windows::Fault::Ends)
+    state_.report(Place::inst(id), rules::HalfOpenRing{operand, axes});
+  else if (window_.fault == Windows::Fault::Axis)
+    state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
 }
 
 // The backward of taking a block, where it is written as a join: zeros stand in the place of the
@@ -426,8 +452,11 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   const ValueId value = inst.result(index);
   const AxisSet zero = type.zero();
   keep_own(value, type);
-  if (index == 0)
+  if (index == 0) {
     extremes_.learn(value, extreme_);
+    windows_.learn(value, window_);
+    alone_.learn(value, on_one_);
+  }
   for (AxisId axis : looked_up_.scattered - type.sharded())
     cut(type, axis, looked_up_.dim);
   if (AxisSet axes = joined(index); axes && joined_[index]->dim)
@@ -447,6 +476,8 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   if (index < made_norms_.size())
     apply_norms(value, index, type);
   keep_offsets(value, index, type);
+  if (index == 0)
+    keep_blocks(type);
   if (padded_) {
     type.drop_shards(padded_);
     type.set_kind(padded_, Kind::Partial);
@@ -454,14 +485,26 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   type.scale = ir::product(program_, type.scale, gradual_.numbers().scale(id, result_.types));
   type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);
-  if (sent_)
-    made_of_sent_[value.index] = sent_;
+  if (const AxisSet sent = sent_ - window_.blocks())
+    made_of_sent_[value.index] = sent;
   type.set_unknown(turned_ & type.of(Kind::Partial));
   // What another rank sends may have been divided by anything.
   if (scale_open_ || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
   follow_means(id, value, index);
   prove(id, value, index, type);
+}
+
+// Blocks that were cut out of windows, and what one rank alone has.
+void SecondPass::keep_blocks(Type &type) const {
+  for (AxisId axis : window_.blocks() - type.sharded() - reported_axes_) {
+    type.set_kind(axis, Kind::Varying);
+    cut(type, axis, window_.window->dim);
+  }
+  for (AxisId axis : on_one_.value - reported_axes_) {
+    type.drop_shards(axis);
+    type.set_kind(axis, Kind::Partial);
+  }
 }
 
 // The mean of what was divided by a rank's own count is that of all only where the counts are
@@ -587,10 +630,12 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   for (ValueId each : returned)
     before &= result_.proved[each.index];
+  const AxisSet windowed =
+      window_.window ? AxisSet(window_.window->axis) - window_.window->astray : AxisSet();
   AxisSet proved =
       (axes & before &
        (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up | looked_up_.shared |
-        (index == 0 ? extreme_.own | offsets_.axes(value) : AxisSet()))) -
+        (index == 0 ? extreme_.own | offsets_.axes(value) | windowed : AxisSet()))) -
       reported_axes_ - open_axes_;
   if (AxisSet whole = joined(index))
     proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
@@ -606,7 +651,11 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
         scaled &= result_.scaled[operand.index];
     for (ValueId each : returned)
       scaled &= result_.scaled[each.index];
-    scaled &= known_axes(type) - reported_axes_ - open_axes_;
+    // What one rank alone has is taken as it is.
+    if (index == 0)
+      scaled |= on_one_.value;
+    scaled &=
+        (known_axes(type) | (index == 0 ? windowed : AxisSet())) - reported_axes_ - open_axes_;
   }
   result_.scaled[value.index] = scaled | proved;
 }
