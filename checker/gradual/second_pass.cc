@@ -85,6 +85,36 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   scale_zeros();
   take_shares(inst, op);
   take_joined_counts(op);
+  hand_in(inst, op);
+}
+
+// The operand with which a result of a loop begins, if it is one that all turns hand on.
+std::optional<uint32_t> SecondPass::carry_of(const ir::Inst &inst, uint32_t result) const {
+  const ir::AttrValue *same = program_.find(inst.attrs, "consts"),
+                      *carries = program_.find(inst.attrs, "carry");
+  if (!same || !carries || same->form != ir::AttrForm::Integer ||
+      carries->form != ir::AttrForm::Integer || int64_t(result) >= carries->as_integer())
+    return std::nullopt;
+  return static_cast<uint32_t>(same->as_integer()) + result;
+}
+
+// What a loop takes in each of its turns is to its body what it is to the loop. What begins with
+// zeros has the scale of what is added to it.
+void SecondPass::hand_in(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  const ir::AttrValue *same = program_.find(inst.attrs, "consts");
+  if (op.form != rules::OpForm::Call || !same || same->form != ir::AttrForm::Integer)
+    return;
+  for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
+    if (attr.value.form != ir::AttrForm::Function)
+      continue;
+    const ir::Function &body = program_.functions[attr.value.as<ir::FunctionId>()];
+    const auto &values = state_.operands.values;
+    for (size_t i = 0; i < body.params.size() && body.params.size() == values.size(); ++i)
+      if (static_cast<int64_t>(i) < same->as_integer())
+        alone_.learn(body.params[i].value, {alone_.mask(values[i]), {}});
+      else
+        result_.scaled[body.params[i].value.index] |= program_.types[state_.args[i].type].zero();
+  }
 }
 
 // A number that is put beside addends, such as how many samples a rank has beside sums over them,
@@ -462,7 +492,16 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   if (AxisSet axes = joined(index); axes && joined_[index]->dim)
     for (AxisId axis : axes - type.sharded())
       cut(type, axis, *joined_[index]->dim);
+  const Type before = type;
   type = gradual_.known(value, type, ~(reported_axes_ | unknown_operands()));
+  for (AxisId axis : type.sharded() & equal_axes(before)) // as a constant may be, and no number
+    if (numbering_.numbers(value, *type.dim(axis))) {
+      type.drop_shards(AxisSet(axis));
+      type.clear(axis);
+      for (const ir::KindInfo &row : ir::kKinds)
+        if (before.of(row.kind).contains(axis))
+          type.of(row.kind) |= axis;
+    }
   for (AxisId axis : parts_ &(type.of(Kind::Varying) - type.sharded()))
     cut(type, axis, 0);
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
@@ -646,8 +685,11 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   result_.proved[value.index] = proved;
   AxisSet scaled = axes;
   if (is_float(value)) {
+    // What a loop makes is what its body returns of what it begins with.
+    const std::optional<uint32_t> begins = carry_of(program_.insts[id], index);
     for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
-      if (ValueId operand = state_.operands.values[i]; is_float(operand) && !unread_.contains(i))
+      if (ValueId operand = state_.operands.values[i];
+          is_float(operand) && !unread_.contains(i) && i == begins.value_or(i))
         scaled &= result_.scaled[operand.index];
     for (ValueId each : returned)
       scaled &= result_.scaled[each.index];
@@ -752,7 +794,8 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
     for (size_t i = 0; i < state_.args.size(); ++i)
       add(state_.args[i].type, i < state_.operands.values.size()
                                    ? norms_.root(state_.operands.values[i]).axes |
-                                         lookups_.axes(state_.operands.values[i])
+                                         lookups_.axes(state_.operands.values[i]) |
+                                         windows_.axes(state_.operands.values[i])
                                    : AxisSet());
   if (const ValueId *value = violation.value(); value && value->valid())
     add(result_.types[value->index]);

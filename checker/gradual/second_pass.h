@@ -69,6 +69,8 @@ private:
   void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
   void take_joined_counts(const rules::ResolvedOp &op);
+  void hand_in(const ir::Inst &inst, const rules::ResolvedOp &op);
+  std::optional<uint32_t> carry_of(const ir::Inst &inst, uint32_t result) const;
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   ir::AxisSet joined(uint32_t index) const;

@@ -16,12 +16,24 @@ using ir::ValueId;
 using rules::Computes;
 
 bool counts_up(const rules::ResolvedOp &op) {
-  return op.alias && op.alias->factors == rules::arange_factors;
+  return (op.alias && op.alias->factors == rules::arange_factors) ||
+         op.variant() == rules::Variant::Iota;
+}
+
+unsigned counted_dim(const ir::Program &program, ir::AttrsId attrs) {
+  const ir::AttrValue *dim = program.find(attrs, "dimension");
+  return dim && dim->form == ir::AttrForm::Integer ? static_cast<unsigned>(dim->as_integer()) : 0;
 }
 
 const Numbering::Counts *Numbering::numbers(ValueId value) const {
   auto found = counted_.find(value.index);
   return found == counted_.end() ? nullptr : &found->second;
+}
+
+bool Numbering::numbers(ValueId value, unsigned dim) const {
+  const Counts *counts = numbers(value);
+  const auto cls = counts ? positions_.in_front(value, dim) : std::nullopt;
+  return cls && llvm::any_of(*counts, [&](const Count &count) { return count.cls == *cls; });
 }
 
 bool Numbering::has(ValueId value, CutPositions::Class cls) const {
@@ -121,9 +133,17 @@ void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   const ir::AttrValue *step = app.attr("step");
   if (counts_up(app.op) &&
       (!step || (step->form == ir::AttrForm::Integer && step->as_integer() == 1))) {
-    if (std::optional<CutPositions::Class> cls = positions_.in_front(results[0], 0))
-      counts.push_back({*cls, 0, std::nullopt});
-  } else if (!app.op.computes(Computes::Difference) && !picks(app.op)) {
+    const unsigned dim = counted_dim(app.program, app.attrs);
+    if (const auto cls = positions_.in_front(results[0], dim))
+      counts.push_back({*cls, extent(dim), std::nullopt});
+  } else if (picks(app.op)) {
+    for (const Lookups::Pick &pick : Lookups::picks_of(app))
+      if (const Counts *index = numbers(operands[pick.index]))
+        if (const ir::Shape *table = app.shape(app.args[pick.table]);
+            table && table->dims[pick.dim].is_number())
+          for (const Count &count : *index)
+            counts.push_back({count.cls, count.counted, table->dims[pick.dim].number()});
+  } else if (!app.op.computes(Computes::Difference)) {
     for (ValueId operand : operands)
       if (const Counts *more = numbers(operand))
         llvm::append_range(counts, *more);

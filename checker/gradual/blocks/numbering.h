@@ -13,6 +13,8 @@ namespace spmd::checker {
 
 // Whether the op makes numbers by counting.
 bool counts_up(const rules::ResolvedOp &op);
+// The dimension along which it does.
+unsigned counted_dim(const ir::Program &program, ir::AttrsId attrs);
 
 class Numbering {
 public:
@@ -28,6 +30,8 @@ public:
   llvm::SmallVector<Repeated, 1> repeated(const rules::Application &app,
                                           llvm::ArrayRef<ir::ValueId> operands,
                                           llvm::ArrayRef<ir::ValueId> results) const;
+  // Whether the value numbers this dimension of it.
+  bool numbers(ir::ValueId value, unsigned dim) const;
   // Notes what the results number.
   void learn(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
              llvm::ArrayRef<ir::ValueId> results);
@@ -42,8 +46,8 @@ private:
   };
   using Counts = llvm::SmallVector<Count, 1>;
   const Counts *numbers(ir::ValueId value) const;
-  std::optional<std::pair<unsigned, int64_t>>
-  first_part(const rules::Application &app, ir::ValueId result) const;
+  std::optional<std::pair<unsigned, int64_t>> first_part(const rules::Application &app,
+                                                         ir::ValueId result) const;
   bool answers(ir::ValueId value) const;
   bool has(ir::ValueId value, CutPositions::Class cls) const;
 

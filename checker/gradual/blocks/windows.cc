@@ -10,6 +10,8 @@
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace spmd::checker {
 
 using ir::AxisSet;
@@ -19,7 +21,12 @@ std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim) 
   auto number = [](const ir::AttrValue &value) {
     return value.form == ir::AttrForm::Integer ? std::optional(value.as_integer()) : std::nullopt;
   };
-  if (app.attr("strides") || app.attr("step"))
+  if (const ir::AttrValue *strides = app.attr("strides")) {
+    const auto steps = rules::numbers_of(app, *strides);
+    if (!steps || llvm::any_of(*steps, [](int64_t step) { return step != 1; }))
+      return std::nullopt;
+  }
+  if (rules::number_attr(app, {"step"}).value_or(1) != 1)
     return std::nullopt;
   if (const ir::AttrValue *starts = app.attr("start_indices")) {
     if (starts->form != ir::AttrForm::List)

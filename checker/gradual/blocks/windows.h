@@ -47,6 +47,10 @@ public:
   };
   Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
             ir::ValueId result) const;
+  ir::AxisSet axes(ir::ValueId value) const {
+    const auto at = windows_.find(value.index);
+    return at == windows_.end() ? ir::AxisSet() : at->second.axis | at->second.astray;
+  }
   void learn(ir::ValueId value, const Made &made) {
     if (made.window)
       windows_.insert({value.index, *made.window});
