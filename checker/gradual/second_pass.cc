@@ -111,7 +111,7 @@ void SecondPass::hand_in(const ir::Inst &inst, const rules::ResolvedOp &op) {
     const auto &values = state_.operands.values;
     for (size_t i = 0; i < body.params.size() && body.params.size() == values.size(); ++i)
       if (static_cast<int64_t>(i) < same->as_integer())
-        alone_.learn(body.params[i].value, {alone_.mask(values[i]), {}});
+        alone_.learn(body.params[i].value, {alone_.mask(values[i]), {}, {}});
       else
         result_.scaled[body.params[i].value.index] |= program_.types[state_.args[i].type].zero();
   }
@@ -535,7 +535,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
 }
 
 // Blocks that were cut out of windows, and what one rank alone has.
-void SecondPass::keep_blocks(Type &type) const {
+void SecondPass::keep_blocks(Type &type) {
   for (AxisId axis : window_.blocks() - type.sharded() - reported_axes_) {
     type.set_kind(axis, Kind::Varying);
     cut(type, axis, window_.window->dim);
@@ -543,6 +543,10 @@ void SecondPass::keep_blocks(Type &type) const {
   for (AxisId axis : on_one_.value - reported_axes_) {
     type.drop_shards(axis);
     type.set_kind(axis, Kind::Partial);
+  }
+  if (on_one_.value && !type.scale.valid()) { // what one rank alone has is taken as it is
+    type.scale = program_.one();
+    on_one_.scaled = {};
   }
 }
 
@@ -693,9 +697,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
         scaled &= result_.scaled[operand.index];
     for (ValueId each : returned)
       scaled &= result_.scaled[each.index];
-    // What one rank alone has is taken as it is.
     if (index == 0)
-      scaled |= on_one_.value;
+      scaled |= on_one_.scaled;
     scaled &=
         (known_axes(type) | (index == 0 ? windowed : AxisSet())) - reported_axes_ - open_axes_;
   }

@@ -65,7 +65,7 @@ private:
   void judge_window(ir::InstId id, const rules::Application &app);
   void find_padded(const rules::Application &app);
   void judge_lookup(ir::InstId id, const rules::Application &app);
-  void keep_blocks(ir::Type &type) const;
+  void keep_blocks(ir::Type &type);
   void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
   void take_joined_counts(const rules::ResolvedOp &op);

@@ -59,7 +59,7 @@ Alone::Made Alone::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
     else if (!slot || !rules::is_zero(*slot))
       zero = {};
   }
-  made.value = axes & zero;
+  made.value = made.scaled = axes & zero;
   return made;
 }
 

@@ -13,9 +13,9 @@ public:
   explicit Alone(const Offsets &offsets) : offsets_(offsets) {}
 
   // Axes along which the result is a mask that is true on one rank at most, and those along which
-  // it is zero on all ranks but one.
+  // it is zero on all ranks but one; `scaled`: of known scale.
   struct Made {
-    ir::AxisSet mask, value;
+    ir::AxisSet mask, value, scaled;
   };
   Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
   void learn(ir::ValueId value, const Made &made) {
