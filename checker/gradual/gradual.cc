@@ -59,12 +59,11 @@ void Gradual::find_stretched() {
   for (uint32_t i = 0; i < program_.insts.size(); ++i) {
     const ir::Inst inst = program_.insts[ir::InstId{i}];
     const rules::ResolvedOp &op = rules.resolve(inst.op);
-    bool stretches =
-        op.row && !counts_up(op) &&
-        (op.row->constant != rules::OpDef::Constant::No ||
-         op.row->equation.equation.has_generator || op.row->factors == rules::expand_factors ||
-         op.row->factors == rules::expand_as_factors ||
-         op.row->factors == rules::broadcast_in_dim_factors);
+    bool stretches = op.row && (op.row->constant != rules::OpDef::Constant::No ||
+                                op.row->equation.equation.has_generator ||
+                                op.row->factors == rules::expand_factors ||
+                                op.row->factors == rules::expand_as_factors ||
+                                op.row->factors == rules::broadcast_in_dim_factors);
     for (uint32_t r = 0; stretches && r < inst.result_count; ++r)
       stretched_.insert(inst.result(r).index);
   }

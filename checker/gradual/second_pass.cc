@@ -14,6 +14,7 @@
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/steps/edges.h"
 #include "rules/violations/steps/offsets.h"
 #include "rules/violations/steps/positions.h"
 #include "rules/violations/transitions.h"
@@ -39,7 +40,8 @@ static AxisSet equal_axes(const Type &type) { return type.replicated() | type.of
 SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), lookups_(offsets_, zero_blocks_),
-      numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()) {
+      numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
+      windows_(program_, gradual_.by_kinds()), alone_(offsets_) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
   result_.own.resize(program_.values.size());
@@ -72,6 +74,8 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   scale_open_ = false;
   looked_up_ = {};
   extreme_ = {};
+  window_ = {};
+  on_one_ = {};
   joined_.clear();
   made_norms_.clear();
   unread_.clear();
@@ -85,6 +89,36 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   scale_zeros();
   take_shares(inst, op);
   take_joined_counts(op);
+  hand_in(inst, op);
+}
+
+// The operand with which a result of a loop begins, if it is one that all turns hand on.
+std::optional<uint32_t> SecondPass::carry_of(const ir::Inst &inst, uint32_t result) const {
+  const ir::AttrValue *same = program_.find(inst.attrs, "consts"),
+                      *carries = program_.find(inst.attrs, "carry");
+  if (!same || !carries || same->form != ir::AttrForm::Integer ||
+      carries->form != ir::AttrForm::Integer || int64_t(result) >= carries->as_integer())
+    return std::nullopt;
+  return static_cast<uint32_t>(same->as_integer()) + result;
+}
+
+// What a loop takes in each of its turns is to its body what it is to the loop. What begins with
+// zeros has the scale of what is added to it.
+void SecondPass::hand_in(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  const ir::AttrValue *same = program_.find(inst.attrs, "consts");
+  if (op.form != rules::OpForm::Call || !same || same->form != ir::AttrForm::Integer)
+    return;
+  for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
+    if (attr.value.form != ir::AttrForm::Function)
+      continue;
+    const ir::Function &body = program_.functions[attr.value.as<ir::FunctionId>()];
+    const auto &values = state_.operands.values;
+    for (size_t i = 0; i < body.params.size() && body.params.size() == values.size(); ++i)
+      if (static_cast<int64_t>(i) < same->as_integer())
+        alone_.learn(body.params[i].value, {alone_.mask(values[i]), {}, {}});
+      else
+        result_.scaled[body.params[i].value.index] |= program_.types[state_.args[i].type].zero();
+  }
 }
 
 // A number that is put beside addends, such as how many samples a rank has beside sums over them,
@@ -288,6 +322,8 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   numbering_.learn(app, state_.operands.values, made_values);
   extreme_ = extremes_.made(app, state_.operands.values);
   open_axes_ = (open_axes_ - extreme_.own) | extreme_.mixed;
+  judge_window(id, app);
+  on_one_ = alone_.made(app, state_.operands.values);
   joined_.clear();
   const Stacks &stacks = gradual_.cuts().positions().stacks();
   taken_apart_ = {};
@@ -314,6 +350,26 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
     made_norms_.push_back(made);
   }
+}
+
+// Edges that neighbours have sent, beside a rank's own rows.
+void SecondPass::judge_window(InstId id, const rules::Application &app) {
+  const ir::Inst &inst = program_.insts[id];
+  if (inst.result_count == 0)
+    return;
+  window_ = windows_.made(app, state_.operands.values, inst.first_result);
+  if (window_.window)
+    open_axes_ -= window_.window->axis;
+  const AxisSet axes = window_.axes - reported_axes_;
+  if (axes.empty() || !is_forward(inst))
+    return;
+  const rules::OperandIndex operand{window_.operand};
+  if (window_.fault == Windows::Fault::Order)
+    state_.report(Place::inst(id), rules::MisplacedEdge{operand, axes});
+  else if (window_.fault == Windows::Fault::Ends)
+    state_.report(Place::inst(id), rules::HalfOpenRing{operand, axes});
+  else if (window_.fault == Windows::Fault::Axis)
+    state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
 }
 
 // The backward of taking a block, as a join or by an op of its own: zeros stand in the place of the
@@ -490,16 +546,28 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
       }))
     data_.insert(value.index);
   keep_own(value, type);
-  if (index == 0)
+  if (index == 0) {
     extremes_.learn(value, extreme_);
+    windows_.learn(value, window_);
+    alone_.learn(value, on_one_);
+  }
   for (AxisId axis : looked_up_.scattered - type.sharded())
     cut(type, axis, looked_up_.dim);
   if (AxisSet axes = joined(index); axes && joined_[index]->dim)
     for (AxisId axis : axes - type.sharded())
       cut(type, axis, *joined_[index]->dim);
+  const Type before = type;
   type = gradual_.known(value, type, ~(reported_axes_ | unknown_operands()));
   type.set_unknown(taken_apart_);
   beside_joined_ = cut_joined(index, type);
+  for (AxisId axis : type.sharded() & equal_axes(before)) // as a constant may be, and no number
+    if (numbering_.numbers(value, *type.dim(axis))) {
+      type.drop_shards(AxisSet(axis));
+      type.clear(axis);
+      for (const ir::KindInfo &row : ir::kKinds)
+        if (before.of(row.kind).contains(axis))
+          type.of(row.kind) |= axis;
+    }
   for (AxisId axis : parts_ &(type.of(Kind::Varying) - type.sharded()))
     cut(type, axis, 0);
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
@@ -513,6 +581,8 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   if (index < made_norms_.size())
     apply_norms(value, index, type);
   keep_offsets(value, index, type);
+  if (index == 0)
+    keep_blocks(type);
   if (padded_) {
     type.drop_shards(padded_);
     type.set_kind(padded_, Kind::Partial);
@@ -522,14 +592,30 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   type.scale = ir::product(program_, type.scale, numbers.value_or(program_.one()));
   type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);
-  if (sent_)
-    made_of_sent_[value.index] = sent_;
+  if (const AxisSet sent = sent_ - window_.blocks())
+    made_of_sent_[value.index] = sent;
   type.set_unknown(turned_ & type.of(Kind::Partial));
   // What another rank sends may have been divided by anything.
   if (scale_open_ || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
   follow_means(id, value, index);
   prove(id, value, index, type);
+}
+
+// Blocks that were cut out of windows, and what one rank alone has.
+void SecondPass::keep_blocks(Type &type) {
+  for (AxisId axis : window_.blocks() - type.sharded() - reported_axes_) {
+    type.set_kind(axis, Kind::Varying);
+    cut(type, axis, window_.window->dim);
+  }
+  for (AxisId axis : on_one_.value - reported_axes_) {
+    type.drop_shards(axis);
+    type.set_kind(axis, Kind::Partial);
+  }
+  if (on_one_.value && !type.scale.valid()) { // what one rank alone has is taken as it is
+    type.scale = program_.one();
+    on_one_.scaled = {};
+  }
 }
 
 // The mean of what was divided by a rank's own count is that of all only where the counts are
@@ -698,10 +784,12 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   for (ValueId each : returned)
     before &= result_.proved[each.index];
+  const AxisSet windowed =
+      window_.window ? AxisSet(window_.window->axis) - window_.window->astray : AxisSet();
   AxisSet proved =
       (axes & before &
        (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up | looked_up_.shared |
-        (index == 0 ? extreme_.own | offsets_.axes(value) : AxisSet()))) -
+        (index == 0 ? extreme_.own | offsets_.axes(value) | windowed : AxisSet()))) -
       reported_axes_ - open_axes_;
   if (AxisSet whole = joined(index) | beside_joined_)
     proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
@@ -712,12 +800,18 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   result_.proved[value.index] = proved;
   AxisSet scaled = axes;
   if (is_float(value)) {
+    // What a loop makes is what its body returns of what it begins with.
+    const std::optional<uint32_t> begins = carry_of(program_.insts[id], index);
     for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
-      if (ValueId operand = state_.operands.values[i]; is_float(operand) && !unread_.contains(i))
+      if (ValueId operand = state_.operands.values[i];
+          is_float(operand) && !unread_.contains(i) && i == begins.value_or(i))
         scaled &= result_.scaled[operand.index];
     for (ValueId each : returned)
       scaled &= result_.scaled[each.index];
-    scaled &= known_axes(type) - reported_axes_ - open_axes_;
+    if (index == 0)
+      scaled |= on_one_.scaled;
+    scaled &=
+        (known_axes(type) | (index == 0 ? windowed : AxisSet())) - reported_axes_ - open_axes_;
   }
   result_.scaled[value.index] = scaled | proved;
 }
@@ -814,7 +908,8 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
     for (size_t i = 0; i < state_.args.size(); ++i)
       add(state_.args[i].type, i < state_.operands.values.size()
                                    ? norms_.root(state_.operands.values[i]).axes |
-                                         lookups_.axes(state_.operands.values[i])
+                                         lookups_.axes(state_.operands.values[i]) |
+                                         windows_.axes(state_.operands.values[i])
                                    : AxisSet());
   if (const ValueId *value = violation.value(); value && value->valid())
     add(result_.types[value->index]);

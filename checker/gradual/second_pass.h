@@ -4,11 +4,13 @@
 // none.
 #pragma once
 
+#include "checker/gradual/blocks/alone.h"
 #include "checker/gradual/blocks/extremes.h"
 #include "checker/gradual/blocks/lists.h"
 #include "checker/gradual/blocks/lookups.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/blocks/offsets.h"
+#include "checker/gradual/blocks/windows.h"
 #include "checker/gradual/gradual.h"
 #include "checker/gradual/norms.h"
 #include "checker/walk/state.h"
@@ -62,11 +64,15 @@ private:
   void find_parts(const rules::Application &app);
   void take_offset_operands(const rules::Application &app);
   void take_own_numbers(const rules::Application &app);
+  void judge_window(ir::InstId id, const rules::Application &app);
   void find_padded(const rules::Application &app);
   void judge_lookup(ir::InstId id, const rules::Application &app);
+  void keep_blocks(ir::Type &type);
   void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
   void take_joined_counts(const rules::ResolvedOp &op);
+  void hand_in(const ir::Inst &inst, const rules::ResolvedOp &op);
+  std::optional<uint32_t> carry_of(const ir::Inst &inst, uint32_t result) const;
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   ir::AxisSet joined(uint32_t index) const;
@@ -99,6 +105,8 @@ private:
   llvm::DenseSet<uint32_t> numbered_; // values that were reported as such numbers
   Extremes extremes_;
   Lists lists_;
+  Windows windows_;
+  Alone alone_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
   ir::AxisSet shared_out_; // axes along which ranks take parts of data that all have
   llvm::DenseSet<uint32_t> data_; // values of the forward that are made of inputs and numbers alone
@@ -126,6 +134,8 @@ private:
   Lookups::Made looked_up_;
   llvm::SmallVector<Norms::Made, 2> made_norms_;
   Extremes::Made extreme_;                                    // of the first result
+  Windows::Made window_;                                      // likewise
+  Alone::Made on_one_;                                        // likewise
   llvm::SmallVector<std::optional<Lists::Joined>, 2> joined_; // by result
 };
 

@@ -1,5 +1,6 @@
 """JAX scripts for `lint`: a script runs as it is, with as many virtual devices of the CPU as its
-mesh wants, and each jitted function with a shard_map in it is recorded when it is first called.
+mesh wants, and each jitted function with a shard_map in it is recorded when it is first called, and
+when its arguments first have other shapes.
 """
 
 import ast
@@ -49,6 +50,9 @@ def recorded(options, folder: pathlib.Path) -> dict | None:
         outcome = _run(options, folder, how, devices)
     for what in outcome["refused"]:
         say(f"not recorded: {what}")
+    for name in outcome.get("passed_over", []):
+        say(f"{name}: it is called with many shapes of arguments; calls with the first ones are "
+            "recorded")  # fmt: skip
     if "error" in outcome:
         say(outcome["error"])
     if outcome["traces"]:

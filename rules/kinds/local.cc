@@ -122,11 +122,13 @@ private:
     bool nonlinear = inside_function || condition;
     term.kinds =
         combine<kProduct>(term.kinds, nonlinear ? apply<kFunction>(factor.kinds) : factor.kinds);
+    term.met.add(factor.met);
+    if (condition) // what it chooses from zeros is zero
+      return;
     term.zero = term.only_numbers ? factor.zero : term.zero & factor.zero;
     if (inside_function)
       term.zero = {};
     term.only_numbers = false;
-    term.met.add(factor.met);
   }
 
   // A list operand under `+` is the sum of its members; it then local_steps as one operand.

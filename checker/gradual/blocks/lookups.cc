@@ -33,12 +33,6 @@ static bool fills_with_zero(const rules::Application &app, AxisSet axes) {
   return value && rules::is_zero(*value);
 }
 
-// Of which dimension of a table, the operand `table`, the operand `index` picks rows.
-struct Lookups::Pick {
-  size_t table, index;
-  unsigned dim;
-};
-
 static bool is_one(const ir::AttrValue &value) {
   return value.form == ir::AttrForm::Integer && value.as_integer() == 1;
 }
@@ -67,6 +61,23 @@ static std::optional<unsigned> dim_of_first(const rules::Application &app) {
   return dims && dims->size() == 1 ? std::optional(dims->front()) : std::nullopt;
 }
 
+// Of JAX's gather: the dimensions to which the numbers of an index belong. Others of one element
+// each are those of a batch, which has an index for each entry.
+static std::optional<llvm::SmallVector<unsigned, 4>> indexed_dims(const rules::Application &app) {
+  const ir::AttrValue *value = app.attr("dimension_numbers");
+  if (!value || value->form != ir::AttrForm::List)
+    return std::nullopt;
+  llvm::ArrayRef<ir::AttrValue> lists = app.program.lists[value->as<ir::AttrListId>()].items;
+  constexpr size_t kIndexed = 2; // offset, collapsed, indexed dimensions; those of the batch
+  if (lists.size() <= kIndexed || lists[kIndexed].form != ir::AttrForm::List)
+    return std::nullopt;
+  llvm::SmallVector<unsigned, 4> dims;
+  for (const ir::AttrValue &dim : app.program.lists[lists[kIndexed].as<ir::AttrListId>()].items)
+    if (dim.form == ir::AttrForm::Integer)
+      dims.push_back(static_cast<unsigned>(dim.as_integer()));
+  return dims;
+}
+
 llvm::SmallVector<Lookups::Pick, 2> Lookups::picks_of(const rules::Application &app) {
   llvm::SmallVector<Pick, 2> picks;
   if (app.args.size() < 2)
@@ -82,8 +93,10 @@ llvm::SmallVector<Lookups::Pick, 2> Lookups::picks_of(const rules::Application &
   } else if (app.op.computes(rules::Computes::Index) && first && sizes &&
              sizes->form == ir::AttrForm::List) {
     llvm::ArrayRef<ir::AttrValue> taken = app.program.lists[sizes->as<ir::AttrListId>()].items;
+    const auto indexed = indexed_dims(app);
     for (unsigned d = 0; d < taken.size() && d < first->dims.size(); ++d)
-      if (is_one(taken[d]) && first->dims[d] != ir::Extent(1))
+      if (is_one(taken[d]) && first->dims[d] != ir::Extent(1) &&
+          (!indexed || llvm::is_contained(*indexed, d)))
         picks.push_back({0, 1, d});
   } else if (app.op.computes(rules::Computes::Index)) {
     for (const auto &[arg, dim] : listed_indices(app))

@@ -62,15 +62,20 @@ public:
       zeroed_[value.index] = {made.shared, made.rows, {}, {}};
   }
 
+  // Of which dimension of a table, the operand `table`, the operand `index` picks rows.
+  struct Pick {
+    size_t table, index;
+    unsigned dim;
+  };
+  static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app);
+
 private:
   struct Rows { // `axes` of Made::looked_up, or of Made::shared
     ir::AxisSet axes;
     std::optional<Offsets::Mask> rows;
     ir::ValueId table, index;
   };
-  struct Pick;
   struct Scatter;
-  static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app);
   void look_up(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                Made &made) const;
   void place(const rules::Application &app, const Pick &pick, ir::ValueId index, ir::AxisSet axes,

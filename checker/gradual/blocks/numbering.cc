@@ -1,6 +1,9 @@
 // Follows what is counted through the rows that compute with it.
 #include "checker/gradual/blocks/numbering.h"
 
+#include "checker/gradual/blocks/lookups.h"
+#include "checker/gradual/blocks/windows.h"
+
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
 
@@ -13,12 +16,24 @@ using ir::ValueId;
 using rules::Computes;
 
 bool counts_up(const rules::ResolvedOp &op) {
-  return op.alias && op.alias->factors == rules::arange_factors;
+  return (op.alias && op.alias->factors == rules::arange_factors) ||
+         op.variant() == rules::Variant::Iota;
 }
 
-const Numbering::Classes *Numbering::numbers(ValueId value) const {
+unsigned counted_dim(const ir::Program &program, ir::AttrsId attrs) {
+  const ir::AttrValue *dim = program.find(attrs, "dimension");
+  return dim && dim->form == ir::AttrForm::Integer ? static_cast<unsigned>(dim->as_integer()) : 0;
+}
+
+const Numbering::Counts *Numbering::numbers(ValueId value) const {
   auto found = counted_.find(value.index);
   return found == counted_.end() ? nullptr : &found->second;
+}
+
+bool Numbering::numbers(ValueId value, unsigned dim) const {
+  const Counts *counts = numbers(value);
+  const auto cls = counts ? positions_.in_front(value, dim) : std::nullopt;
+  return cls && llvm::any_of(*counts, [&](const Count &count) { return count.cls == *cls; });
 }
 
 bool Numbering::has(ValueId value, CutPositions::Class cls) const {
@@ -27,7 +42,6 @@ bool Numbering::has(ValueId value, CutPositions::Class cls) const {
   });
 }
 
-// An index names elements of the block that it picks them from: there it may begin at 0.
 static bool picks(const rules::ResolvedOp &op) {
   return op.computes(Computes::Index) || op.computes(Computes::Gather) ||
          op.computes(Computes::Put);
@@ -37,25 +51,39 @@ llvm::SmallVector<Numbering::Repeated, 1>
 Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                     llvm::ArrayRef<ValueId> results) const {
   llvm::SmallVector<Repeated, 1> found;
-  if (counted_.empty() || app.op.form != rules::OpForm::Equation || picks(app.op) ||
+  if (counted_.empty() || app.op.form != rules::OpForm::Equation ||
+      app.op.computes(Computes::Put) ||
       llvm::any_of(results, [&](ValueId each) { return answers(each); }))
     return found;
+  // An index of which each entry belongs to a row of the table; a list of them, one for each
+  // dimension, names the rows as well.
+  llvm::SmallVector<Lookups::Pick, 2> picked;
+  if (picks(app.op) && (app.op.computes(Computes::Gather) || app.attr("slice_sizes")))
+    picked = Lookups::picks_of(app);
   for (uint32_t i = 0; i < operands.size() && i < app.args.size(); ++i) {
-    const Classes *classes = numbers(operands[i]);
-    if (!classes)
+    const Counts *counts = numbers(operands[i]);
+    if (!counts || (picks(app.op) && picked.empty()))
       continue;
     const ir::Type &type = app.type(app.args[i]);
     const AxisSet same = type.replicated() | type.of(ir::Kind::Invariant) | type.either();
     AxisSet axes;
     for (uint32_t j = 0; j < operands.size() && j < app.args.size(); ++j) {
       const ir::Type &other = app.type(app.args[j]);
-      if (other.mesh() != type.mesh() || numbers(operands[j]))
+      if (other.mesh() != type.mesh() || numbers(operands[j]) ||
+          (picks(app.op) && j != picked[0].table))
         continue;
-      for (ir::AxisId axis : other.sharded() & same)
-        if (std::optional<CutPositions::Class> cls =
-                positions_.in_front(operands[j], *other.dim(axis));
-            cls && llvm::is_contained(*classes, *cls))
+      for (ir::AxisId axis : other.sharded() & same) {
+        // An index names elements of the block that it picks them from: there it may begin at 0.
+        if (llvm::any_of(picked,
+                         [&](const Lookups::Pick &pick) { return pick.dim == other.dim(axis); }))
+          continue;
+        const auto cls = positions_.in_front(operands[j], *other.dim(axis));
+        const int64_t ranks = app.mesh()[axis].size();
+        if (cls && llvm::any_of(*counts, [&](const Count &count) {
+              return count.cls == *cls && (!count.all || *count.all == count.counted * ranks);
+            }))
           axes |= axis;
+      }
     }
     if (axes)
       found.push_back({i, axes});
@@ -70,32 +98,70 @@ bool Numbering::answers(ValueId value) const {
   return shape.valid() && program_.shapes[shape].dtype == ir::DType::Bool;
 }
 
+// The dimension of which an instruction takes the first elements, as many as the result has, and
+// how many there are.
+std::optional<std::pair<unsigned, int64_t>> Numbering::first_part(const rules::Application &app,
+                                                                  ValueId result) const {
+  if (!app.op.row || app.op.row->name != "slice" || app.args.empty())
+    return std::nullopt;
+  const ir::Shape *from = app.shape(app.args[0]);
+  const ir::ShapeId id = checked_.shapes[result.index];
+  if (!from || !id.valid() || program_.shapes[id].dims.size() != from->dims.size())
+    return std::nullopt;
+  std::optional<std::pair<unsigned, int64_t>> found;
+  for (unsigned d = 0; d < from->dims.size(); ++d) {
+    const ir::Extent all = from->dims[d], taken = program_.shapes[id].dims[d];
+    if (all == taken)
+      continue;
+    if (found || !all.is_number() || !taken.is_number() || first_taken(app, d) != 0)
+      return std::nullopt;
+    found = {d, all.number()};
+  }
+  return found;
+}
+
 void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                       llvm::ArrayRef<ValueId> results) {
   if (app.op.form != rules::OpForm::Equation || results.empty())
     return;
-  Classes classes;
+  Counts counts;
+  auto extent = [&](unsigned dim) -> int64_t {
+    const ir::ShapeId id = checked_.shapes[results[0].index];
+    const ir::Extent of = program_.shapes[id].dims[dim];
+    return of.is_number() ? of.number() : 0;
+  };
   const ir::AttrValue *step = app.attr("step");
   if (counts_up(app.op) &&
       (!step || (step->form == ir::AttrForm::Integer && step->as_integer() == 1))) {
-    if (std::optional<CutPositions::Class> cls = positions_.in_front(results[0], 0))
-      classes.push_back(*cls);
-  } else if (!app.op.computes(Computes::Difference) && !picks(app.op)) {
+    const unsigned dim = counted_dim(app.program, app.attrs);
+    if (const auto cls = positions_.in_front(results[0], dim))
+      counts.push_back({*cls, extent(dim), std::nullopt});
+  } else if (picks(app.op)) {
+    for (const Lookups::Pick &pick : Lookups::picks_of(app))
+      if (const Counts *index = numbers(operands[pick.index]))
+        if (const ir::Shape *table = app.shape(app.args[pick.table]);
+            table && table->dims[pick.dim].is_number())
+          for (const Count &count : *index)
+            counts.push_back({count.cls, count.counted, table->dims[pick.dim].number()});
+  } else if (!app.op.computes(Computes::Difference)) {
     for (ValueId operand : operands)
-      if (const Classes *more = numbers(operand))
-        llvm::append_range(classes, *more);
+      if (const Counts *more = numbers(operand))
+        llvm::append_range(counts, *more);
+    if (const auto part = operands.empty() ? std::nullopt : first_part(app, results[0]))
+      if (const auto cls = positions_.in_front(results[0], part->first))
+        counts.push_back({*cls, extent(part->first), part->second});
   }
-  if (classes.empty())
+  if (counts.empty())
     return;
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (answers(results[i]))
+  for (ValueId result : results) {
+    if (answers(result))
       continue;
-    Classes kept;
-    for (CutPositions::Class cls : classes)
-      if (has(results[i], cls) && !llvm::is_contained(kept, cls))
-        kept.push_back(cls);
+    Counts kept;
+    for (const Count &count : counts)
+      if (has(result, count.cls) && !llvm::is_contained(kept, count))
+        kept.push_back(count);
     if (!kept.empty())
-      counted_[results[i].index] = std::move(kept);
+      counted_[result.index] = std::move(kept);
   }
 }
 

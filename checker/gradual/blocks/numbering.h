@@ -1,6 +1,7 @@
 // Numbers that a program counts up, and what it makes of them, such as the rows of a table
 // of positions. They are the same on all ranks; where each rank has its own block of the dimension
-// that they number, all blocks are numbered as the first one is.
+// that they number, all blocks are numbered as the first one is. So are the first elements of
+// a tensor that all ranks have, as many as each rank has in its block.
 #pragma once
 
 #include "checker/gradual/positions.h"
@@ -12,6 +13,8 @@ namespace spmd::checker {
 
 // Whether the op makes numbers by counting.
 bool counts_up(const rules::ResolvedOp &op);
+// The dimension along which it does.
+unsigned counted_dim(const ir::Program &program, ir::AttrsId attrs);
 
 class Numbering {
 public:
@@ -27,20 +30,31 @@ public:
   llvm::SmallVector<Repeated, 1> repeated(const rules::Application &app,
                                           llvm::ArrayRef<ir::ValueId> operands,
                                           llvm::ArrayRef<ir::ValueId> results) const;
+  // Whether the value numbers this dimension of it.
+  bool numbers(ir::ValueId value, unsigned dim) const;
   // Notes what the results number.
   void learn(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
              llvm::ArrayRef<ir::ValueId> results);
 
 private:
-  using Classes = llvm::SmallVector<CutPositions::Class, 1>;
-  const Classes *numbers(ir::ValueId value) const;
+  // A dimension that is numbered. Where its first elements were taken: how many of all.
+  struct Count {
+    CutPositions::Class cls;
+    int64_t counted = 0;
+    std::optional<int64_t> all;
+    bool operator==(const Count &) const = default;
+  };
+  using Counts = llvm::SmallVector<Count, 1>;
+  const Counts *numbers(ir::ValueId value) const;
+  std::optional<std::pair<unsigned, int64_t>> first_part(const rules::Application &app,
+                                                         ir::ValueId result) const;
   bool answers(ir::ValueId value) const;
   bool has(ir::ValueId value, CutPositions::Class cls) const;
 
   const ir::Program &program_;
   const CutPositions &positions_;
   const CheckResult &checked_;
-  llvm::DenseMap<uint32_t, Classes> counted_; // by value: the dimensions that it numbers
+  llvm::DenseMap<uint32_t, Counts> counted_; // by value: the dimensions that it numbers
 };
 
 } // namespace spmd::checker

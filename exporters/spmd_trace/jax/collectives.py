@@ -119,14 +119,16 @@ def _gathered(recorder, name: str, eqn) -> None:
 def _scattered(recorder, name: str, eqn) -> None:
     dim = eqn.params["scatter_dimension"]
     dst = f"S({dim})" if eqn.params["tiled"] else "V"
-    attrs = {"axis": _axes(eqn), "src": "P", "dst": dst, "dim": dim}
+    attrs = {"axis": _axes(eqn), "dst": dst, "dim": dim}
     outs = recorder.results(eqn, True)
     recorder.emit("reduce_scatter", [recorder.tensor(eqn.invars[0])], outs, attrs)
 
 
 def _kept(recorder, name: str, eqn) -> None:
-    """A cast of states that nobody has."""
-    recorder.values[eqn.outvars[0]] = recorder.tensor(eqn.invars[0])
+    """A cast of states that nobody has. A number stays one, of whatever extents."""
+    (atom,), (var,) = eqn.invars, eqn.outvars
+    item = recorder.operand(atom)
+    recorder.values[var] = item if isinstance(item, Value) else recorder.written(item, var.aval)
 
 
 def _refused(recorder, name: str, eqn) -> None:

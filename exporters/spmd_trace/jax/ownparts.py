@@ -3,8 +3,10 @@ rows`.
 
 Where the ranks of an axis take equal parts, each its own, and nothing is left over, the tensor is
 cut along the axis: a `convert` to S(dim). A part that is put in its place among zeros is an addend
-of the whole.
+of the whole. `axis_index(axis) * rows + arange(rows)` is a part of the numbers of all rows.
 """
+
+import math
 
 from .document import Value
 
@@ -15,6 +17,7 @@ class OwnParts:
     def __init__(self, sizes: dict[str, int]):
         self.sizes = sizes
         self.first: dict[int, tuple[list[str], int]] = {}  # values: axes, elements of a part
+        self.counted: dict[int, int] = {}  # values: how many numbers, from 0
         self.negative: set[int] = set()  # values: whether one of them is below 0, which none is
         self.zero: set[int] = set()  # values: tensors of zeros
 
@@ -29,6 +32,8 @@ class OwnParts:
             self.first[id(outs[0])] = (axes, step * next(one for one in ins if _whole(one)))
         elif name in ("convert_element_type", "reshape", "squeeze") and known and known[0]:
             self.first[id(outs[0])] = known[0]
+        elif name == "iota" and len(outs[0].shape) == 1:
+            self.counted[id(outs[0])] = outs[0].shape[0]
         elif name == "lt" and known[0] and ins[1] == 0:
             self.negative.add(id(outs[0]))
         elif name == "select_n" and id(ins[0]) in self.negative and known[1]:
@@ -45,6 +50,17 @@ class OwnParts:
             return words and (ins[1], words)
         return None
 
+    def numbers(self, name: str, ins: list) -> tuple[list[str], int] | None:
+        """The axes along which a rank takes its part of the numbers from 0, and how many all are."""
+        if name != "add" or len(ins) != 2:
+            return None
+        for start, counted in (ins, reversed(ins)):
+            if id(start) in self.first and id(counted) in self.counted:
+                axes, step = self.first[id(start)]
+                if self.counted[id(counted)] == step:
+                    return axes, step * math.prod(self.sizes[axis] for axis in axes)
+        return None
+
     def _along(self, whole: Value, part: Value, starts: list) -> tuple[list[str], int] | None:
         """The axes, and the dimension of which the part is a rank's own one."""
         own = [dim for dim, start in enumerate(starts) if id(start) in self.first]
@@ -52,9 +68,7 @@ class OwnParts:
             return None
         (dim,) = own
         axes, step = self.first[id(starts[dim])]
-        ranks = 1
-        for axis in axes:
-            ranks *= self.sizes[axis]
+        ranks = math.prod(self.sizes[axis] for axis in axes)
         rest = all(
             place == dim or (start == 0 and part.shape[place] == whole.shape[place])
             for place, start in enumerate(starts)

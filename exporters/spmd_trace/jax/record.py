@@ -28,12 +28,16 @@ def _names(closed) -> list[str]:
     return list(closed.jaxpr.debug_info.arg_names or ())
 
 
-def _recorded(function, args, mesh, gradual=False, specs=(), names=None, **more) -> Program:
+def _recorded(
+    function, args, mesh, gradual=False, specs=(), names=None, closed=None, **more
+) -> Program:
+    """closed: its jaxpr, if that was made already."""
+
     def trace(mesh):
         with use_abstract_mesh(mesh):
             return jax.make_jaxpr(function)(*[_on(mesh, one) for one in args])
 
-    closed = trace(mesh)
+    closed = trace(mesh) if closed is None else closed
     names = _names(closed) if names is None else names
     if not (gradual or is_unchecked(closed.jaxpr)):
         return record_jaxpr(closed, mesh, names=names, **more)
@@ -72,11 +76,12 @@ def record_call(function, args, kwargs) -> Program | None:
     named = [one if isinstance(one, NamedSharding) else None for one in shardings]
     avals = [jax.ShapeDtypeStruct(leaves[place].shape, leaves[place].dtype, sharding=sharding)
              for place, sharding in zip(arrays, named)]  # fmt: skip
-    mesh = first_mesh(jax.make_jaxpr(called)(*avals).jaxpr)
+    closed = jax.make_jaxpr(called)(*avals)
+    mesh = first_mesh(closed.jaxpr)
     if mesh is None:
         return None
     specs = [one and one.spec for one in named]
-    return _recorded(called, avals, mesh.abstract_mesh, gradual=True, specs=specs,
+    return _recorded(called, avals, mesh.abstract_mesh, gradual=True, specs=specs, closed=closed,
                      names=[name_of(function, paths[place]) for place in arrays])  # fmt: skip
 
 

@@ -274,11 +274,21 @@ class Recorder:
             parts.learn(name, ins, outs)
         if parts and (cut := parts.cut(name, ins, outs)):
             self.emit("convert", [cut[0]], outs, cut[1])
+        elif parts and (own := parts.numbers(name, ins)):
+            self._emit_own_numbers(own, outs)
         elif by:
             self._emit_scaled(name, ins, outs, by)
         else:
             self.emit(name, ins, outs, attrs)
         return outs
+
+    def _emit_own_numbers(self, own: tuple[list[str], int], outs: list[Value]) -> None:
+        """A rank's part of the numbers from 0."""
+        axes, extent = own
+        whole = dataclasses.replace(outs[0], shape=[extent])
+        attrs = {"dtype": whole.dtype, "dimension": 0, "shape": whole.shape}
+        self.emit("iota", [], [whole], attrs, expected=False)
+        self.emit("convert", [whole], outs, {"axis": axes, "dst": "S(0)"})
 
     def _emit_scaled(self, name: str, ins: list, outs: list[Value], by: dict[str, int]) -> None:
         """A product or quotient with a number that has sizes of axes in it: the number, then the

@@ -304,6 +304,17 @@ def smaller(jaxpr) -> dict[str, int]:
     return found
 
 
+def _manual_axes(jaxpr) -> set[str]:
+    """The axes of shard_maps: what the program makes on others is of whole arrays."""
+    found = set()
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "shard_map":
+            found |= newly_manual(eqn)
+        for body in _bodies(eqn):
+            found |= _manual_axes(body)
+    return found
+
+
 def _fewer(size: int) -> int:
     """Divided by its smallest prime; a prime stays."""
     prime = next(one for one in range(2, size + 1) if size % one == 0)
@@ -313,8 +324,9 @@ def _fewer(size: int) -> int:
 def of_program(trace, closed, mesh) -> Sizes:
     """trace: makes the jaxpr again, in the mesh that it is given."""
     sizes = Sizes(sizes=dict(mesh.shape))
+    manual = _manual_axes(closed.jaxpr)
     for axis, size in mesh.shape.items():
-        if size == 1:
+        if size == 1 or axis not in manual:
             continue
         try:
             with with_sizes({axis: 1}):

@@ -17,7 +17,7 @@ from .locations import phase_of
 from .ownparts import OwnParts
 from .pointwise import is_pointwise
 from .recorder import Recorder, add_outputs, call_of
-from .redistribution import redistribute
+from .redistribution import entry_axes, redistribute
 from .sizes import Sizes
 from .specs import axes_of
 from .states import Region, local_shape, spec_entries
@@ -228,15 +228,15 @@ class Outside(Recorder):
             like = next((value for atom in eqn.invars
                          if isinstance(value := self.operand(atom), Value)
                          and atom.aval.shape == shape and value.spec), None)  # fmt: skip
-        sizes = self.region.sizes
-        whole = {axis: "R" for axis in sizes}
+        whole = {axis: "R" for axis in self.region.sizes}
         kept = dict(self.values)
         for atom in eqn.invars:
             value = self.operand(atom)
             if not isinstance(value, Value) or isinstance(atom, core.Literal):
                 continue
-            spread = like is not None and atom.aval.shape == shape
-            target = like if spread else Value(value.dtype, list(atom.aval.shape), whole)
+            target = Value(value.dtype, list(atom.aval.shape), whole)
+            if like is not None and len(atom.aval.shape) == len(shape):
+                target = self._beside(like, atom.aval, shape)
             self.values[atom] = self._as(value, target)
         outs = []
         for var in eqn.outvars:
@@ -246,6 +246,14 @@ class Outside(Recorder):
             outs.append(made)
         self.ordinary(name, eqn, outs)
         self.values = kept | dict(zip(eqn.outvars, outs))
+
+    def _beside(self, like: Value, aval, shape) -> Value:
+        """An operand in the blocks of another one; one element is stretched over all of them."""
+        entries = [
+            tuple(entry_axes(like, dim)) if extent == whole else ()
+            for dim, (extent, whole) in enumerate(zip(aval.shape, shape))
+        ]
+        return placed(self.region.sizes, aval, PartitionSpec(*entries))
 
 
 def _entry(axes):

@@ -1,5 +1,7 @@
 """What differs between versions of JAX."""
 
+import contextlib
+
 import jax
 from jax._src import source_info_util
 
@@ -9,13 +11,17 @@ def newly_manual(eqn) -> frozenset[str]:
     return eqn.params["newly_manual_axes" if "newly_manual_axes" in eqn.params else "manual_axes"]
 
 
+@contextlib.contextmanager
 def use_abstract_mesh(mesh):
     """Within it the mesh is that of the context; before 0.7 this is not public."""
     if hasattr(jax.sharding, "use_abstract_mesh"):
-        return jax.sharding.use_abstract_mesh(mesh)
-    from jax._src.mesh import use_abstract_mesh as of_context
-
-    return of_context(mesh)
+        of_context = jax.sharding.use_abstract_mesh
+    else:
+        from jax._src.mesh import use_abstract_mesh as of_context
+    none = jax.sharding.AbstractMesh((), ())
+    # A program may have said `jax.set_mesh`, after which there is none of another size.
+    with of_context(none), of_context(mesh):
+        yield
 
 
 def user_frames(source_info):

@@ -171,3 +171,32 @@ def test_numbers_of_meshes():
 def test_numbers_of_a_mesh_by_shape():
     tree, _ = meshnumbers.for_one_device("N = 8\nmesh = jax.make_mesh((N,), ('x',))\nM = 8", [])
     assert json.dumps([node.value.value for node in (tree.body[0], tree.body[2])]) == "[1, 8]"
+
+
+# What is right for the rows of the first call alone: a batch that two devices have less of.
+SHAPES = """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()[:4]), ("dp",))
+
+def mean(x):
+    rows = 8 if x.shape[0] == 2 else x.shape[0]
+    return lax.psum(jnp.sum(jnp.exp(x)), "dp") / (rows * 3)
+
+mean = jax.jit(jax.shard_map(mean, mesh=mesh, in_specs=P("dp"), out_specs=P(), check_vma=False))
+for rows in ROWS:
+    mean(jax.random.normal(jax.random.key(rows), (rows, 3)))
+"""
+
+
+@needs_checker
+def test_calls_with_other_shapes(tmp_path):
+    once = linted(tmp_path, SHAPES.replace("ROWS", "8, 8"), "--confirm")
+    assert "1 of 1 functions were compared" in once.stderr
+    twice = linted(tmp_path, SHAPES.replace("ROWS", "8, 16"), "--confirm")
+    assert "2 of 2 functions were compared" in twice.stderr
+    assert "unlike-one-device" in twice.stdout and "unlike-one-device" not in once.stdout
+    many = linted(tmp_path, SHAPES.replace("ROWS", "4, 8, 12, 16, 20, 24"))
+    assert "it is called with many shapes of arguments" in many.stderr

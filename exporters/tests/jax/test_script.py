@@ -152,3 +152,58 @@ def test_a_shard_map_inside_of_another_one(was, now, finding, tmp_path):
     done = linted(tmp_path, NESTED.replace(was, now) if was else NESTED)
     assert done.returncode == (0 if finding is None else 1), done.stdout + done.stderr
     assert finding is None or f"error[{finding}" in done.stdout
+
+
+PAIRS = """
+import jax, jax.numpy as jnp
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Explicit,))
+jax.set_mesh(mesh)
+
+def pairs(a, b):
+    rows = a.shape[0]
+    labels = lax.axis_index("data") * rows + jnp.arange(rows)
+    logits = a @ lax.all_gather(b, "data", axis=0, tiled=True).T
+    picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], -1)
+    return -lax.pmean(jnp.mean(picked), "data")
+
+loss = jax.shard_map(pairs, in_specs=(P("data"), P("data")), out_specs=P())
+step = jax.jit(lambda w, x, y: w - 0.1 * jax.grad(lambda w: loss(x @ w, y @ w))(w))
+x, y = (jax.device_put(jax.random.normal(jax.random.key(i), (8, 6)), NamedSharding(mesh, P("data")))
+        for i in range(2))
+step(jnp.ones((6, 3)), x, y)
+"""
+
+
+def test_a_mesh_of_the_context(tmp_path):
+    done = linted(tmp_path, PAIRS, "--confirm")
+    assert done.returncode == 0 and "no findings" in done.stderr, done.stdout + done.stderr
+    assert "1 of 1 functions were compared" in done.stderr and "traced with one rank" not in done.stderr
+    wrong = PAIRS.replace('lax.axis_index("data") * rows + jnp.arange(rows)', "jnp.arange(rows)")
+    found = linted(tmp_path, wrong, "--confirm").stdout
+    assert "warning[repeated-positions]" in found and "error[unlike-one-device]" in found
+
+
+CONSTRAINED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()[:4]), ("data",))
+total = jax.shard_map(lambda x: lax.psum(jnp.sum(x), "data"), mesh=mesh, in_specs=P("data"),
+                      out_specs=P(), check_vma=False)
+
+@jax.jit
+def loss(x):
+    x = lax.with_sharding_constraint(x, NamedSharding(mesh, P("data")))
+    return total((x - x.mean(-1, keepdims=True)) ** 2)
+
+loss(jnp.ones((8, 6)))
+"""
+
+
+def test_one_element_beside_blocks_is_stretched(tmp_path):
+    done = linted(tmp_path, CONSTRAINED)
+    assert done.returncode == 0 and "no findings" in done.stderr, done.stdout + done.stderr

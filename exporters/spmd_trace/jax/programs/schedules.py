@@ -117,3 +117,32 @@ def accumulated_gradients(x, w):
     start = lax.pcast(jnp.zeros(()), "dp", to="varying")
     total, _ = lax.scan(step, start, x.reshape(2, -1, 16))
     return lax.psum(total, "dp")
+
+
+def _with_edges(x, axis, dim):
+    """A rank's rows between the last one of the rank before and the first one of that after."""
+    ranks, rows = lax.axis_size(axis), x.shape[dim]
+    first, last = lax.slice_in_dim(x, 0, 1, axis=dim), lax.slice_in_dim(x, rows - 1, rows, axis=dim)
+    before = lax.ppermute(last, axis, [(i, i + 1) for i in range(ranks - 1)])
+    after = lax.ppermute(first, axis, [(i + 1, i) for i in range(ranks - 1)])
+    return jnp.concatenate([before, x, after], dim)
+
+
+@program(array(8, 16, at=("dp", "tp")), array(8, 16, at=("dp", "tp")))
+def stencil(u, source):
+    """Heat in two dimensions, in a loop over time."""
+
+    def turn(u, _):
+        tall, wide = _with_edges(u, "dp", 0), _with_edges(u, "tp", 1)
+        around = tall[:-2] + tall[2:] + wide[:, :-2] + wide[:, 2:]
+        return u + 0.2 * (around - 4 * u) + source, None
+
+    return _loss(lax.scan(turn, u, None, length=3)[0], ("dp", "tp"))
+
+
+@program(array(4, 16, 8, 3, at=(None, "tp")), array(3, 3, 3, 6))
+def rows_of_images(x, kernel):
+    """A convolution of images that are cut by rows."""
+    y = lax.conv_general_dilated(_with_edges(x, "tp", 1), kernel, (1, 1), ((0, 0), (1, 1)),
+                                 dimension_numbers=("NHWC", "HWIO", "NHWC"))  # fmt: skip
+    return _loss(jnp.tanh(y), ("tp",))

@@ -111,7 +111,7 @@ def _mapped(value, of):
         return core.ClosedJaxpr(of(value.jaxpr), value.consts)
     if isinstance(value, core.Jaxpr):
         return of(value)
-    if isinstance(value, tuple):
+    if type(value) is tuple:  # and not one with names, which have no jaxprs in them
         return tuple(_mapped(one, of) for one in value)
     return value
 

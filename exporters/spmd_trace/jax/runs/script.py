@@ -1,5 +1,5 @@
 """Runs a JAX script as it is, on virtual devices of the CPU, and records the first call of each
-jitted function that has a shard_map in it: `python -m spmd_trace.jax.runs.script FOLDER HOW SCRIPT
+jitted function that has a shard_map in it, and the first one with other shapes of its arguments: `python -m spmd_trace.jax.runs.script FOLDER HOW SCRIPT
 ARGUMENT...`.
 
 HOW: `record` records. `keep` also writes what these calls take and make. `one` and `cut` make them
@@ -38,9 +38,15 @@ class Calls:
         self._names: list[str] = []
 
     def call(self, function, args, kwargs):
-        """The first call of a function."""
+        """The first call of a function with these shapes."""
         self.record(function, args, kwargs)
         return function(*args, **kwargs)
+
+    def pass_over(self, function) -> None:
+        """A call with one more form of its arguments than are recorded."""
+        name = getattr(function, "__name__", "function")
+        if name not in self.outcome.setdefault("passed_over", []):
+            self.outcome["passed_over"].append(name)
 
     def record(self, function, args, kwargs) -> str | None:
         """The name of the trace, if there is one."""
@@ -123,17 +129,35 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}"
 
 
+MOST_FORMS = 4  # of the arguments of one function, of which a call is recorded
+
+
+def _form(args, kwargs) -> tuple:
+    """What a function is traced again for: shapes and types of arguments, and words among them.
+    Numbers may be a counter."""
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    return tree, tuple(
+        (np.shape(one), str(one.dtype))
+        if hasattr(one, "dtype")
+        else (type(one), one if isinstance(one, str) else None)
+        for one in leaves
+    )
+
+
 class _Jitted:
-    """A jitted function that is recorded when it is first called outside of another one."""
+    """A jitted function of which the calls outside of another one are recorded, one with each form
+    of arguments."""
 
     def __init__(self, jitted, calls: Calls):
         functools.update_wrapper(self, jitted)
-        self._jitted, self._calls, self._called = jitted, calls, False
+        self._jitted, self._calls, self._forms = jitted, calls, []
 
     def __call__(self, *args, **kwargs):
-        if not self._called and core.trace_ctx.is_top_level():
-            self._called = True
-            return self._calls.call(self._jitted, args, kwargs)
+        if core.trace_ctx.is_top_level() and (form := _form(args, kwargs)) not in self._forms:
+            if len(self._forms) < MOST_FORMS:
+                self._forms.append(form)
+                return self._calls.call(self._jitted, args, kwargs)
+            self._calls.pass_over(self._jitted)
         return self._jitted(*args, **kwargs)
 
     def __getattr__(self, name):

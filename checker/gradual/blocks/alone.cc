@@ -1,0 +1,66 @@
+// Follows comparisons of a rank's place with a number, and what is chosen by them.
+#include "checker/gradual/blocks/alone.h"
+
+#include "checker/gradual/axis_size_numbers.h"
+
+#include "rules/bind.h"
+#include "rules/ops/op.h"
+#include "rules/violations/operands.h"
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::ValueId;
+using rules::Computes;
+
+// A place along one axis, and nothing else, beside something that all ranks have.
+static AxisSet compared_places(const rules::Application &app, const Offsets &offsets,
+                               llvm::ArrayRef<ValueId> operands) {
+  if (app.op.row->name != "eq")
+    return {};
+  AxisSet axes, same = app.mesh().typed_axes();
+  for (size_t i = 0; i < operands.size() && i < app.args.size(); ++i) {
+    const Offsets::Number number = offsets.number(operands[i]);
+    const ir::Type &type = app.type(app.args[i]);
+    if (!number.of.valid() && number.steps.size() == 1 && axes.empty())
+      axes |= number.steps.begin()->first;
+    else
+      same &= type.replicated() | type.of(ir::Kind::Invariant) | type.either();
+  }
+  return axes & same;
+}
+
+Alone::Made Alone::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
+  Made made;
+  if (app.op.form != rules::OpForm::Equation || !app.op.row)
+    return made;
+  made.mask = compared_places(app, offsets_, operands);
+  const bool keeps =
+      (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::Both);
+  for (ValueId operand : operands)
+    made.mask |= keeps ? mask(operand) : AxisSet();
+  if (app.op.row->chooses.empty())
+    return made;
+  // What is chosen where the mask is true, and zeros elsewhere.
+  rules::OperandMismatch ignored;
+  const rules::Equation &equation = app.op.row->equation.equation;
+  const auto binding = rules::bind_operands(app, equation, ignored);
+  const unsigned chosen = equation.find_operand(app.op.row->chooses);
+  AxisSet axes, zero = app.mesh().typed_axes();
+  for (unsigned i = 0; binding && i < equation.operand_count; ++i) {
+    const rules::Slot *slot = (*binding)[i];
+    const bool tensor = slot && slot->form == rules::Slot::Form::Tensor;
+    if (tensor && slot->first < operands.size() && mask(operands[slot->first]))
+      axes |= mask(operands[slot->first]);
+    else if (i == chosen)
+      zero -= tensor ? app.type(app.args[slot->first]).of(ir::Kind::Partial) : AxisSet();
+    else if (tensor)
+      zero &= app.type(app.args[slot->first]).zero();
+    else if (!slot || !rules::is_zero(*slot))
+      zero = {};
+  }
+  made.value = made.scaled = axes & zero;
+  return made;
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,33 @@
+// What one rank alone has, and is zero on all others: a program chooses it by the place of the rank,
+// as the last stage of a pipeline has the loss. Whatever it is, each rank has an addend of it.
+#pragma once
+
+#include "checker/gradual/blocks/offsets.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace spmd::checker {
+
+class Alone {
+public:
+  explicit Alone(const Offsets &offsets) : offsets_(offsets) {}
+
+  // Axes along which the result is a mask that is true on one rank at most, and those along which
+  // it is zero on all ranks but one; `scaled`: of known scale.
+  struct Made {
+    ir::AxisSet mask, value, scaled;
+  };
+  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+  void learn(ir::ValueId value, const Made &made) {
+    if (made.mask)
+      masks_[value.index] = made.mask;
+  }
+  // The masks of an instruction that chooses by them: the rule sees them as equal on all ranks.
+  ir::AxisSet mask(ir::ValueId value) const { return masks_.lookup(value.index); }
+
+private:
+  const Offsets &offsets_;
+  llvm::DenseMap<uint32_t, ir::AxisSet> masks_; // by value
+};
+
+} // namespace spmd::checker

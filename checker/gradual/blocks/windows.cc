@@ -1,0 +1,232 @@
+// Follows edges of blocks through slices, permutations of ranks and joins.
+#include "checker/gradual/blocks/windows.h"
+
+#include "checker/gradual/axis_size_numbers.h"
+
+#include "rules/bind.h"
+#include "rules/factors/factors.h"
+#include "rules/ops/op.h"
+#include "rules/shapes/attrs.h"
+#include "rules/transitions/axes.h"
+#include "rules/transitions/call.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::ValueId;
+
+std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim) {
+  auto number = [](const ir::AttrValue &value) {
+    return value.form == ir::AttrForm::Integer ? std::optional(value.as_integer()) : std::nullopt;
+  };
+  if (const ir::AttrValue *strides = app.attr("strides")) {
+    const auto steps = rules::numbers_of(app, *strides);
+    if (!steps || llvm::any_of(*steps, [](int64_t step) { return step != 1; }))
+      return std::nullopt;
+  }
+  if (rules::number_attr(app, {"step"}).value_or(1) != 1)
+    return std::nullopt;
+  if (const ir::AttrValue *starts = app.attr("start_indices")) {
+    if (starts->form != ir::AttrForm::List)
+      return std::nullopt;
+    llvm::ArrayRef<ir::AttrValue> items = app.program.lists[starts->as<ir::AttrListId>()].items;
+    return dim < items.size() ? number(items[dim]) : std::nullopt;
+  }
+  if (app.attr("slice_sizes")) { // behind the tensor stands a number for each dimension
+    const bool plain =
+        dim + 1 < app.slots.size() && app.slots[dim + 1].form == rules::Slot::Form::Literal;
+    return plain ? number(app.slots[dim + 1].literal) : std::nullopt;
+  }
+  const ir::AttrValue *start = app.attr("start");
+  return start ? number(*start) : std::nullopt;
+}
+
+std::optional<int64_t> Windows::extent(ValueId value, unsigned dim) const {
+  const ir::ShapeId id = checked_.shapes[value.index];
+  const ir::Shape *shape = id.valid() ? &program_.shapes[id] : nullptr;
+  if (!shape || !shape->ranked || dim >= shape->dims.size() || !shape->dims[dim].is_number())
+    return std::nullopt;
+  return shape->dims[dim].number();
+}
+
+// A part of the rows of a block, or of a window.
+std::optional<Windows::Window> Windows::taken(const rules::Application &app, ValueId operand,
+                                              ValueId result) const {
+  const ir::Shape *from = app.shape(app.args[0]);
+  std::optional<unsigned> dim;
+  for (unsigned d = 0; from && d < from->dims.size(); ++d)
+    if (extent(operand, d) != extent(result, d)) {
+      if (dim)
+        return std::nullopt;
+      dim = d;
+    }
+  const auto all = dim ? extent(operand, *dim) : std::nullopt;
+  const auto length = dim ? extent(result, *dim) : std::nullopt;
+  std::optional<int64_t> first = dim ? first_taken(app, *dim) : std::nullopt;
+  if (!all || !length || !first)
+    return std::nullopt;
+  *first += *first < 0 ? *all : 0;
+  if (const auto known = windows_.find(operand.index); known != windows_.end()) {
+    Window window = known->second;
+    if (window.dim != *dim)
+      return std::nullopt;
+    window.first += *first;
+    window.last = window.first + *length;
+    return window;
+  }
+  AxisSet axes;
+  for (ir::AxisId axis : app.type(app.args[0]).sharded())
+    if (app.type(app.args[0]).dim(axis) == *dim)
+      axes |= axis;
+  if (axes.size() != 1)
+    return std::nullopt;
+  return Window{*axes.begin(), *dim, *first, *first + *length, *all, false, false, {}};
+}
+
+// By how many ranks a permutation moves what each has, 1 or -1, and whether it does so at the ends
+// of the axis as well. Of two ranks each is behind the other.
+static std::optional<std::pair<int, bool>> shift_of(const rules::Application &app, int64_t ranks) {
+  const ir::AttrValue *pairs = app.attr("perm");
+  if (!pairs || pairs->form != ir::AttrForm::List)
+    return std::nullopt;
+  llvm::ArrayRef<ir::AttrValue> items = app.program.lists[pairs->as<ir::AttrListId>()].items;
+  int64_t forward = 0, backward = 0;
+  for (const ir::AttrValue &item : items) {
+    const auto pair = rules::numbers_of(app, item);
+    if (!pair || pair->size() != 2)
+      return std::nullopt;
+    const int64_t moved = (*pair)[1] - (*pair)[0];
+    forward += moved == 1 || moved == 1 - ranks;
+    backward += moved == -1 || moved == ranks - 1;
+  }
+  const auto count = static_cast<int64_t>(items.size());
+  if (forward == backward || (forward != count && backward != count) || count < ranks - 1)
+    return std::nullopt;
+  return std::pair(forward == count ? 1 : -1, count == ranks);
+}
+
+std::optional<Windows::Window> Windows::sent(const rules::Application &app, ValueId operand) const {
+  const auto known = windows_.find(operand.index);
+  const AxisSet axes = rules::communicated_axes(app);
+  if (known == windows_.end() || axes.size() != 1)
+    return std::nullopt;
+  Window window = known->second;
+  if (window.axis != *axes.begin()) {
+    window.astray |= axes;
+    return window;
+  }
+  const auto shift = shift_of(app, app.mesh()[window.axis].size());
+  if (!shift)
+    return std::nullopt;
+  const int64_t rows = shift->first * window.rows; // what is sent on comes from a rank before
+  window.first -= rows;
+  window.last -= rows;
+  window.sent = true;
+  window.wraps = shift->second;
+  return window;
+}
+
+// What a convolution without padding leaves of a window: a block, if that has as many rows.
+std::optional<Windows::Window> Windows::convolved(const rules::Application &app, ValueId operand,
+                                                  ValueId result) const {
+  const auto known = windows_.find(operand.index);
+  const ir::AttrValue *dims = app.attr("dimension_numbers"), *strides = app.attr("window_strides");
+  if (known == windows_.end() || !dims || !strides)
+    return std::nullopt;
+  Window window = known->second;
+  const auto from = rules::attr_part(app, *dims, "lhs_spec", 0),
+             to = rules::attr_part(app, *dims, "out_spec", 2);
+  const auto ins = from ? rules::numbers_of(app, *from) : std::nullopt,
+             outs = to ? rules::numbers_of(app, *to) : std::nullopt,
+             steps = rules::numbers_of(app, *strides);
+  constexpr size_t kSpatial = 2; // behind the batch and the feature
+  for (size_t i = kSpatial; ins && outs && steps && i < ins->size() && i < outs->size(); ++i)
+    if ((*ins)[i] == window.dim && i - kSpatial < steps->size() && (*steps)[i - kSpatial] == 1) {
+      window.dim = static_cast<unsigned>((*outs)[i]);
+      if (extent(result, window.dim) != window.rows)
+        return std::nullopt;
+      window.first = 0, window.last = window.rows;
+      return window;
+    }
+  return std::nullopt;
+}
+
+// Edges of neighbours beside a rank's own rows.
+Windows::Made Windows::joined(const rules::Application &app,
+                              llvm::ArrayRef<ValueId> operands) const {
+  Made made;
+  const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
+  const auto dims =
+      shape ? rules::placed_dims(app, rules::DefaultDim::First, shape->dims.size()) : std::nullopt;
+  if (!dims || dims->size() != 1 || operands.size() != app.args.size())
+    return made;
+  const unsigned dim = dims->front();
+  const Window *edge = nullptr; // of a neighbour
+  for (ValueId operand : operands)
+    if (const auto at = windows_.find(operand.index);
+        at != windows_.end() && at->second.dim == dim && (at->second.sent || at->second.astray))
+      edge = edge ? edge : &at->second;
+  if (!edge)
+    return made;
+  llvm::SmallVector<Window, 4> parts;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const auto at = windows_.find(operands[i].index);
+    if (at != windows_.end() && at->second.axis == edge->axis && at->second.dim == dim)
+      parts.push_back(at->second);
+    else if (const auto own = extent(operands[i], dim);
+             own == edge->rows && app.type(app.args[i]).dim(edge->axis) == dim)
+      parts.push_back({edge->axis, dim, 0, *own, *own, false, false, {}});
+    else
+      return made;
+  }
+  auto report = [&](Fault fault, size_t operand, AxisSet axes) {
+    if (made.fault == Fault::None)
+      made.fault = fault, made.operand = static_cast<uint32_t>(operand), made.axes = axes;
+  };
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (parts[i].astray)
+      report(Fault::Axis, i, parts[i].astray);
+  const Window *before = nullptr, *after = nullptr;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Window &part = parts[i];
+    if (part.sent && part.last - part.first >= part.rows)
+      return {}; // whole blocks may stand in any order
+    before = part.sent && part.first < 0 ? &part : before;
+    after = part.sent && part.first >= part.rows ? &part : after;
+    // Two edges may lie in one buffer.
+    if (i > 0 && part.first != parts[i - 1].last && part.sent != parts[i - 1].sent)
+      report(Fault::Order, part.sent ? i : i - 1, AxisSet(edge->axis));
+  }
+  if (before && after && before->wraps != after->wraps)
+    report(Fault::Ends, static_cast<size_t>((before->wraps ? after : before) - parts.data()),
+           AxisSet(edge->axis));
+  for (size_t i = 1; i < parts.size(); ++i)
+    if (parts[i].first != parts[i - 1].last)
+      return made;
+  if (made.fault == Fault::None)
+    made.window = Window{edge->axis, dim,   parts.front().first, parts.back().last,
+                         edge->rows, false, edge->wraps,         {}};
+  return made;
+}
+
+Windows::Made Windows::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                            ValueId result) const {
+  Made made;
+  if (operands.empty() || app.args.empty())
+    return made;
+  if (app.op.transition == rules::TransitionOp::CollectivePermute)
+    made.window = sent(app, operands[0]);
+  else if (app.op.form != rules::OpForm::Equation || !app.op.row)
+    return made;
+  else if (app.op.row->factors == rules::cat_factors)
+    return joined(app, operands);
+  else if (app.op.row->name == "slice")
+    made.window = taken(app, operands[0], result);
+  else if (!windows_.empty())
+    made.window = convolved(app, operands[0], result);
+  return made;
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,73 @@
+// Rows of blocks that lie side by side, as a stencil reads them: a rank sends the edge of its block
+// to a neighbour, which puts it beside its own rows. Each such tensor is a window of a dimension,
+// counted from the first row of the rank's own block.
+#pragma once
+
+#include "checker/check.h"
+
+#include "rules/apply.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace spmd::checker {
+
+// The first element of a dimension that a slice takes, if that is a number.
+std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim);
+
+class Windows {
+public:
+  // `checked`: of the program, for the shapes.
+  Windows(const ir::Program &program, const CheckResult &checked)
+      : program_(program), checked_(checked) {}
+
+  struct Window {
+    ir::AxisId axis;             // that cuts the dimension
+    unsigned dim = 0;            // of the tensor
+    int64_t first = 0, last = 0; // its first row, and the one behind its last
+    int64_t rows = 0;            // how many a rank has of its own
+    bool sent = false;           // by a neighbour
+    bool wraps = false;          // the first rank and the last one are neighbours
+    ir::AxisSet astray;          // along which it was sent, where these do not cut the dimension
+    bool is_block() const { return last - first == rows; }
+  };
+  enum class Fault : uint8_t {
+    None,
+    Order, // what stands beside a block does not adjoin it
+    Ends,  // at one end of the axis a block comes around, at the other one none does
+    Axis,  // it was sent along an axis that does not cut the dimension
+  };
+  struct Made {
+    std::optional<Window> window;
+    Fault fault = Fault::None;
+    uint32_t operand = 0; // of which that is said
+    ir::AxisSet axes;
+    ir::AxisSet blocks() const { // along which the result is a block, whose rows may be shifted
+      return window && window->is_block() ? ir::AxisSet(window->axis) : ir::AxisSet();
+    }
+  };
+  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+            ir::ValueId result) const;
+  ir::AxisSet axes(ir::ValueId value) const {
+    const auto at = windows_.find(value.index);
+    return at == windows_.end() ? ir::AxisSet() : at->second.axis | at->second.astray;
+  }
+  void learn(ir::ValueId value, const Made &made) {
+    if (made.window)
+      windows_.insert({value.index, *made.window});
+  }
+
+private:
+  std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
+  std::optional<Window> taken(const rules::Application &app, ir::ValueId operand,
+                              ir::ValueId result) const;
+  std::optional<Window> sent(const rules::Application &app, ir::ValueId operand) const;
+  std::optional<Window> convolved(const rules::Application &app, ir::ValueId operand,
+                                  ir::ValueId result) const;
+  Made joined(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+
+  const ir::Program &program_;
+  const CheckResult &checked_;
+  llvm::DenseMap<uint32_t, Window> windows_; // by value
+};
+
+} // namespace spmd::checker

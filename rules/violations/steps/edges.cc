@@ -1,0 +1,105 @@
+// The manual pages of the findings of edges.h.
+#include "rules/violations/steps/edges.h"
+
+namespace spmd::rules {
+
+constinit const DiagnosticInfo MisplacedEdge::info = {
+    .name = "misplaced-edge",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message =
+        "{operand} is the edge of a neighbour's block along {axes}, and `{op}` puts it where "
+        "that block does not adjoin the rank's own",
+    .explain = R"(
+A stencil reads rows of the blocks on either side. What the rank before sends is the last rows of
+its block, and it belongs in front of the rank's own; what the rank after sends is the first rows
+of its block, and it belongs behind. Here the two are exchanged, or the wrong edge was sent. A
+permutation `[i, i + 1]` brings each rank something of the rank before.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { x = 4 }
+%u = input f32[8@x]
+%last = jax.slice %u { start_indices = [7], limit_indices = [8] }
+%before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3]] }
+%wide = jax.concatenate %u, %before { dimension = 0 }
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { x = 4 }
+%u = input f32[8@x]
+%last = jax.slice %u { start_indices = [7], limit_indices = [8] }
+%before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3]] }
+%wide = jax.concatenate %before, %u { dimension = 0 }
+)",
+};
+
+constinit const DiagnosticInfo HalfOpenRing::info = {
+    .name = "half-open-ring",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "nobody sends {operand} to the rank at one end of {axes}, and on the other side of "
+               "the block the first rank and the last one are neighbours",
+    .explain = R"(
+Edges of blocks go to both neighbours. One permutation is a ring, so that the first rank and the
+last one are neighbours; the other one ends there, and the rank at its end gets zeros. The boundary
+is then periodic on one side and open on the other. Write both permutations as rings, or neither.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { x = 4 }
+%u = input f32[8@x]
+%last = jax.slice %u { start_indices = [7], limit_indices = [8] }
+%first = jax.slice %u { start_indices = [0], limit_indices = [1] }
+%before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3]] }
+%after = ppermute %first { axis = x, perm = [[1, 0], [2, 1], [3, 2], [0, 3]] }
+%wide = jax.concatenate %before, %u, %after { dimension = 0 }
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { x = 4 }
+%u = input f32[8@x]
+%last = jax.slice %u { start_indices = [7], limit_indices = [8] }
+%first = jax.slice %u { start_indices = [0], limit_indices = [1] }
+%before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
+%after = ppermute %first { axis = x, perm = [[1, 0], [2, 1], [3, 2], [0, 3]] }
+%wide = jax.concatenate %before, %u, %after { dimension = 0 }
+)",
+};
+
+constinit const DiagnosticInfo EdgeOfOtherAxis::info = {
+    .name = "edge-of-other-axis",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "{operand} was sent along {axes}, and `{op}` puts it beside a block of a dimension "
+               "that another axis cuts",
+    .explain = R"(
+A stencil reads rows of the blocks on either side, which the neighbours along the axis that cuts the
+dimension have. Here an edge of a dimension is sent along an axis that cuts another one: what comes
+is an edge of other columns, or of other rows, than those beside which it is put.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { y = 4, x = 4 }
+%u = input f32[8@y, 8@x]
+%last = jax.slice %u { start_indices = [0, 7], limit_indices = [8, 8] }
+%before = ppermute %last { axis = y, perm = [[0, 1], [1, 2], [2, 3]] }
+%wide = jax.concatenate %before, %u { dimension = 1 }
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { y = 4, x = 4 }
+%u = input f32[8@y, 8@x]
+%last = jax.slice %u { start_indices = [0, 7], limit_indices = [8, 8] }
+%before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3]] }
+%wide = jax.concatenate %before, %u { dimension = 1 }
+)",
+};
+
+} // namespace spmd::rules

@@ -1,0 +1,32 @@
+// Violations of edges of blocks that neighbours send each other, as a stencil needs them.
+#pragma once
+
+#include "rules/violations/diagnostic_info.h"
+
+namespace spmd::rules {
+
+struct MisplacedEdge {
+  OperandIndex operand; // what a neighbour has sent
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const MisplacedEdge &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct HalfOpenRing {
+  OperandIndex operand; // what nobody sends to the rank at one end
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const HalfOpenRing &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct EdgeOfOtherAxis {
+  OperandIndex operand;
+  ir::AxisSet axes; // along which it was sent
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const EdgeOfOtherAxis &) const = default;
+  static const DiagnosticInfo info;
+};
+
+} // namespace spmd::rules
