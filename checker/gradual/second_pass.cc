@@ -358,8 +358,12 @@ void SecondPass::judge_window(InstId id, const rules::Application &app) {
   if (inst.result_count == 0)
     return;
   window_ = windows_.made(app, state_.operands.values, inst.first_result);
-  if (window_.window)
+  if (window_.window) {
     open_axes_ -= window_.window->axis;
+    window_.window->any_order |= parts_.contains(window_.window->axis);
+  } else
+    for (ValueId operand : state_.operands.values)
+      open_axes_ |= windows_.parts(operand);
   const AxisSet axes = window_.axes - reported_axes_;
   if (axes.empty() || !is_forward(inst))
     return;
@@ -767,7 +771,8 @@ AxisSet SecondPass::written_rows(InstId id, const Type &type) const {
       values.size() != 2 || !data_.contains(values[0].index) || !data_.contains(values[1].index))
     return {};
   AxisSet axes;
-  for (AxisId axis : equal_axes(program_.types[state_.args[0].type]) & type.sharded())
+  // The operand is what is left of all writes by now; the value, what was written last.
+  for (AxisId axis : equal_axes(program_.types[result_.types[values[0].index]]) & type.sharded())
     if (type.dim(axis) == 0U)
       axes |= axis;
   return axes - shared_out_;

@@ -143,7 +143,8 @@ void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> ope
             table && table->dims[pick.dim].is_number())
           for (const Count &count : *index)
             counts.push_back({count.cls, count.counted, table->dims[pick.dim].number()});
-  } else if (!app.op.computes(Computes::Difference)) {
+  } else if (!app.op.computes(Computes::Difference) && app.op.row &&
+             app.op.row->constant == rules::OpDef::Constant::No) {
     for (ValueId operand : operands)
       if (const Counts *more = numbers(operand))
         llvm::append_range(counts, *more);

@@ -71,7 +71,7 @@ std::optional<Windows::Window> Windows::taken(const rules::Application &app, Val
   if (const auto known = windows_.find(operand.index); known != windows_.end()) {
     Window window = known->second;
     if (window.dim != *dim)
-      return std::nullopt;
+      return window;
     window.first += *first;
     window.last = window.first + *length;
     return window;
@@ -82,7 +82,7 @@ std::optional<Windows::Window> Windows::taken(const rules::Application &app, Val
       axes |= axis;
   if (axes.size() != 1)
     return std::nullopt;
-  return Window{*axes.begin(), *dim, *first, *first + *length, *all, false, false, {}};
+  return Window{*axes.begin(), *dim, *first, *first + *length, *all, false, false, false, {}};
 }
 
 // By how many ranks a permutation moves what each has, 1 or -1, and whether it does so at the ends
@@ -177,7 +177,7 @@ Windows::Made Windows::joined(const rules::Application &app,
       parts.push_back(at->second);
     else if (const auto own = extent(operands[i], dim);
              own == edge->rows && app.type(app.args[i]).dim(edge->axis) == dim)
-      parts.push_back({edge->axis, dim, 0, *own, *own, false, false, {}});
+      parts.push_back({edge->axis, dim, 0, *own, *own, false, false, false, {}});
     else
       return made;
   }
@@ -206,8 +206,9 @@ Windows::Made Windows::joined(const rules::Application &app,
     if (parts[i].first != parts[i - 1].last)
       return made;
   if (made.fault == Fault::None)
-    made.window = Window{edge->axis, dim,   parts.front().first, parts.back().last,
-                         edge->rows, false, edge->wraps,         {}};
+    made.window = Window{edge->axis,        dim,        parts.front().first,
+                         parts.back().last, edge->rows, false,
+                         edge->wraps,       false,      {}};
   return made;
 }
 

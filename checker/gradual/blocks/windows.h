@@ -27,6 +27,7 @@ public:
     int64_t rows = 0;            // how many a rank has of its own
     bool sent = false;           // by a neighbour
     bool wraps = false;          // the first rank and the last one are neighbours
+    bool any_order = false;      // of rows that may stand in any order, as those of a batch
     ir::AxisSet astray;          // along which it was sent, where these do not cut the dimension
     bool is_block() const { return last - first == rows; }
   };
@@ -50,6 +51,13 @@ public:
   ir::AxisSet axes(ir::ValueId value) const {
     const auto at = windows_.find(value.index);
     return at == windows_.end() ? ir::AxisSet() : at->second.axis | at->second.astray;
+  }
+  // Along which a value is a part of a block, or more than one: other ops than these do not know
+  // which rows it has.
+  ir::AxisSet parts(ir::ValueId value) const {
+    const auto at = windows_.find(value.index);
+    const bool rows = at == windows_.end() || at->second.is_block() || at->second.any_order;
+    return rows ? ir::AxisSet() : at->second.axis;
   }
   void learn(ir::ValueId value, const Made &made) {
     if (made.window)
