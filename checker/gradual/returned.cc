@@ -64,9 +64,14 @@ private:
 };
 
 bool Messages::is_message(InstId id) const {
-  return id.valid() && program_.insts[id].result_count == 1 &&
-         rules::resolve_op(program_, program_.insts[id].op).boundary == rules::Boundary::Wait &&
-         tensors_of(program_, id).size() == 1;
+  if (!id.valid() || program_.insts[id].result_count != 1 ||
+      rules::resolve_op(program_, program_.insts[id].op).boundary != rules::Boundary::Wait)
+    return false;
+  const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, id);
+  const InstId made = operands.size() == 1 ? defining_inst(program_, operands[0]) : InstId();
+  // For the result of a collective that goes on beside it the same rank waits.
+  return operands.size() == 1 &&
+         (!made.valid() || !program_.find(program_.insts[made].attrs, "async"));
 }
 
 // What a value is another name, a cast or a copy of, within one stage; none at the end.

@@ -81,8 +81,8 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   unread_.clear();
   parts_ = offset_axes_ = {};
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
-  takes_block_ = forward.valid() &&
-                 state_.rules.resolve(program_.insts[forward].op).form == rules::OpForm::Transition;
+  takes_block_ = forward.valid() && state_.rules.resolve(program_.insts[forward].op).transition ==
+                                        rules::TransitionOp::Convert;
   take_counts(inst, op);
   add_to_means(op);
   add_alone(inst, op);

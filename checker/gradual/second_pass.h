@@ -108,7 +108,7 @@ private:
   Windows windows_;
   Alone alone_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
-  ir::AxisSet shared_out_; // axes along which ranks take parts of data that all have
+  ir::AxisSet shared_out_;        // axes along which ranks take parts of data that all have
   llvm::DenseSet<uint32_t> data_; // values of the forward that are made of inputs and numbers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.

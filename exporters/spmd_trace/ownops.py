@@ -42,7 +42,12 @@ class Steps:
     def _plain(self, found: list[tuple]) -> list[tuple]:
         """Without the names of parameters that not all ranks have, such as those of experts."""
         return [
-            (place, op, tuple((of, name if name in self._shared else "") for of, name in taken), made)
+            (
+                place,
+                op,
+                tuple((of, name if name in self._shared else "") for of, name in taken),
+                made,
+            )
             for place, op, taken, made in found
         ]
 
