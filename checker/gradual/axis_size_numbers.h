@@ -23,7 +23,8 @@ public:
   AxisSizeNumbers(ir::Program &program, const CheckResult &checked);
 
   // What the numbers of an instruction multiply its results with, as a scale. `types`: of the
-  // values ahead of it. 1 where its numbers are numbers; none where a number may be one of two sizes.
+  // values ahead of it. 1 where its numbers are numbers; none where a number may be one of two
+  // sizes.
   std::optional<ir::ScaleId> scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
 
 private:

@@ -93,7 +93,8 @@ enum class Computes : uint8_t {
   Gather, // along the dimension that attribute `dim` names
   Put,    // at an index
   RowSums, // what an index names, added to the rows of a new table
-  Less,   // than the second operand
+  Equal,  // to the second operand
+  Less,   // than it
   AtMost,
   More,
   AtLeast,

@@ -211,7 +211,8 @@ def main(lint_binary, run_binary, seeds=400):
                 wrong.append(f"{done.stdout}{done.stderr}\n{drafts[name].text()}")
     for text in wrong[:5]:
         print(text)
-    print(f"{len(drafts)} programs, {views} names, {stale} stale reads, {ran} run: {len(wrong)} wrong")
+    counts = f"{len(drafts)} programs, {views} names, {stale} stale reads, {ran} run"
+    print(f"{counts}: {len(wrong)} wrong")
     return bool(wrong) or not stale or ran < int(seeds) // 8
 
 

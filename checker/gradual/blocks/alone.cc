@@ -16,7 +16,7 @@ using rules::Computes;
 // A place along one axis, and nothing else, beside something that all ranks have.
 static AxisSet compared_places(const rules::Application &app, const Offsets &offsets,
                                llvm::ArrayRef<ValueId> operands) {
-  if (app.op.row->name != "eq")
+  if (!app.op.computes(Computes::Equal))
     return {};
   AxisSet axes, same = app.mesh().typed_axes();
   for (size_t i = 0; i < operands.size() && i < app.args.size(); ++i) {

@@ -102,7 +102,7 @@ bool Numbering::answers(ValueId value) const {
 // how many there are.
 std::optional<std::pair<unsigned, int64_t>> Numbering::first_part(const rules::Application &app,
                                                                   ValueId result) const {
-  if (!app.op.row || app.op.row->name != "slice" || app.args.empty())
+  if (!app.op.row || app.op.row->factors != rules::slice_factors || app.args.empty())
     return std::nullopt;
   const ir::Shape *from = app.shape(app.args[0]);
   const ir::ShapeId id = checked_.shapes[result.index];

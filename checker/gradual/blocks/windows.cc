@@ -223,7 +223,7 @@ Windows::Made Windows::made(const rules::Application &app, llvm::ArrayRef<ValueI
     return made;
   else if (app.op.row->factors == rules::cat_factors)
     return joined(app, operands);
-  else if (app.op.row->name == "slice")
+  else if (app.op.row->factors == rules::slice_factors)
     made.window = taken(app, operands[0], result);
   else if (!windows_.empty())
     made.window = convolved(app, operands[0], result);
