@@ -26,6 +26,8 @@ public:
   // values ahead of it. 1 where its numbers are numbers; none where a number may be one of two
   // sizes.
   std::optional<ir::ScaleId> scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
+  // True if it divides by a number that is one of elements.
+  bool is_mean(ir::InstId id) const { return means_.count(id.index) != 0; }
 
 private:
   struct Mean { // that the instruction is a part of, or of its backward

@@ -76,6 +76,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   extreme_ = {};
   window_ = {};
   on_one_ = {};
+  picked_ = own_counts_ = AxisSet();
   joined_.clear();
   made_norms_.clear();
   unread_.clear();
@@ -323,6 +324,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   extreme_ = extremes_.made(app, state_.operands.values);
   open_axes_ = (open_axes_ - extreme_.own) | extreme_.mixed;
   judge_window(id, app);
+  judge_selected(app);
   on_one_ = alone_.made(app, state_.operands.values);
   joined_.clear();
   const Stacks &stacks = gradual_.cuts().positions().stacks();
@@ -350,6 +352,27 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
     made_norms_.push_back(made);
   }
+}
+
+// Rows that a mask has picked: what asks how many they are may not be proved by their cut.
+void SecondPass::judge_selected(const rules::Application &app) {
+  picked_ = Selected::picked(app);
+  open_axes_ -= picked_; // the rule asks for whole dimensions, as an index of numbers does
+  AxisSet rows;
+  for (size_t i = 0; i < state_.operands.values.size() && i < app.args.size(); ++i) {
+    const AxisSet own = selected_.own_counts(state_.operands.values[i]);
+    own_counts_ |= own;
+    rows |= own & app.type(app.args[i]).sharded();
+  }
+  if (app.op.form == rules::OpForm::Transition)
+    open_axes_ |= rows & rules::communicated_axes(app);
+  else if (rows && Selected::counts_rows(app))
+    open_axes_ |= rows;
+  // A block into which rows were put back has its rows again.
+  if (app.op.computes(Computes::Put))
+    own_counts_ -= picked_;
+  else
+    own_counts_ |= picked_;
 }
 
 // Edges that neighbours have sent, beside a rank's own rows.
@@ -587,12 +610,15 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   keep_offsets(value, index, type);
   if (index == 0)
     keep_blocks(type);
+  for (AxisId axis : picked_ - type.sharded())
+    cut(type, axis, 0);
+  selected_.learn(value, own_counts_ & (type.sharded() | type.of(Kind::Partial)));
   if (padded_) {
     type.drop_shards(padded_);
     type.set_kind(padded_, Kind::Partial);
   }
   const std::optional<ir::ScaleId> numbers = gradual_.numbers().scale(id, result_.types);
-  scale_open_ |= !numbers;
+  scale_open_ |= !numbers || (own_counts_ && gradual_.numbers().is_mean(id));
   type.scale = ir::product(program_, type.scale, numbers.value_or(program_.one()));
   type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);

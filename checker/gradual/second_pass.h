@@ -10,6 +10,7 @@
 #include "checker/gradual/blocks/lookups.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/blocks/offsets.h"
+#include "checker/gradual/blocks/selected.h"
 #include "checker/gradual/blocks/windows.h"
 #include "checker/gradual/gradual.h"
 #include "checker/gradual/norms.h"
@@ -64,6 +65,7 @@ private:
   void find_parts(const rules::Application &app);
   void take_offset_operands(const rules::Application &app);
   void take_own_numbers(const rules::Application &app);
+  void judge_selected(const rules::Application &app);
   void judge_window(ir::InstId id, const rules::Application &app);
   void find_padded(const rules::Application &app);
   void judge_lookup(ir::InstId id, const rules::Application &app);
@@ -107,14 +109,16 @@ private:
   Lists lists_;
   Windows windows_;
   Alone alone_;
+  Selected selected_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
   ir::AxisSet shared_out_;        // axes along which ranks take parts of data that all have
   llvm::DenseSet<uint32_t> data_; // values of the forward that are made of inputs and numbers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;
-  ir::AxisSet offset_axes_;   // along which such indices and masks are taken as equal
-  ir::AxisSet parts_;         // along which it takes or puts together rows that a rank has
+  ir::AxisSet picked_, own_counts_; // see Selected
+  ir::AxisSet offset_axes_;         // along which such indices and masks are taken as equal
+  ir::AxisSet parts_;               // along which it takes or puts together rows that a rank has
   bool takes_block_ = false;  // it is the backward of a conversion, by which a rank took its block
   ir::AxisSet padded_;        // along which it puts zeros around such a block
   ir::AxisSet beside_joined_; // along which something that was joined is cut beside that
