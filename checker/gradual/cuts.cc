@@ -51,6 +51,7 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
   }
   for (auto &[key, values] : inputs_)
     choose_inputs(axes_[key], values);
+  follow_exchanges();
   find_taken_apart();
   follow_parts();
   for (auto &[key, values] : unknown_)
@@ -148,6 +149,23 @@ void Cuts::result(InstId id) {
     for (AxisId axis : became)
       for (const CutPositions::Found &each : positions_.of(to))
         ++axes_[{static_cast<uint16_t>(after.mesh().index), axis.index}].whole[each.cls];
+  }
+}
+
+// Of what was exchanged as one tensor, ranks have blocks of the dimension that was split for it.
+void Cuts::follow_exchanges() {
+  for (uint32_t i = 0; i < program_.values.size(); ++i) {
+    const Lists::Joined *joined = positions_.stacks().joined(ValueId{i});
+    const ir::TypeId type = checked_.types[i];
+    if (!joined || !joined->dim || !type.valid())
+      continue;
+    const std::optional<uint32_t> before = positions_.in_front(joined->of, joined->at),
+                                  after = positions_.in_front(ValueId{i}, *joined->dim);
+    for (AxisId id : joined->axes) {
+      Axis &axis = axes_[{static_cast<uint16_t>(program_.types[type].mesh().index), id.index}];
+      if (before && after && axis.cut.count(*before) && !axis.never.count(*after))
+        axis.cut.insert(*after);
+    }
   }
 }
 

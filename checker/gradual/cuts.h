@@ -56,6 +56,7 @@ private:
   void result(ir::InstId id);
   void converted(ir::InstId id, const rules::ResolvedOp &op, const OperandList &operands);
   void products(ir::InstId id);
+  void follow_exchanges();
   void find_taken_apart();
   void follow_parts();
   bool is_own(const Axis &axis, ir::ValueId value) const;

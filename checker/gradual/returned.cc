@@ -26,10 +26,12 @@ namespace {
 // What stages send to each other.
 class Messages {
 public:
-  explicit Messages(const ir::Program &program) : program_(program) {}
+  explicit Messages(const ir::Program &program);
 
+  bool any() const { return messages_.any(); }
   // Of one tensor, from one stage to another.
-  bool is_message(InstId id) const;
+  bool is_message(InstId id) const { return id.valid() && messages_.test(id.index); }
+  bool is_unknown(InstId id) const { return unknown_.test(id.index); } // what it computes
   ValueId root(ValueId value) const;
   ValueId gradient_target(ValueId value) const;
   ValueId sent_as(ValueId value) const;
@@ -39,6 +41,7 @@ private:
   ValueId before(ValueId value) const;
 
   const ir::Program &program_;
+  llvm::BitVector messages_, unknown_; // instructions
 };
 
 class Returned {
@@ -63,15 +66,31 @@ private:
   llvm::DenseSet<uint32_t> overwrites_; // likewise, of what was reported
 };
 
-bool Messages::is_message(InstId id) const {
-  if (!id.valid() || program_.insts[id].result_count != 1 ||
-      rules::resolve_op(program_, program_.insts[id].op).boundary != rules::Boundary::Wait)
-    return false;
-  const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, id);
-  const InstId made = operands.size() == 1 ? defining_inst(program_, operands[0]) : InstId();
-  // For the result of a collective that goes on beside it the same rank waits.
-  return operands.size() == 1 &&
-         (!made.valid() || !program_.find(program_.insts[made].attrs, "async"));
+Messages::Messages(const ir::Program &program)
+    : program_(program), messages_(program.insts.size()), unknown_(program.insts.size()) {
+  struct Op {
+    bool waits = false, unknown = false;
+  };
+  llvm::DenseMap<uint32_t, Op> ops; // by spelling
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const ir::Inst &inst = program.insts[InstId{i}];
+    auto [op, added] = ops.try_emplace(inst.op.index);
+    if (added) {
+      const rules::ResolvedOp resolved = rules::resolve_op(program, inst.op);
+      op->second = {resolved.boundary == rules::Boundary::Wait,
+                    resolved.form == rules::OpForm::Unknown};
+    }
+    if (op->second.unknown)
+      unknown_.set(i);
+    if (!op->second.waits || inst.result_count != 1)
+      continue;
+    const llvm::SmallVector<ValueId, 4> operands = tensors_of(program, InstId{i});
+    const InstId made = operands.size() == 1 ? defining_inst(program, operands[0]) : InstId();
+    // For the result of a collective that goes on beside it the same rank waits.
+    if (operands.size() == 1 &&
+        (!made.valid() || !program.find(program.insts[made].attrs, "async")))
+      messages_.set(i);
+  }
 }
 
 // What a value is another name, a cast or a copy of, within one stage; none at the end.
@@ -286,17 +305,16 @@ void judge_returned(ir::Program &program, CheckResult &result) { Returned(progra
 // that of what was sent, and no finding says otherwise.
 llvm::BitVector proved_in_stages(const ir::Program &program, const CheckResult &result) {
   const Messages messages(program);
+  if (!messages.any())
+    return {};
   llvm::BitVector known(program.values.size(), true);
-  bool any = false;
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
     const InstId id{i};
     const ir::Inst &inst = program.insts[id];
-    const rules::ResolvedOp op = rules::resolve_op(program, inst.op);
     const llvm::SmallVector<ValueId, 4> operands = tensors_of(program, id);
-    bool all = op.form != rules::OpForm::Unknown &&
+    bool all = !messages.is_unknown(id) &&
                llvm::all_of(operands, [&](ValueId value) { return known.test(value.index); });
     if (messages.is_message(id)) {
-      any = true;
       const ValueId there = messages.gradient_target(operands[0]);
       const ValueId taken = program.values[inst.first_result].grad_of;
       const ValueId sent = there.valid() ? messages.sent_as(there) : ValueId();
@@ -318,7 +336,7 @@ llvm::BitVector proved_in_stages(const ir::Program &program, const CheckResult &
         what.is<rules::DroppedGradients>())
       known.reset();
   }
-  return any ? known : llvm::BitVector();
+  return known;
 }
 
 } // namespace spmd::checker

@@ -29,7 +29,7 @@ class Steps:
             document = read(path)
             self.rows[rank] = rows(document)
             numbers[rank] = [_numbers(op) for op in document["ops"]]
-            names.append({one.get("name") for one in document["params"]})
+            names.append(set(_names(document).values()))
         self._shared = set.intersection(*names) if names else set()
         for rank, found in self.rows.items():
             self.rows[rank] = self._plain(found)
@@ -158,11 +158,16 @@ def read(trace: pathlib.Path) -> dict:
     return json.loads(trace.read_text(encoding="utf-8"))
 
 
+def _names(document: dict) -> dict[str, str]:
+    """Of parameters: those of inputs depend on the run."""
+    return {one["id"]: one.get("name") for one in document["params"] if one.get("role") == "param"}
+
+
 def rows(document: dict) -> list[tuple]:
     """What each operation looks like: where it stands, its name, the shapes that it reads and
     makes, and the names of what these are, or are the gradients of."""
-    names = {one["id"]: one.get("name") for one in document["params"]}
-    known = {one["id"]: (str(one.get("shape")), names[one["id"]]) for one in document["params"]}
+    names = _names(document)
+    known = {one["id"]: (str(one.get("shape")), names.get(one["id"])) for one in document["params"]}
     locs, found = document["locs"], []
     for op in document["ops"]:
         where = locs[op["loc"]] if "loc" in op else {}

@@ -77,3 +77,12 @@ def test_equal_programs_stay_as_they_are(tmp_path):
     before = traces[0].read_text()
     assert ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 2, 1]]) == 0
     assert traces[0].read_text() == before
+
+
+def test_operations_look_the_same_whatever_inputs_are_called(tmp_path):
+    traces = {rank: _trace(tmp_path, rank, [0]) for rank in range(2)}
+    steps = ownops.Steps(traces)
+    document = json.loads(traces[0].read_text())
+    for one in document["params"]:
+        one["role"], one["name"] = "input", f"other run {one['id']}"
+    assert steps.rows_of(document) == steps.rows[0] == steps.rows[1]
