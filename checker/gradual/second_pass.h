@@ -10,6 +10,7 @@
 #include "checker/gradual/blocks/lookups.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/blocks/offsets.h"
+#include "checker/gradual/blocks/own_logs.h"
 #include "checker/gradual/blocks/windows.h"
 #include "checker/gradual/gradual.h"
 #include "checker/gradual/norms.h"
@@ -103,6 +104,7 @@ private:
   Lists lists_;
   Windows windows_;
   Alone alone_;
+  OwnLogs own_logs_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
@@ -127,6 +129,7 @@ private:
   llvm::SmallVector<Norms::Made, 2> made_norms_;
   Extremes::Made extreme_;                                    // of the first result
   Windows::Made window_;                                      // likewise
+  OwnLogs::Made own_log_;                                     // likewise
   Alone::Made on_one_;                                        // likewise
   llvm::SmallVector<std::optional<Lists::Joined>, 2> joined_; // by result
 };
