@@ -77,6 +77,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   window_ = {};
   on_one_ = {};
   picked_ = own_counts_ = AxisSet();
+  own_log_ = {};
   joined_.clear();
   made_norms_.clear();
   unread_.clear();
@@ -326,6 +327,10 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   judge_window(id, app);
   judge_selected(app);
   on_one_ = alone_.made(app, state_.operands.values);
+  own_log_ = own_logs_.made(app, state_.operands.values);
+  if (AxisSet axes = own_log_.summed - reported_axes_)
+    state_.report(Place::inst(id),
+                  rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});
   joined_.clear();
   const Stacks &stacks = gradual_.cuts().positions().stacks();
   taken_apart_ = {};
@@ -577,6 +582,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
     extremes_.learn(value, extreme_);
     windows_.learn(value, window_);
     alone_.learn(value, on_one_);
+    own_logs_.learn(value, own_log_);
   }
   for (AxisId axis : looked_up_.scattered - type.sharded())
     cut(type, axis, looked_up_.dim);
@@ -940,7 +946,8 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
       add(state_.args[i].type, i < state_.operands.values.size()
                                    ? norms_.root(state_.operands.values[i]).axes |
                                          lookups_.axes(state_.operands.values[i]) |
-                                         windows_.axes(state_.operands.values[i])
+                                         windows_.axes(state_.operands.values[i]) |
+                                         own_logs_.axes(state_.operands.values[i])
                                    : AxisSet());
   if (const ValueId *value = violation.value(); value && value->valid())
     add(result_.types[value->index]);

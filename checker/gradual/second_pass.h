@@ -11,6 +11,7 @@
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/blocks/offsets.h"
 #include "checker/gradual/blocks/selected.h"
+#include "checker/gradual/blocks/own_logs.h"
 #include "checker/gradual/blocks/windows.h"
 #include "checker/gradual/gradual.h"
 #include "checker/gradual/norms.h"
@@ -110,6 +111,7 @@ private:
   Windows windows_;
   Alone alone_;
   Selected selected_;
+  OwnLogs own_logs_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
   ir::AxisSet shared_out_;        // axes along which ranks take parts of data that all have
   llvm::DenseSet<uint32_t> data_; // values of the forward that are made of inputs and numbers alone
@@ -139,6 +141,7 @@ private:
   llvm::SmallVector<Norms::Made, 2> made_norms_;
   Extremes::Made extreme_;                                    // of the first result
   Windows::Made window_;                                      // likewise
+  OwnLogs::Made own_log_;                                     // likewise
   Alone::Made on_one_;                                        // likewise
   llvm::SmallVector<std::optional<Lists::Joined>, 2> joined_; // by result
 };

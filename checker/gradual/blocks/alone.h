@@ -1,6 +1,5 @@
 // What one rank alone has, and is zero on all others: a program chooses it by the place of the
-// rank, as the last stage of a pipeline has the loss. Whatever it is, each rank has an addend of
-// it.
+// rank, as the last stage of a pipeline has the loss. Whatever it is, each rank has an addend.
 #pragma once
 
 #include "checker/gradual/blocks/offsets.h"

@@ -12,8 +12,7 @@ namespace spmd::checker {
 using ir::AxisSet;
 using ir::ValueId;
 
-// The axes that cut a dimension which a row takes away.
-static AxisSet taken(const rules::Application &app) {
+AxisSet taken_axes(const rules::Application &app) {
   const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
   const auto dims =
       shape ? rules::placed_dims(app, app.op.row->default_dim, shape->dims.size()) : std::nullopt;
@@ -46,7 +45,7 @@ Extremes::Made Extremes::made(const rules::Application &app,
     return made;
   const bool greatest = app.op.computes(rules::Computes::Greatest);
   if (greatest || app.op.computes(rules::Computes::Least)) {
-    made.own = taken(app);
+    made.own = taken_axes(app);
     made.greatest = greatest;
   }
   if (before != of_.end()) { // views and casts, and extremes of extremes

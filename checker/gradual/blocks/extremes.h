@@ -9,6 +9,9 @@
 
 namespace spmd::checker {
 
+// The axes that cut a dimension which a row takes away.
+ir::AxisSet taken_axes(const rules::Application &app);
+
 class Extremes {
 public:
   // Axes on which the result is an extreme of the rank's own block, and those on which a collective

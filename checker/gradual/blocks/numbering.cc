@@ -80,7 +80,8 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
         const auto cls = positions_.in_front(operands[j], *other.dim(axis));
         const int64_t ranks = app.mesh()[axis].size();
         if (cls && llvm::any_of(*counts, [&](const Count &count) {
-              return count.cls == *cls && (!count.all || *count.all == count.counted * ranks);
+              return count.cls == *cls && (!count.all || (*count.all % ranks == 0 &&
+                                                          *count.all / ranks == count.counted));
             }))
           axes |= axis;
       }
@@ -127,6 +128,8 @@ void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   Counts counts;
   auto extent = [&](unsigned dim) -> int64_t {
     const ir::ShapeId id = checked_.shapes[results[0].index];
+    if (!id.valid() || dim >= program_.shapes[id].dims.size())
+      return 0;
     const ir::Extent of = program_.shapes[id].dims[dim];
     return of.is_number() ? of.number() : 0;
   };
@@ -138,9 +141,10 @@ void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> ope
       counts.push_back({*cls, extent(dim), std::nullopt});
   } else if (picks(app.op)) {
     for (const Lookups::Pick &pick : Lookups::picks_of(app))
-      if (const Counts *index = numbers(operands[pick.index]))
+      if (const Counts *index =
+              pick.index < operands.size() ? numbers(operands[pick.index]) : nullptr)
         if (const ir::Shape *table = app.shape(app.args[pick.table]);
-            table && table->dims[pick.dim].is_number())
+            table && pick.dim < table->dims.size() && table->dims[pick.dim].is_number())
           for (const Count &count : *index)
             counts.push_back({count.cls, count.counted, table->dims[pick.dim].number()});
   } else if (!app.op.computes(Computes::Difference) && app.op.row &&

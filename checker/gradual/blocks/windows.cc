@@ -17,6 +17,9 @@ namespace spmd::checker {
 using ir::AxisSet;
 using ir::ValueId;
 
+// Windows of longer dimensions are not followed, and none that is so far away: their sums fit.
+constexpr int64_t kMostRows = int64_t{1} << 31, kFarthest = int64_t{1} << 40;
+
 std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim) {
   auto number = [](const ir::AttrValue &value) {
     return value.form == ir::AttrForm::Integer ? std::optional(value.as_integer()) : std::nullopt;
@@ -67,7 +70,9 @@ std::optional<Windows::Window> Windows::taken(const rules::Application &app, Val
   std::optional<int64_t> first = dim ? first_taken(app, *dim) : std::nullopt;
   if (!all || !length || !first)
     return std::nullopt;
-  *first += *first < 0 ? *all : 0;
+  *first += *first < 0 && *first >= -*all ? *all : 0;
+  if (*all > kMostRows || *first < 0 || *length > *all || *first > *all - *length)
+    return std::nullopt;
   if (const auto known = windows_.find(operand.index); known != windows_.end()) {
     Window window = known->second;
     if (window.dim != *dim)
@@ -95,7 +100,8 @@ static std::optional<std::pair<int, bool>> shift_of(const rules::Application &ap
   int64_t forward = 0, backward = 0;
   for (const ir::AttrValue &item : items) {
     const auto pair = rules::numbers_of(app, item);
-    if (!pair || pair->size() != 2)
+    if (!pair || pair->size() != 2 ||
+        llvm::any_of(*pair, [&](int64_t rank) { return rank < 0 || rank >= ranks; }))
       return std::nullopt;
     const int64_t moved = (*pair)[1] - (*pair)[0];
     forward += moved == 1 || moved == 1 - ranks;
@@ -119,6 +125,8 @@ std::optional<Windows::Window> Windows::sent(const rules::Application &app, Valu
   }
   const auto shift = shift_of(app, app.mesh()[window.axis].size());
   if (!shift)
+    return std::nullopt;
+  if (window.first > kFarthest || window.first < -kFarthest)
     return std::nullopt;
   const int64_t rows = shift->first * window.rows; // what is sent on comes from a rank before
   window.first -= rows;

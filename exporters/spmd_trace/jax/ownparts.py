@@ -51,7 +51,7 @@ class OwnParts:
         return None
 
     def numbers(self, name: str, ins: list) -> tuple[list[str], int] | None:
-        """The axes along which a rank takes its part of the numbers from 0, and how many all are."""
+        """The axes along which a rank takes its part of the numbers from 0; how many all are."""
         if name != "add" or len(ins) != 2:
             return None
         for start, counted in (ins, reversed(ins)):

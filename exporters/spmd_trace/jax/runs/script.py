@@ -1,6 +1,6 @@
-"""Runs a JAX script as it is, on virtual devices of the CPU, and records the first call of each
-jitted function that has a shard_map in it, and the first one with other shapes of its arguments: `python -m spmd_trace.jax.runs.script FOLDER HOW SCRIPT
-ARGUMENT...`.
+"""Runs a JAX script as it is, on virtual devices of the CPU, and records calls of each jitted
+function that has a shard_map in it, the first one and those in which its arguments first have
+other shapes: `python -m spmd_trace.jax.runs.script FOLDER HOW SCRIPT ARGUMENT...`.
 
 HOW: `record` records. `keep` also writes what these calls take and make. `one` and `cut` make them
 again on one device and compare: `one` with 1 in place of the numbers that the script makes its mesh

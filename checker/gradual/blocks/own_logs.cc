@@ -1,0 +1,60 @@
+// Follows the steps of a logarithm of a sum of exponentials, one by one.
+#include "checker/gradual/blocks/own_logs.h"
+
+#include "checker/gradual/axis_size_numbers.h"
+#include "checker/gradual/blocks/extremes.h"
+
+#include "rules/ops/op.h"
+#include "rules/transitions/call.h"
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::ValueId;
+using rules::Computes;
+
+OwnLogs::Made OwnLogs::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
+  Made made;
+  if (operands.empty() || app.args.empty())
+    return made;
+  const Made first = steps_.lookup(operands[0].index);
+  if (app.op.form == rules::OpForm::Transition) {
+    rules::Outcome ignored;
+    const auto call = first.log && rules::unstated_words(app.op.transition).reduces
+                          ? rules::read_call(app, ignored)
+                          : std::nullopt;
+    if (call && call->combiner.value_or(ir::Combiner::Sum) == ir::Combiner::Sum)
+      made.summed = first.log & call->axes.all();
+    return made;
+  }
+  if (app.op.form != rules::OpForm::Equation || !app.op.row)
+    return made;
+  const llvm::StringRef name(app.op.row->name.data(), app.op.row->name.size());
+  if (app.op.computes(Computes::Greatest))
+    made.greatest = taken_axes(app);
+  else if (name == "exp")
+    made.shifted = first.shifted;
+  else if (app.op.computes(Computes::Total))
+    made.sum = first.shifted & taken_axes(app);
+  else if (name == "abs")
+    made.sum = first.sum;
+  else if (name == "log")
+    made.log = first.sum;
+  else if (name == "logsumexp")
+    made.log = taken_axes(app);
+  else if (!app.op.row->chooses.empty() || name == "maximum")
+    for (ValueId operand : operands)
+      made.greatest |= steps_.lookup(operand.index).greatest;
+  else if (operands.size() == 1 && (moves_elements(app.op) || name == "detach"))
+    return first;
+  if (operands.size() != 2)
+    return made;
+  const Made second = steps_.lookup(operands[1].index);
+  if (app.op.computes(Computes::Difference))
+    made.shifted = app.type(app.args[0]).sharded() & second.greatest;
+  if (app.op.computes(Computes::Sum))
+    made.log = (first.log & second.greatest) | (first.greatest & second.log);
+  return made;
+}
+
+} // namespace spmd::checker
