@@ -737,7 +737,8 @@ void SecondPass::apply_norms(ValueId value, uint32_t index, Type &type) {
   open_axes_ -= made.root.axes | made.square.axes;
   lookups_.learn(value, looked_up_);
   type.set_kind(looked_up_.addends - reported_axes_, Kind::Partial);
-  open_axes_ -= (looked_up_.looked_up | looked_up_.addends) - looked_up_.unplaced;
+  open_axes_ -=
+      ((looked_up_.looked_up | looked_up_.addends) - looked_up_.unplaced) | looked_up_.own;
 }
 
 // A tensor that is made of the number 0 is of every kind and scale.

@@ -3,6 +3,7 @@
 
 #include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
+#include "checker/gradual/blocks/numbering.h"
 
 #include "rules/bind.h"
 #include "rules/ops/op.h"
@@ -172,6 +173,21 @@ void Lookups::place(const rules::Application &app, const Pick &pick, ValueId ind
       made.misplaced = {order[0], number.by, -step->second, *rows};
 }
 
+static AxisSet cut_along(const ir::Type &type, unsigned dim) {
+  AxisSet axes;
+  for (ir::AxisId axis : type.sharded())
+    if (type.dim(axis) == dim)
+      axes |= axis;
+  return axes;
+}
+
+// Whether an index counts up as many rows as a rank has: each of its own, in their order.
+bool Lookups::counts_rows(const rules::Application &app, const Pick &pick, ValueId index) const {
+  const std::optional<int64_t> rows = local_extent(app, app.args[pick.table].shape, pick.dim);
+  return rows && counted_.contains(index.index) &&
+         local_extent(app, app.args[pick.index].shape, 0) == rows;
+}
+
 // The axes that cut a table along the dimension in which rows are picked, by an index that is not
 // cut in the same way.
 void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
@@ -181,11 +197,10 @@ void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> ope
                     *index = app.shape(app.args[pick.index]);
     if (!table || !ir::differentiable(table->dtype) || !index || index->dtype == ir::DType::Bool)
       continue;
-    AxisSet axes;
-    const ir::Type &of = app.type(app.args[pick.table]);
-    for (ir::AxisId axis : of.sharded() - app.type(app.args[pick.index]).sharded())
-      if (of.dim(axis) == pick.dim)
-        axes |= axis;
+    AxisSet axes = cut_along(app.type(app.args[pick.table]), pick.dim) -
+                   app.type(app.args[pick.index]).sharded();
+    if (axes && counts_rows(app, pick, operands[pick.index]))
+      made.own |= std::exchange(axes, {});
     if (axes.empty())
       continue;
     made.looked_up |= axes;
@@ -348,7 +363,10 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
   if (app.op.form == rules::OpForm::Transition && operands.size() == 1 &&
       rules::unstated_words(app.op.transition).reduces)
     made.summed = axes(operands[0]) & rules::communicated_axes(app);
-  if (app.op.form != rules::OpForm::Equation || !app.op.row || operands.empty())
+  if (app.op.form != rules::OpForm::Equation || !app.op.row)
+    return made;
+  made.counts = counts_up(app.op);
+  if (operands.empty())
     return made;
   look_up(app, operands, made);
   if (made.looked_up) {
@@ -367,6 +385,10 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
       table = at->second.table, index = at->second.index;
     }
   scatter(app, operands, made);
+  if (app.op.computes(rules::Computes::Put))
+    for (const auto &[arg, dim] : listed_indices(app))
+      if (arg < operands.size() && counts_rows(app, {0, arg, dim}, operands[arg]))
+        made.own |= cut_along(app.type(app.args[0]), dim) - app.type(app.args[arg]).sharded();
   const bool fills = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::Put);
   made.mask = operands.size() == 1 && has_mask(app, operands); // views and casts
   const bool by_mask = app.op.computes(rules::Computes::Product) && has_mask(app, operands);

@@ -19,7 +19,10 @@ public:
   // lies elsewhere is zero by now. `summed`: what lies elsewhere is not zero, and ranks add it up.
   struct Made {
     ir::AxisSet looked_up, addends, summed;
-    bool mask = false; // the result is one of zeros and ones
+    bool mask = false;   // the result is one of zeros and ones
+    bool counts = false; // numbers counted up
+    // Axes that cut rows of which each rank takes all that it has, in their order.
+    ir::AxisSet own;
     // Axes on which the rank's own rows get what was zero for others, in dimension `dim`: the
     // backward of such a lookup.
     ir::AxisSet scattered;
@@ -58,6 +61,8 @@ public:
       looked_up_[value.index] = {made.looked_up, made.rows, made.table, made.index};
     if (made.mask)
       masks_.insert(value.index);
+    if (made.counts)
+      counted_.insert(value.index);
     if (made.zeroed)
       zeroed_[value.index] = {made.shared, made.rows, {}, {}};
   }
@@ -85,6 +90,7 @@ private:
   void scatter(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                Made &made) const;
   bool has_own_rows(ir::ValueId value, const Offsets::Mask &rows) const;
+  bool counts_rows(const rules::Application &app, const Pick &pick, ir::ValueId index) const;
   bool has_mask(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
   std::optional<Scatter> scatter_of(const rules::Application &app,
@@ -93,7 +99,7 @@ private:
   const Offsets &offsets_;
   const llvm::DenseSet<uint32_t> &zero_blocks_;
   llvm::DenseMap<uint32_t, Rows> looked_up_, zeroed_; // by value
-  llvm::DenseSet<uint32_t> masks_;                    // values
+  llvm::DenseSet<uint32_t> masks_, counted_;          // values
 };
 
 } // namespace spmd::checker

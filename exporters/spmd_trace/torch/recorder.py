@@ -329,6 +329,12 @@ class Recorder:
             before, result = self.current(args[0]), func(*args, **kwargs)
             self.emit("aten.view.default", [before], [result], {"size": list(result.shape)})
             return result
+        if func is torch.ops.aten.as_strided.default and self._state.phase == "bwd":
+            # The backward of a write through a view, which autograd knows by strides alone.
+            base, result = self.current(args[0]), func(*args, **kwargs)
+            if not views.needs_strides(args[0], result):
+                self._view_of(result, base)
+                return result
         if func is torch.ops.aten.resize_.default:
             return self._resized(func(*args, **kwargs))
         bound = operands.bind(func, args, kwargs)

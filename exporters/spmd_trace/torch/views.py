@@ -81,6 +81,12 @@ def derive(base: Layout, view: Layout) -> list[tuple[str, dict]] | None:
     return [*unroll, _view(wanted)] + ([] if roll == sorted(roll) else [_permute(roll)])
 
 
+def needs_strides(base: torch.Tensor, view: torch.Tensor) -> bool:
+    """Whether nothing but its strides says how a view is made."""
+    steps = derive(of(base), of(view))
+    return steps is None or any("stride" in words for _, words in steps)
+
+
 def _inverse(order: list[int]) -> list[int]:
     return sorted(range(len(order)), key=lambda at: order[at])
 

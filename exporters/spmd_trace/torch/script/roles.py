@@ -44,6 +44,19 @@ def _objects(cls: type) -> list:
     return [one for one in held if type(one) in kinds]
 
 
+_LARGE = 1 << 22  # elements of a tensor that is not looked at
+
+
+def _repeats(tensor: torch.Tensor) -> list[int]:
+    """The dimensions along which whole numbers repeat themselves."""
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.numel() > _LARGE:
+        return []
+    if type(tensor) is not torch.Tensor or not tensor.numel():
+        return []
+    long = [dim for dim, extent in enumerate(tensor.shape) if extent > 1]
+    return [dim for dim in long if bool((tensor == tensor.narrow(dim, 0, 1)).all())]
+
+
 def _summed(program, numbers: list[Value]) -> dict[int, set[str]]:
     """By number: the axes over which it, or what is made of such numbers alone, is summed."""
     from_numbers = {id(value): {id(value)} for value in numbers}
@@ -220,6 +233,7 @@ class Roles:
         self._messages: list[tuple[str, Value]] = []  # that were received, with names
         recorder.from_outside = self.declare
         recorder.on_received = self._received
+        self._repeated: list[tuple[Value, list[int]]] = []  # inputs, with dimensions
         self._literals: list[tuple[str, Value]] = []  # numbers that are tensors, with names
         self._lists: dict[int, torch.Tensor] = {}  # by storage: several numbers that are one
         recorder.on_literal = self._literal
@@ -406,6 +420,45 @@ class Roles:
                 row = {"role": "part", "name": one.name, "digest": str(one.index)}
                 self.digests.append(row | {"place": one.index})
 
+    def expand_repeated(self) -> None:
+        """What ranks have in common and repeats itself along a dimension, such as the positions of
+        each sequence of a batch, was made by repeating it: ranks whose sequences are others have
+        the same, too."""
+        program = self.recorder.program
+        for value, dims in self._repeated:
+            if not dims or value not in program.params:
+                continue
+            shape = [1 if dim in dims else extent for dim, extent in enumerate(value.shape)]
+            one = Value(value.dtype, shape, claims=value.claims, requires_grad=False)
+            loc = next((op.loc for op in program.ops if value in op.operands()), None)
+            words = {"size": list(value.shape)}
+            made = Op("aten.expand.default", [one], [value], words, loc=loc, derived=True)
+            value.claims, value.alias_of = {}, one
+            program.params[program.params.index(value)] = one
+            program.ops.insert(0, made)
+
+    def forget_cleared(self) -> None:
+        """Memory for gradients that is cleared before anything reads it holds nothing from the
+        step before."""
+        program = self.recorder.program
+        first: dict[int, Op] = {}
+        for op in program.ops:
+            for value in op.operands():
+                first.setdefault(id(value), op)
+        for value in [one for one in program.params if one.claims["role"] == "buffer"]:
+            op = first.get(id(value))
+            if not value.claims["name"].endswith("grad") or op is None:
+                continue
+            if not op.name.startswith("aten.zero_") or op.ins[0] is not value:
+                continue
+            words = {"size": list(value.shape), "dtype": value.dtype}
+            place = program.ops.index(op)
+            made = Op("aten.empty.memory_format", [], [value], words, loc=op.loc, derived=True)
+            program.ops.insert(place, made)
+            program.params.remove(value)
+            program.outputs = [one for one in program.outputs if one.get("of") is not value]
+            value.claims = {}
+
     def name_state(self) -> None:
         """What there was before and what is written after the backward is the state of an update by
         hand."""
@@ -493,6 +546,9 @@ class Roles:
             claims["observed"] = compared
         self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
+        if role == "input" and kinds and set(kinds.values()) == {"R|I"}:
+            with self.recorder.hidden():
+                self._repeated.append((value, _repeats(tensor)))
         self.declared.append((tensor, value))
         return value
 

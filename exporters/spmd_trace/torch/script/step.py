@@ -503,6 +503,8 @@ class Steps:
         self.roles.note_random()
         self.roles.note_counts()
         self.roles.type_literals()
+        self.roles.expand_repeated()
+        self.roles.forget_cleared()
         # What writes the trace is no part of the step.
         self._recording.enter_context(self.recorder.hidden())
         program = self.recorder.program
