@@ -23,6 +23,8 @@ for _ in range(3):
     dist.all_reduce(counts)
     equal = torch.tensor(0.25)
     dist.all_reduce(equal)
+    count = torch.tensor(8)
+    dist.all_reduce(count)
 """
 
 
@@ -41,4 +43,4 @@ def test_numbers_that_ranks_log_differ_where_they_do(tmp_path):
     run("record", "--world", "2", "-o", "step.spmd.json")
     trace = json.loads((tmp_path / "step.spmd.json").read_text())
     constants = [one for one in trace["params"] if one["role"] == "const"]
-    assert [list(one["type"].values()) for one in constants] == [["V"], ["V"]]
+    assert [list(one["type"].values()) for one in constants] == [["V"], ["V"], ["V"]]

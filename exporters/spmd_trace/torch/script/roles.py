@@ -400,10 +400,10 @@ class Roles:
 
     def type_literals(self) -> None:
         """A number in which ranks were seen to differ comes from outside: no operation makes it
-        so. So does one that is summed over ranks: each has counted its own, as many or not."""
+        so. So does a whole one that is summed over ranks: each has counted its own."""
         program = self.recorder.program
         given: set[int] = set()
-        summed = _summed(program, [value for _, value in self._literals])
+        summed = _summed(program, [one for _, one in self._literals if not one.floating])
         for name, value in self._literals:
             kinds = self.kinds.get(name, {}) | dict.fromkeys(summed.get(id(value), ()), "V")
             if "V" in kinds.values():
