@@ -457,7 +457,7 @@ class Roles:
             program.ops.insert(place, made)
             program.params.remove(value)
             program.outputs = [one for one in program.outputs if one.get("of") is not value]
-            value.claims = {}
+            value.claims, value.grad_of = {}, None
 
     def name_state(self) -> None:
         """What there was before and what is written after the backward is the state of an update by
