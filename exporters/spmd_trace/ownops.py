@@ -118,7 +118,7 @@ def _mark_alone(ops: list[dict], axis: str, document: dict) -> int:
     if not ops:
         return 0
     mine = {id(op) for op in ops}
-    made = {out["id"] for op in ops for out in op["out"]}
+    made = {out["id"] for op in ops for out in op.get("out", [])}
     sums = [op for op in ops if _adds(op)]
     added = {out["id"] for op in sums for out in op["out"]}
     others = (op for op in document["ops"] if id(op) not in mine)

@@ -86,3 +86,12 @@ def test_operations_look_the_same_whatever_inputs_are_called(tmp_path):
     for one in document["params"]:
         one["role"], one["name"] = "input", f"other run {one['id']}"
     assert steps.rows_of(document) == steps.rows[0] == steps.rows[1]
+
+
+def test_what_one_rank_reads_for_itself_makes_nothing(tmp_path):
+    traces = {rank: _trace(tmp_path, rank, [0]) for rank in range(2)}
+    document = json.loads(traces[0].read_text())
+    document["ops"].append({"op": "aten._local_scalar_dense", "in": ["%s0"], "loc": 1})
+    traces[0].write_text(json.dumps(document))
+    assert ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 2, 1]]) == 1
+    assert not _types(traces[0]) and not _alone(traces[0])
