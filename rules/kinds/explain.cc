@@ -85,7 +85,7 @@ private:
         return report(PartialCombiner{index(operand), operand.combiner, here_});
       TermOperands factor = alone(operand, inside_function);
       const bool condition = ref.role == RefRole::Condition;
-      factor.zero |= condition;
+      factor.zero |= condition && !on(operand.v);
       factor.has_value = !condition;
       if (inside_function || condition)
         factor.kind = made(cell(kFunction, factor.kind), factor, factor);

@@ -72,6 +72,7 @@ struct TermKinds {
   KindPlanes kinds;
   Met met;
   AxisSet zero;         // every operand is a zero there
+  AxisSet own;          // a condition varies there
   bool vanishes = true; // no operand left: the term is absent
   bool only_numbers = true;
 };
@@ -123,8 +124,10 @@ private:
     term.kinds =
         combine<kProduct>(term.kinds, nonlinear ? apply<kFunction>(factor.kinds) : factor.kinds);
     term.met.add(factor.met);
-    if (condition) // what it chooses from zeros is zero
+    if (condition) { // what it chooses from zeros is zero; of its own blocks it makes blocks
+      term.own |= factor.kinds[TermKind::V];
       return;
+    }
     term.zero = term.only_numbers ? factor.zero : term.zero & factor.zero;
     if (inside_function)
       term.zero = {};
@@ -174,6 +177,7 @@ private:
       }
     }
     made.vanishes |= missing;
+    made.zero -= made.own;
     AxisSet stated = made.kinds[TermKind::V] & in_.stated;
     stated_on_ |= stated;
     made.kinds[TermKind::P] |= stated;
