@@ -83,6 +83,11 @@ enum class Computes : uint8_t {
   Product,
   Quotient,
   Square,
+  Magnitude,
+  Exponential,
+  Logarithm,
+  LogOfSum, // of exponentials
+  Larger,   // of two operands
   Power,
   Total, // of the elements of one operand
   Norm,

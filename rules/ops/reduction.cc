@@ -58,7 +58,7 @@ constexpr OpDef kReduction[] = {
      .default_dim = DefaultDim::All, .factors = unknown_factors},
     {.name = "function", .equation = "f(*a) -> r*", .factors = unknown_factors,
      .note = "of all operands together; nothing else is known of it"},
-    {.name = "logsumexp", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+    {.name = "logsumexp", .equation = kWhole, .computes = Computes::LogOfSum, .placed = "d", .default_dim = DefaultDim::All,
      .dtype = DTypeRule::Attribute},
     {.name = "median", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",
      .default_dim = DefaultDim::All, .later_dtype = DTypeRule::Index,

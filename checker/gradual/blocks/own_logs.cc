@@ -29,23 +29,22 @@ OwnLogs::Made OwnLogs::made(const rules::Application &app, llvm::ArrayRef<ValueI
   }
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return made;
-  const llvm::StringRef name(app.op.row->name.data(), app.op.row->name.size());
   if (app.op.computes(Computes::Greatest))
     made.greatest = taken_axes(app);
-  else if (name == "exp")
+  else if (app.op.computes(Computes::Exponential))
     made.shifted = first.shifted;
   else if (app.op.computes(Computes::Total))
     made.sum = first.shifted & taken_axes(app);
-  else if (name == "abs")
+  else if (app.op.computes(Computes::Magnitude))
     made.sum = first.sum;
-  else if (name == "log")
+  else if (app.op.computes(Computes::Logarithm))
     made.log = first.sum;
-  else if (name == "logsumexp")
+  else if (app.op.computes(Computes::LogOfSum))
     made.log = taken_axes(app);
-  else if (!app.op.row->chooses.empty() || name == "maximum")
+  else if (!app.op.row->chooses.empty() || app.op.computes(Computes::Larger))
     for (ValueId operand : operands)
       made.greatest |= steps_.lookup(operand.index).greatest;
-  else if (operands.size() == 1 && (moves_elements(app.op) || name == "detach"))
+  else if (operands.size() == 1 && moves_elements(app.op))
     return first;
   if (operands.size() != 2)
     return made;
