@@ -11,6 +11,7 @@
 #include "rules/transitions/call.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
+#include "rules/violations/local.h"
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
@@ -927,6 +928,13 @@ AxisSet SecondPass::moved(InstId id) const {
 
 // A finding is certain if it does not depend on what is unknown of the operands.
 bool SecondPass::certain(Place place, rules::Violation &violation) {
+  // Zeros that overwrite rows of a pending sum leave one.
+  if (const auto *added = violation.as<rules::PartialPlusReplicate>();
+      added && place.form == Place::Form::Inst &&
+      added->addend.operand.index < state_.args.size() &&
+      program_.types[state_.args[added->addend.operand.index].type].zero().contains(
+          rules::axes_of(violation)))
+    return false;
   return gradual_.certain(place, violation, open_at(place, violation));
 }
 

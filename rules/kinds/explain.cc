@@ -23,10 +23,9 @@ struct TermOperands {
                      *replicate = nullptr;
   const OperandKinds *any = nullptr; // the first tensor, zeros included
   bool vanishes = true, zero = true, unknown = false;
-  bool has_value = false; // beside conditions, which make no value of zeros
 
   // Changes nothing in a sum.
-  bool silent() const { return unknown || (has_value && zero); }
+  bool silent() const { return unknown || (any && zero); }
 };
 
 class Explainer {
@@ -84,10 +83,7 @@ private:
       if (on(operand.combining))
         return report(PartialCombiner{index(operand), operand.combiner, here_});
       TermOperands factor = alone(operand, inside_function);
-      const bool condition = ref.role == RefRole::Condition;
-      factor.zero |= condition && !on(operand.v);
-      factor.has_value = !condition;
-      if (inside_function || condition)
+      if (inside_function || ref.role == RefRole::Condition)
         factor.kind = made(cell(kFunction, factor.kind), factor, factor);
       if (summed) {
         product_of(before, factor);
@@ -120,7 +116,6 @@ private:
       if (!(all.*first))
         all.*first = one.*first;
     all.zero &= one.zero;
-    all.has_value |= one.has_value;
     all.unknown |= one.unknown;
   }
 

@@ -72,7 +72,6 @@ struct TermKinds {
   KindPlanes kinds;
   Met met;
   AxisSet zero;         // every operand is a zero there
-  AxisSet own;          // a condition varies there
   bool vanishes = true; // no operand left: the term is absent
   bool only_numbers = true;
 };
@@ -123,15 +122,11 @@ private:
     bool nonlinear = inside_function || condition;
     term.kinds =
         combine<kProduct>(term.kinds, nonlinear ? apply<kFunction>(factor.kinds) : factor.kinds);
-    term.met.add(factor.met);
-    if (condition) { // what it chooses from zeros is zero; of its own blocks it makes blocks
-      term.own |= factor.kinds[TermKind::V];
-      return;
-    }
     term.zero = term.only_numbers ? factor.zero : term.zero & factor.zero;
     if (inside_function)
       term.zero = {};
     term.only_numbers = false;
+    term.met.add(factor.met);
   }
 
   // A list operand under `+` is the sum of its members; it then local_steps as one operand.
@@ -177,7 +172,6 @@ private:
       }
     }
     made.vanishes |= missing;
-    made.zero -= made.own;
     AxisSet stated = made.kinds[TermKind::V] & in_.stated;
     stated_on_ |= stated;
     made.kinds[TermKind::P] |= stated;
