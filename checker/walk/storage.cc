@@ -73,7 +73,7 @@ llvm::ArrayRef<Storage::Write> Storage::writes_after(ValueId value, InstId until
   });
 }
 
-InstId Storage::overtaken_by(ValueId value) {
+InstId Storage::last_write(ValueId value) {
   Name &own = names_[value.index];
   const llvm::ArrayRef<Write> all = writes(value);
   for (size_t i = all.size(); i-- > own.seen;)

@@ -42,7 +42,10 @@ public:
   }
   void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
   // The last instruction that wrote what `value` shows after it was made; none if it is current.
-  ir::InstId overtaken_by(ir::ValueId value);
+  ir::InstId overtaken_by(ir::ValueId value) {
+    const ir::ValueId root = names_[value.index].root; // most storage is never written
+    return root.valid() && names_[root.index].history ? last_write(value) : ir::InstId();
+  }
   // Those of its storage before a name was made; between that and an instruction.
   llvm::ArrayRef<Write> writes_before(ir::ValueId value) const;
   llvm::ArrayRef<Write> writes_after(ir::ValueId value, ir::InstId until) const;
@@ -60,6 +63,7 @@ private:
     uint32_t history = 0;        // of a root: its history plus one, if any
   };
   llvm::ArrayRef<Write> writes(ir::ValueId value) const;
+  ir::InstId last_write(ir::ValueId value);
   void join(ir::ValueId value, ir::ValueId root);
   void find_last_uses();
 

@@ -47,7 +47,7 @@ RecordedGradients::RecordedGradients(WalkState &state, GradientContracts &contra
     if (param.role == ir::Role::Buffer && values[param.value.index].grad_of.valid())
       left.set(param.value.index);
   for (uint32_t i = 0; i < values.size(); ++i)
-    if (!left.test(i))
+    if (values[i].grad_of.valid() && !left.test(i))
       note(i);
   for (unsigned i : left.set_bits())
     note(i);
