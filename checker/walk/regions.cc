@@ -154,7 +154,9 @@ bool stride(Region &region, const rules::Application &app, const ir::Shape &shap
   int64_t last = *offset;
   for (size_t d = 0; d < shape.dims.size(); ++d) {
     const int64_t extent = shape.dims[d].number(), step = (*strides)[d];
-    if (extent == 0 || step < 0 || step >= dense[0].extent || extent > dense[0].extent)
+    // Far numbers are not multiplied: they may be any.
+    if (extent == 0 || step < 0 || last >= dense[0].extent ||
+        (extent > 1 && step > (dense[0].extent - 1 - last) / (extent - 1)))
       return false;
     last += (extent - 1) * step;
     made.dims.push_back({extent, extent == 1 ? 1 : step});
