@@ -191,7 +191,7 @@ std::optional<int64_t> bound(const rules::Application &app, llvm::StringRef name
 } // namespace
 
 bool Regions::disjoint(ValueId a, ValueId b) {
-  const std::optional<Region> one = of(a), other = of(b);
+  const auto [one, other] = both(a, b);
   if (!one || !other)
     return false;
   if (is_empty(*one) || is_empty(*other))
@@ -204,7 +204,7 @@ bool Regions::disjoint(ValueId a, ValueId b) {
 }
 
 bool Regions::misses(ValueId whole, ValueId part) {
-  const std::optional<Region> all = of(whole), some = of(part);
+  const auto [all, some] = both(whole, part);
   if (!all || !some || !all->exact || !some->exact || is_empty(*some))
     return false;
   const llvm::SmallVector<Region::Dim, 4> dims = nest(*all, true);
@@ -213,7 +213,15 @@ bool Regions::misses(ValueId whole, ValueId part) {
   return some->first < all->first || all->first + reach(*all) < some->first + reach(*some);
 }
 
-std::optional<Region> Regions::of(ValueId value) {
+std::pair<const Region *, const Region *> Regions::both(ValueId a, ValueId b) {
+  of(a), of(b); // so that neither moves the other one
+  const std::optional<Region> &one = of(a), &other = of(b);
+  return {one ? &*one : nullptr, other ? &*other : nullptr};
+}
+
+const std::optional<Region> &Regions::of(ValueId value) {
+  if (auto found = known_.find(value.index); found != known_.end())
+    return found->second;
   llvm::SmallVector<ValueId, 8> chain;
   ValueId at = value;
   while (!known_.count(at.index) && program_.values[at].alias_of.valid()) {
@@ -229,7 +237,7 @@ std::optional<Region> Regions::of(ValueId value) {
       follow(*region, view);
     known_[view.index] = region;
   }
-  return region;
+  return known_.find(value.index)->second;
 }
 
 // What a name shows a part of; of `alias`, the older name that shows the same.
