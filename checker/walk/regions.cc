@@ -191,7 +191,8 @@ std::optional<int64_t> bound(const rules::Application &app, llvm::StringRef name
 } // namespace
 
 bool Regions::disjoint(ValueId a, ValueId b) {
-  const auto [one, other] = both(a, b);
+  const std::pair<const Region *, const Region *> known = both(a, b);
+  const Region *one = known.first, *other = known.second;
   if (!one || !other)
     return false;
   if (is_empty(*one) || is_empty(*other))
