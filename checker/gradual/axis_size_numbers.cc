@@ -242,6 +242,8 @@ AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks) 
 static std::optional<AxisSet> with_ranks(const ir::Mesh &mesh, AxisSet axes, int64_t ranks) {
   if (ranks == 1)
     return AxisSet();
+  if (rules::size_of(mesh, axes) % ranks != 0) // else no choice has so many
+    return std::nullopt;
   for (AxisSet left = axes; !left.empty();) {
     ir::AxisId last = *left.begin();
     for (ir::AxisId axis : left)

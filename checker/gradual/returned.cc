@@ -32,16 +32,25 @@ public:
   // Of one tensor, from one stage to another.
   bool is_message(InstId id) const { return id.valid() && messages_.test(id.index); }
   bool is_unknown(InstId id) const { return unknown_.test(id.index); } // what it computes
-  ValueId root(ValueId value) const;
-  ValueId gradient_target(ValueId value) const;
+  ValueId root(ValueId value) const { return ends(value).root; }
+  // Of which value it is the gradient; none if that is not said.
+  ValueId gradient_target(ValueId value) const { return ends(value).target; }
   ValueId sent_as(ValueId value) const;
   InstId received_by(ValueId root) const;
+  // By root: the first instruction of its backward that is no message.
+  llvm::DenseMap<uint32_t, InstId> own_gradients() const;
 
 private:
+  struct Ends {
+    ValueId root, target;
+  };
   ValueId before(ValueId value) const;
+  Ends ends(ValueId value) const;
 
   const ir::Program &program_;
   llvm::BitVector messages_, unknown_; // instructions
+  mutable llvm::DenseMap<uint32_t, Ends>
+      ends_; // by value: chains are long, and ask for each member
 };
 
 class Returned {
@@ -52,11 +61,9 @@ public:
   void run();
 
 private:
-  InstId backward_of(ValueId root);
   void judge(InstId id);
   void find_overwritten(InstId id);
   std::vector<InstId> uncleared();
-  void withdraw_proofs(size_t first);
 
   ir::Program &program_;
   CheckResult &result_;
@@ -64,6 +71,7 @@ private:
   llvm::BitVector used_;                // values that an instruction takes
   llvm::DenseSet<uint32_t> sent_;       // roots of what stages send
   llvm::DenseSet<uint32_t> overwrites_; // likewise, of what was reported
+  llvm::DenseMap<uint32_t, InstId> own_gradients_;
 };
 
 Messages::Messages(const ir::Program &program)
@@ -104,18 +112,16 @@ ValueId Messages::before(ValueId value) const {
   return operands.size() == 1 ? operands[0] : ValueId();
 }
 
-ValueId Messages::root(ValueId value) const {
-  for (ValueId next = value; next.valid(); next = before(value))
-    value = next;
-  return value;
-}
-
-// Of which value it is the gradient; none if that is not said.
-ValueId Messages::gradient_target(ValueId value) const {
-  for (; value.valid(); value = before(value))
-    if (const ValueId of = program_.values[value].grad_of; of.valid())
-      return of;
-  return {};
+Messages::Ends Messages::ends(ValueId value) const {
+  llvm::SmallVector<ValueId, 8> chain;
+  for (ValueId at = value; at.valid() && !ends_.count(at.index); at = before(at))
+    chain.push_back(at);
+  for (ValueId at : llvm::reverse(chain)) {
+    const ValueId from = before(at), of = program_.values[at].grad_of;
+    const Ends known = from.valid() ? ends_.lookup(from.index) : Ends{at, {}};
+    ends_[at.index] = {known.root, of.valid() ? of : known.target};
+  }
+  return ends_.lookup(value.index);
 }
 
 // What another stage has sent, and is this value there; none if it was not received.
@@ -130,16 +136,17 @@ InstId Messages::received_by(ValueId root) const {
   return is_message(made) ? made : InstId();
 }
 
-// Where the backward of a value begins with something that another stage has not sent.
-InstId Returned::backward_of(ValueId of) {
+// Where the backward of each value begins with something that another stage has not sent.
+llvm::DenseMap<uint32_t, InstId> Messages::own_gradients() const {
+  llvm::DenseMap<uint32_t, InstId> found;
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
     for (uint32_t r = 0; r < inst.result_count && inst.phase == ir::Phase::Backward; ++r)
       if (const ValueId target = program_.values[inst.result(r)].grad_of;
-          target.valid() && !messages_.is_message(InstId{i}) && messages_.root(target) == of)
-        return InstId{i};
+          target.valid() && !is_message(InstId{i}))
+        found.try_emplace(root(target).index, InstId{i});
   }
-  return {};
+  return found;
 }
 
 // A message that is the gradient of what was sent there.
@@ -157,8 +164,9 @@ void Returned::judge(InstId id) {
   }
   if (used_.test(back.index))
     return;
-  if (const InstId begins = backward_of(messages_.root(sent)); begins.valid())
-    result_.findings.push_back({rules::UnusedGradient{sent, {}}, Place::inst(begins)});
+  if (const auto begins = own_gradients_.find(messages_.root(sent).index);
+      begins != own_gradients_.end())
+    result_.findings.push_back({rules::UnusedGradient{sent, {}}, Place::inst(begins->second)});
 }
 
 // A backward reads what its forward has read. Where that was received, and it reads what was
@@ -246,22 +254,28 @@ std::vector<InstId> Returned::uncleared() {
   return found;
 }
 
-// Of what these findings say is wrong, from the first one on: of all parameters, where a gradient
-// comes back to another place than it belongs to.
-void Returned::withdraw_proofs(size_t first) {
+// The outputs whose gradients these findings say are wrong: of all parameters, where a gradient
+// comes back to another place than it belongs to, or micro-batches are not added up as they have
+// to be.
+llvm::SmallVector<ValueId> wrong_outputs(const ir::Program &program,
+                                         llvm::ArrayRef<Finding> findings) {
   bool all = false;
   llvm::DenseSet<uint32_t> wrong;
-  for (const Finding &finding : llvm::ArrayRef(result_.findings).drop_front(first)) {
-    if (const auto *tied = finding.violation.as<rules::TiedCopiesDrift>())
+  for (const Finding &finding : findings) {
+    const rules::Violation &what = finding.violation;
+    if (const auto *tied = what.as<rules::TiedCopiesDrift>())
       wrong.insert(tied->value.index);
-    else if (const auto *added = finding.violation.as<rules::UnclearedGradient>())
+    else if (const auto *added = what.as<rules::UnclearedGradient>())
       wrong.insert(added->value.index);
-    else
-      all = true;
+    all |= what.is<rules::CrossedGradient>() || what.is<rules::UnusedGradient>() ||
+           what.is<rules::OverwrittenMessage>() || what.is<rules::AccumulatedMeans>() ||
+           what.is<rules::DroppedGradients>();
   }
-  for (const ir::Output &output : program_.outputs)
+  llvm::SmallVector<ValueId> found;
+  for (const ir::Output &output : program.outputs)
     if (output.of.valid() && (all || wrong.contains(output.of.index)))
-      result_.proved[output.value.index] = {};
+      found.push_back(output.value);
+  return found;
 }
 
 void Returned::run() {
@@ -276,6 +290,8 @@ void Returned::run() {
       sent_.insert(messages_.root(operands[0]).index);
     }
   }
+  if (messages)
+    own_gradients_ = messages_.own_gradients();
   for (uint32_t i = program_.main.first.index; messages && i < program_.main.last.index; ++i)
     if (messages_.is_message(InstId{i}))
       judge(InstId{i});
@@ -294,7 +310,8 @@ void Returned::run() {
       result_.findings.push_back(
           {rules::TiedCopiesDrift{param.value, {}}, Place{Place::Form::Param, i}});
   }
-  withdraw_proofs(first);
+  for (ValueId value : wrong_outputs(program_, llvm::ArrayRef(result_.findings).drop_front(first)))
+    result_.proved[value.index] = {};
 }
 
 } // namespace
@@ -308,6 +325,12 @@ llvm::BitVector proved_in_stages(const ir::Program &program, const CheckResult &
   if (!messages.any())
     return {};
   llvm::BitVector known(program.values.size(), true);
+  const llvm::DenseMap<uint32_t, InstId> own = messages.own_gradients();
+  llvm::DenseSet<uint32_t> owed; // roots of what was sent, and has a gradient on the other stage
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
+    if (const ir::Inst &inst = program.insts[InstId{i}];
+        messages.is_message(InstId{i}) && own.count(inst.first_result.index))
+      owed.insert(messages.root(tensors_of(program, InstId{i})[0]).index);
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
     const InstId id{i};
     const ir::Inst &inst = program.insts[id];
@@ -320,22 +343,17 @@ llvm::BitVector proved_in_stages(const ir::Program &program, const CheckResult &
       const ValueId sent = there.valid() ? messages.sent_as(there) : ValueId();
       if (inst.phase == ir::Phase::Backward || there.valid())
         all &= sent.valid() && taken.valid() && messages.root(taken) == messages.root(sent);
+      if (taken.valid())
+        owed.erase(messages.root(taken).index);
     }
+    for (uint32_t r = 0; r < inst.result_count && !owed.empty(); ++r)
+      if (const ValueId of = program.values[inst.result(r)].grad_of; of.valid())
+        all &= !owed.contains(messages.root(of).index);
     for (uint32_t r = 0; r < inst.result_count && !all; ++r)
       known.reset(inst.result(r).index);
   }
-  for (const Finding &finding : result.findings) {
-    rules::Violation what = finding.violation;
-    const ValueId *value = what.value();
-    const bool one = what.is<rules::TiedCopiesDrift>() || what.is<rules::UnclearedGradient>();
-    for (const ir::Output &output : program.outputs)
-      if (one && value && output.of == *value)
-        known.reset(output.value.index);
-    if (what.is<rules::CrossedGradient>() || what.is<rules::UnusedGradient>() ||
-        what.is<rules::OverwrittenMessage>() || what.is<rules::AccumulatedMeans>() ||
-        what.is<rules::DroppedGradients>())
-      known.reset();
-  }
+  for (ValueId value : wrong_outputs(program, result.findings))
+    known.reset(value.index);
   return known;
 }
 

@@ -468,11 +468,12 @@ void SecondPass::take_offset_operands(const rules::Application &app) {
 }
 
 // A number of the rank's own beside the rows of its batch is one for each of these rows, as where
-// each rank draws its data with another spread. Of integers it may be a position.
+// each rank draws its data with another spread. Of integers it may be a position; what divides
+// them may be a count, as of a mask that weighs the rows of a mean.
 void SecondPass::take_own_numbers(const rules::Application &app) {
   const bool asks = app.op.row && app.op.row->dtype == rules::DTypeRule::Boolean;
-  if (!(app.op.computes(Computes::Product) || app.op.computes(Computes::Quotient) ||
-        app.op.computes(Computes::Sum) || app.op.computes(Computes::Difference) || asks))
+  if (!(app.op.computes(Computes::Product) || app.op.computes(Computes::Sum) ||
+        app.op.computes(Computes::Difference) || asks))
     return;
   AxisSet rows;
   for (size_t i = 0; i < app.args.size(); ++i) {

@@ -154,7 +154,9 @@ bool stride(Region &region, const rules::Application &app, const ir::Shape &shap
   int64_t last = *offset;
   for (size_t d = 0; d < shape.dims.size(); ++d) {
     const int64_t extent = shape.dims[d].number(), step = (*strides)[d];
-    if (extent == 0 || step < 0 || step >= dense[0].extent || extent > dense[0].extent)
+    // Far numbers are not multiplied: they may be any.
+    if (extent == 0 || step < 0 || last >= dense[0].extent ||
+        (extent > 1 && step > (dense[0].extent - 1 - last) / (extent - 1)))
       return false;
     last += (extent - 1) * step;
     made.dims.push_back({extent, extent == 1 ? 1 : step});
@@ -189,7 +191,8 @@ std::optional<int64_t> bound(const rules::Application &app, llvm::StringRef name
 } // namespace
 
 bool Regions::disjoint(ValueId a, ValueId b) {
-  const std::optional<Region> one = of(a), other = of(b);
+  const std::pair<const Region *, const Region *> known = both(a, b);
+  const Region *one = known.first, *other = known.second;
   if (!one || !other)
     return false;
   if (is_empty(*one) || is_empty(*other))
@@ -202,7 +205,7 @@ bool Regions::disjoint(ValueId a, ValueId b) {
 }
 
 bool Regions::misses(ValueId whole, ValueId part) {
-  const std::optional<Region> all = of(whole), some = of(part);
+  const auto [all, some] = both(whole, part);
   if (!all || !some || !all->exact || !some->exact || is_empty(*some))
     return false;
   const llvm::SmallVector<Region::Dim, 4> dims = nest(*all, true);
@@ -211,7 +214,15 @@ bool Regions::misses(ValueId whole, ValueId part) {
   return some->first < all->first || all->first + reach(*all) < some->first + reach(*some);
 }
 
-std::optional<Region> Regions::of(ValueId value) {
+std::pair<const Region *, const Region *> Regions::both(ValueId a, ValueId b) {
+  of(a), of(b); // so that neither moves the other one
+  const std::optional<Region> &one = of(a), &other = of(b);
+  return {one ? &*one : nullptr, other ? &*other : nullptr};
+}
+
+const std::optional<Region> &Regions::of(ValueId value) {
+  if (auto found = known_.find(value.index); found != known_.end())
+    return found->second;
   llvm::SmallVector<ValueId, 8> chain;
   ValueId at = value;
   while (!known_.count(at.index) && program_.values[at].alias_of.valid()) {
@@ -227,7 +238,7 @@ std::optional<Region> Regions::of(ValueId value) {
       follow(*region, view);
     known_[view.index] = region;
   }
-  return region;
+  return known_.find(value.index)->second;
 }
 
 // What a name shows a part of; of `alias`, the older name that shows the same.

@@ -8,6 +8,7 @@
 #include "llvm/ADT/SmallVector.h"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace spmd::checker {
@@ -40,8 +41,10 @@ public:
   }
 
 private:
-  // None where extents are not numbers.
-  std::optional<Region> of(ir::ValueId value);
+  // None where extents are not numbers. Valid until another value becomes known.
+  const std::optional<Region> &of(ir::ValueId value);
+  // Both, without copies: every write is compared with every name of its storage.
+  std::pair<const Region *, const Region *> both(ir::ValueId a, ir::ValueId b);
   ir::ValueId base_of(ir::ValueId view);
   std::optional<Region> whole(ir::ValueId root) const;
   void follow(Region &region, ir::ValueId view);

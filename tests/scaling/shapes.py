@@ -716,3 +716,48 @@ def long_comment(n):
 @shape
 def blanks(n):
     return LOCAL + " \t\n" * n * 8 + "%x = input f32[8, 16] V\n"
+
+
+# --- recorded steps without declarations
+
+
+GRADUAL = "trace { mode = gradual, phase = step }\n" + MESH
+
+
+@shape
+def views_of_an_exchange(n):
+    shapes = ["[2, 2, 4, 4]", "[2, 2, 2, 2, 4]", "[2, 2, 2, 2, 2, 2]", "[2, 2, 2, 2, 4]"]
+    words = "split_dim = 0, concat_dim = 0"
+    return (
+        GRADUAL
+        + "%q0 = input f32[2, 8, 4@dp]\n"
+        + lines(4, lambda i: f"%q{i + 1} = reshape %q{i} {{ shape = {shapes[i]} }}\n")
+        + f"%0: f32[2, 2, 2, 2, 4] = all_to_all %q4 {{ axis = dp, {words} }}\n"
+        + lines(n, lambda i: f"%{i + 1} = reshape %{i} {{ shape = {shapes[2 + i % 2]} }}\n")
+    )
+
+
+@shape
+def first_rows_of_many(n):
+    first = "dim = 0, start = 0, end = 8"
+    return (
+        GRADUAL
+        + "%a0 = input f32[8@dp]\n"
+        + lines(n, lambda i: f"%t{i} = param f32[{16 + i}] R\n")
+        + lines(n, lambda i: f"%s{i} = slice %t{i} {{ {first} }}\n%a{i + 1} = add %a{i}, %s{i}\n")
+    )
+
+
+@shape
+def chain_of_a_stage(n):
+    return (
+        GRADUAL
+        + "%x = input f32[8, 4] V\n%h0 = wait %x\n"
+        + lines(n, lambda i: f"%h{i + 1} = relu %h{i}\n")
+        + f"%g{n} grad_of %h{n} = ones_like %h{n} {{ phase = bwd }}\n"
+        + lines(
+            n,
+            lambda i: f"%g{n - i - 1} grad_of %h{n - i - 1} = mul %g{n - i}, %h{n - i - 1} "
+            f"{{ bwd_of = %h{n - i}, phase = bwd }}\n",
+        )
+    )

@@ -365,7 +365,7 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
     made.summed = axes(operands[0]) & rules::communicated_axes(app);
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return made;
-  made.counts = counts_up(app.op);
+  made.counts = counts_by_one(app) && counted_dim(app.program, app.attrs) == 0;
   if (operands.empty())
     return made;
   look_up(app, operands, made);

@@ -15,9 +15,18 @@ using ir::AxisSet;
 using ir::ValueId;
 using rules::Computes;
 
+// Of one dimension of a value: sums of more parts than that are not real ones.
+constexpr int kMostCounts = 4;
+
 bool counts_up(const rules::ResolvedOp &op) {
   return (op.alias && op.alias->factors == rules::arange_factors) ||
          op.variant() == rules::Variant::Iota;
+}
+
+bool counts_by_one(const rules::Application &app) {
+  const ir::AttrValue *step = app.attr("step");
+  return counts_up(app.op) &&
+         (!step || (step->form == ir::AttrForm::Integer && step->as_integer() == 1));
 }
 
 unsigned counted_dim(const ir::Program &program, ir::AttrsId attrs) {
@@ -133,9 +142,7 @@ void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> ope
     const ir::Extent of = program_.shapes[id].dims[dim];
     return of.is_number() ? of.number() : 0;
   };
-  const ir::AttrValue *step = app.attr("step");
-  if (counts_up(app.op) &&
-      (!step || (step->form == ir::AttrForm::Integer && step->as_integer() == 1))) {
+  if (counts_by_one(app)) {
     const unsigned dim = counted_dim(app.program, app.attrs);
     if (const auto cls = positions_.in_front(results[0], dim))
       counts.push_back({*cls, extent(dim), std::nullopt});
@@ -162,9 +169,12 @@ void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> ope
     if (answers(result))
       continue;
     Counts kept;
-    for (const Count &count : counts)
-      if (has(result, count.cls) && !llvm::is_contained(kept, count))
+    for (const Count &count : counts) {
+      const auto of_class = [&](const Count &each) { return each.cls == count.cls; };
+      if (has(result, count.cls) && !llvm::is_contained(kept, count) &&
+          llvm::count_if(kept, of_class) < kMostCounts)
         kept.push_back(count);
+    }
     if (!kept.empty())
       counted_[result.index] = std::move(kept);
   }

@@ -87,8 +87,8 @@ void Stacks::move(ValueId operand, const Extents &before, ValueId result, const 
   Tracks tracks = tracks_.lookup(operand.index);
   const auto several = [](const rules::DimFactors &dim) { return dim.size() > 1; };
   if (before->size() < after->size() || llvm::any_of(*map.args[0], several)) {
-    if (tracks.size() == kViews)
-      tracks.erase(tracks.begin());
+    if (tracks.size() >= kViews) // an exchange has added one
+      tracks.erase(tracks.begin(), tracks.end() - (kViews - 1));
     tracks.push_back(track_of(operand, before));
   }
   llvm::erase_if(tracks, [&](Track &track) { return !move(track, map, after); });

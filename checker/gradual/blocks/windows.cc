@@ -97,7 +97,7 @@ static std::optional<std::pair<int, bool>> shift_of(const rules::Application &ap
   if (!pairs || pairs->form != ir::AttrForm::List)
     return std::nullopt;
   llvm::ArrayRef<ir::AttrValue> items = app.program.lists[pairs->as<ir::AttrListId>()].items;
-  int64_t forward = 0, backward = 0;
+  int64_t forward = 0, backward = 0, around = 0;
   for (const ir::AttrValue &item : items) {
     const auto pair = rules::numbers_of(app, item);
     if (!pair || pair->size() != 2 ||
@@ -106,9 +106,13 @@ static std::optional<std::pair<int, bool>> shift_of(const rules::Application &ap
     const int64_t moved = (*pair)[1] - (*pair)[0];
     forward += moved == 1 || moved == 1 - ranks;
     backward += moved == -1 || moved == ranks - 1;
+    around += moved == 1 - ranks || moved == ranks - 1;
   }
   const auto count = static_cast<int64_t>(items.size());
   if (forward == backward || (forward != count && backward != count) || count < ranks - 1)
+    return std::nullopt;
+  // The one pair that is missing is that around the ends; else some rank gets zeros of a neighbour.
+  if ((around == 1) != (count == ranks))
     return std::nullopt;
   return std::pair(forward == count ? 1 : -1, count == ranks);
 }
@@ -136,7 +140,18 @@ std::optional<Windows::Window> Windows::sent(const rules::Application &app, Valu
   return window;
 }
 
-// What a convolution without padding leaves of a window: a block, if that has as many rows.
+// Of pairs of numbers, one for each dimension of the windows: this one is of zeros.
+static bool pads_nothing(const rules::Application &app, size_t dim) {
+  const ir::AttrValue *pairs = app.attr("padding");
+  if (!pairs || pairs->form != ir::AttrForm::List)
+    return false;
+  llvm::ArrayRef<ir::AttrValue> items = app.program.lists[pairs->as<ir::AttrListId>()].items;
+  const auto pair = dim < items.size() ? rules::numbers_of(app, items[dim]) : std::nullopt;
+  return pair && llvm::all_of(*pair, [](int64_t rows) { return rows == 0; });
+}
+
+// What a convolution without padding leaves of a window: a block, if that has as many rows. Zeros
+// between or beside its rows would stand where the neighbours have theirs.
 std::optional<Windows::Window> Windows::convolved(const rules::Application &app, ValueId operand,
                                                   ValueId result) const {
   const auto known = windows_.find(operand.index);
@@ -153,7 +168,10 @@ std::optional<Windows::Window> Windows::convolved(const rules::Application &app,
   for (size_t i = kSpatial; ins && outs && steps && i < ins->size() && i < outs->size(); ++i)
     if ((*ins)[i] == window.dim && i - kSpatial < steps->size() && (*steps)[i - kSpatial] == 1) {
       window.dim = static_cast<unsigned>((*outs)[i]);
-      if (extent(result, window.dim) != window.rows)
+      const auto between = rules::numbers_attr(app, {"lhs_dilation"});
+      const bool dense =
+          !between || (i - kSpatial < between->size() && (*between)[i - kSpatial] == 1);
+      if (!dense || !pads_nothing(app, i - kSpatial) || extent(result, window.dim) != window.rows)
         return std::nullopt;
       window.first = 0, window.last = window.rows;
       return window;
