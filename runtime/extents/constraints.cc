@@ -31,6 +31,8 @@ constexpr llvm::StringRef kPlain[] = {
     "tag",       "p",       "eps",     "step",   "ignore_index", "value",  "padding_idx",
     "alpha",     "beta",    "seed",    "chunks", "sections",     "source", "destination",
     "start_dim", "end_dim", "partial", "group"};
+// Keys of a place along the dimension that `dim` names, which must be there.
+constexpr llvm::StringRef kPlaces[] = {"index"};
 
 } // namespace
 
@@ -57,7 +59,7 @@ ExtentConstraints::ExtentConstraints(ir::Program &program, const checker::CheckR
 }
 
 bool ExtentConstraints::resize(bool scale_down) {
-  if (!classes_.settle())
+  if (uneven_ || !classes_.settle())
     return false;
   if (scale_down)
     classes_.shrink();
@@ -356,7 +358,11 @@ void ExtentConstraints::tie_transition(const Site &site, ValueId operand, ValueI
       continue;
     int64_t a = before(operand, i), b = before(result, i);
     Var left = vars(operand)[i], right = vars(result)[i];
-    if (a == b)
+    auto [old_from, new_from] = cut_of(operand, static_cast<unsigned>(i));
+    auto [old_to, new_to] = cut_of(result, static_cast<unsigned>(i));
+    if (old_ranks == 1 && new_from != new_to && a * old_from == b * old_to)
+      classes_.relate(left, {right}, new_from, new_to); // over the axes of both types
+    else if (a == b)
       classes_.unite(left, right);
     else if (a == b * old_ranks)
       classes_.relate(left, {right}, 1, new_ranks);
@@ -369,21 +375,27 @@ void ExtentConstraints::tie_transition(const Site &site, ValueId operand, ValueI
 
 // --- types and gradients -------------------------------------------------------------------------
 
-// What all blocks make up keeps its extent if it can: the blocks follow the axes.
-void ExtentConstraints::shards(ValueId value) {
+std::pair<int64_t, int64_t> ExtentConstraints::cut_of(ValueId value, unsigned dim) const {
+  std::pair<int64_t, int64_t> ranks(1, 1);
   if (value.index >= checked_.types.size() || !checked_.types[value.index].valid())
-    return;
+    return ranks;
   const ir::Type &type = program_.types[checked_.types[value.index]];
   const ir::Mesh &mesh = program_.meshes[type.mesh()];
+  for (ir::AxisId axis : ir::shards_of(type, dim)) {
+    ranks.first *= meshes_.old_size(mesh[axis]);
+    ranks.second *= meshes_.new_size(mesh[axis]);
+  }
+  return ranks;
+}
+
+// What all blocks make up keeps its extent if it can: the blocks follow the axes.
+void ExtentConstraints::shards(ValueId value) {
   bool uneven = value.index < checked_.sizes.size() && checked_.sizes[value.index].valid();
   for (unsigned d = 0; d < vars(value).size(); ++d) {
-    int64_t old_ranks = 1, new_ranks = 1;
-    for (ir::AxisId axis : ir::shards_of(type, d)) {
-      old_ranks *= meshes_.old_size(mesh[axis]);
-      new_ranks *= meshes_.new_size(mesh[axis]);
-    }
+    auto [old_ranks, new_ranks] = cut_of(value, d);
     if (is_open(value, d))
       continue;
+    uneven_ |= uneven && old_ranks != new_ranks;
     if (uneven && old_ranks > 1)
       classes_.fix(vars(value)[d]);
     else if (old_ranks != new_ranks)
@@ -428,6 +440,12 @@ void ExtentConstraints::number_of_unknown_role(const Site &site, llvm::StringRef
     hold(ValueId{i});
 }
 
+void ExtentConstraints::has_place(const Site &site, int64_t index) {
+  Var dim = stated_dim(site);
+  if (!site.args.empty() && dim < vars(site.args[0]).size() && !is_open(site.args[0], dim))
+    classes_.at_least(vars(site.args[0])[dim], index < 0 ? -index : index + 1);
+}
+
 bool ExtentConstraints::is_stride(const Site &site, llvm::StringRef key) const {
   const rules::ResolvedOp &op = *site.op;
   return key == "stride" && op.row &&
@@ -448,6 +466,10 @@ void ExtentConstraints::numbers(const Site &site) {
     llvm::StringRef key = program_.strings[attr.key];
     if (llvm::is_contained(kSizing, key) || llvm::is_contained(kPlain, key) || is_stride(site, key))
       continue;
+    if (llvm::is_contained(kPlaces, key) && attr.value.form == ir::AttrForm::Integer) {
+      has_place(site, attr.value.as_integer());
+      continue;
+    }
     if (attr.value.form == ir::AttrForm::Integer)
       number_of_unknown_role(site, key, attr.value.as_integer());
     if (attr.value.form == ir::AttrForm::List)

@@ -57,10 +57,13 @@ private:
   void fix_functions();
   void numbers(const Site &site);
   void number_of_unknown_role(const Site &site, llvm::StringRef key, int64_t number);
+  void has_place(const Site &site, int64_t index); // the stated dimension, whatever its extent
   void shards(ir::ValueId value);
   void tie_gradients();
 
-  // The axes that a transition runs over: as they are and as they will be.
+  // The ranks that cut a dimension, by its type: as they are and as they will be.
+  std::pair<int64_t, int64_t> cut_of(ir::ValueId value, unsigned dim) const;
+  // The axes that a transition runs over: likewise.
   std::pair<int64_t, int64_t> ranks_of(const ir::Inst &inst) const;
   std::optional<Var> moved_dim(const Site &site) const;
   Var stated_dim(const Site &site) const;
@@ -73,8 +76,10 @@ private:
   // The attribute says how elements lie in storage; that of a window moves the window.
   bool is_stride(const Site &site, llvm::StringRef key) const;
   std::optional<ir::AttrValue> as_parts(const Site &site, llvm::ArrayRef<int64_t> numbers) const;
+  std::optional<int64_t> as_piece(const Site &site, int64_t number) const;
   std::optional<int64_t> as_number(const Site &site, llvm::StringRef key, int64_t number) const;
   ir::AttrValue permutation(const ir::Inst &inst, const ir::AttrValue &value) const;
+  ir::AttrValue with_expressions(const ir::AttrValue &made, const ir::AttrValue &old) const;
   ir::AttrValue list_of(llvm::ArrayRef<int64_t> numbers) const;
   ir::ShapeId resized(ir::ShapeId shape, ir::ValueId value) const;
   ir::ShapeId resized_global(ir::ShapeId shape, ir::ValueId value) const;
@@ -91,6 +96,7 @@ private:
   rules::Rules rules_;
   ExtentClasses classes_;
   std::vector<Vars> vars_; // by value; empty: extents are not known
+  bool uneven_ = false;    // an axis that changes its size cuts some dimension into uneven blocks
   Var open_ = 0;           // of extents that only data tell: tied to nothing
   llvm::StringMap<ir::ValueId> sent_;
   std::vector<std::pair<std::string, Var>> kept_; // sentences

@@ -17,10 +17,14 @@ using ir::ValueId;
 
 namespace {
 
-// The numbers of a list; none if it holds something else.
+// The numbers of a list, -1 for what data say; none if it holds something else.
 std::optional<llvm::SmallVector<int64_t, 6>> whole_numbers(const ir::AttrList &list) {
   llvm::SmallVector<int64_t, 6> numbers;
   for (const AttrValue &item : list.items) {
+    if (item.form == ir::AttrForm::Expr) {
+      numbers.push_back(-1);
+      continue;
+    }
     if (item.form != ir::AttrForm::Integer)
       return std::nullopt;
     numbers.push_back(item.as_integer());
@@ -34,6 +38,16 @@ AttrValue ExtentConstraints::list_of(llvm::ArrayRef<int64_t> numbers) const {
   ir::AttrList list;
   for (int64_t number : numbers)
     list.items.push_back(AttrValue::integer(number));
+  return AttrValue::list(program_.lists.add(std::move(list)));
+}
+
+// Expressions of `old`, which only data give values to, stay.
+AttrValue ExtentConstraints::with_expressions(const AttrValue &made, const AttrValue &old) const {
+  ir::AttrList list = program_.lists[made.as<ir::AttrListId>()];
+  const ir::AttrList &was = program_.lists[old.as<ir::AttrListId>()];
+  for (size_t i = 0; i < list.items.size() && i < was.items.size(); ++i)
+    if (was.items[i].form == ir::AttrForm::Expr)
+      list.items[i] = was.items[i];
   return AttrValue::list(program_.lists.add(std::move(list)));
 }
 
@@ -132,6 +146,18 @@ ExtentConstraints::Var ExtentConstraints::stated_dim(const Site &site) const {
   return static_cast<Var>(dim < 0 ? dim + rank : dim);
 }
 
+// Another dimension may have as many elements.
+std::optional<int64_t> ExtentConstraints::as_piece(const Site &site, int64_t number) const {
+  Var dim = stated_dim(site);
+  if (site.args.empty() || site.results.empty() || dim >= vars(site.args[0]).size() ||
+      dim >= vars(site.results[0]).size())
+    return std::nullopt;
+  if (number >= before(site.args[0], dim))
+    return now(site.args[0], dim);
+  return number == before(site.results[0], dim) ? std::optional(now(site.results[0], dim))
+                                                : std::nullopt;
+}
+
 std::optional<int64_t> ExtentConstraints::as_number(const Site &site, llvm::StringRef key,
                                                     int64_t number) const {
   if (key == "peer")
@@ -153,6 +179,8 @@ std::optional<int64_t> ExtentConstraints::as_number(const Site &site, llvm::Stri
     return number * new_extent % old_extent == 0 ? std::optional(number * new_extent / old_extent)
                                                  : std::nullopt;
   }
+  if (key == "split_size" || key == "split_size_or_sections") // of all pieces but the last one
+    return as_piece(site, number);
   for (ValueId tensor : site.results)
     for (size_t d = 0; d < vars(tensor).size(); ++d)
       if (before(tensor, d) == number)
@@ -246,7 +274,7 @@ llvm::Expected<AttrValue> ExtentConstraints::followed(const Site &site, llvm::St
   std::optional<AttrValue> made = parts ? as_parts(site, *numbers) : std::nullopt;
   if (!made && (shape || !parts))
     made = as_shape(site, *numbers);
-  return made ? llvm::Expected<AttrValue>(*made) : cannot();
+  return made ? llvm::Expected<AttrValue>(with_expressions(*made, value)) : cannot();
 }
 
 ir::ShapeId ExtentConstraints::resized(ir::ShapeId id, ValueId value) const {
@@ -261,7 +289,8 @@ ir::ShapeId ExtentConstraints::resized(ir::ShapeId id, ValueId value) const {
 
 // Of even blocks; others keep their extents.
 ir::ShapeId ExtentConstraints::resized_global(ir::ShapeId id, ValueId value) const {
-  if (!id.valid() || program_.shapes[id].dims.size() != vars(value).size())
+  if (!id.valid() || program_.shapes[id].dims.size() != vars(value).size() ||
+      !checked_.types[value.index].valid()) // of a body, which keeps its extents
     return id;
   ir::Shape shape = program_.shapes[id];
   const ir::Type &type = program_.types[checked_.types[value.index]];

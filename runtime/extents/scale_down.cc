@@ -230,6 +230,9 @@ resize_program(Program &program, const checker::CheckResult &checked, Resize res
   if (!program.functions.empty() || has_symbols(program) || retyped) {
     checker::inline_calls(program);
     seen = checker::check(program, {});
+    if (!seen.clean() && checked.clean() && !has_symbols(program) && !retyped)
+      return make_error("other extents need the calls written out, and there a result is not what "
+                        "its function or region declares of it unchecked");
     if (!seen.clean()) // with these values of its symbols: whoever checks it next says why
       return std::vector<std::string>();
   }

@@ -44,7 +44,6 @@ _NEEDS |= {"megatron_core": "megatron.core", "deepspeed_zero": "deepspeed"}
 _RIGHT += _NEEDS
 # What is not run on fewer ranks, and why.
 _NOT_RUN = {"cp_library": "context_parallel gives its buffers other extents in place"}
-_NOT_RUN["hf_trainer"] = "its model takes places out of tensors that are not there on fewer ranks"
 _NOT_RUN["deepspeed_zero"] = "nothing says that each rank has a loss of its own"
 # What is found in the broken twins: findings, each with what stands in the line of the script that
 # it names.

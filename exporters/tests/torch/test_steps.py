@@ -132,3 +132,33 @@ def test_a_gradient_that_is_never_cleared_is_added_to(cleared, data, tmp_path):
     assert done.returncode == 0, done.stderr
     found = judged.reports(tmp_path / "step.spmd.json")
     assert [row["name"] for row in found] == expected
+
+
+_CLOSURE = """
+import torch
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def closure():
+    optimizer.zero_grad()
+    loss = model(torch.randn(4, 2)).square().sum()
+    loss.backward()
+    return loss
+for _ in range(4):
+    optimizer.step(closure)
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("given", ["closure", "closure=closure"])
+def test_what_a_closure_computes_is_no_part_of_the_update(given, number, tmp_path):
+    """Optimizers call it within `step`, as those of Lightning do for every step."""
+    code = _CLOSURE.replace("step(closure)", f"step({given})")
+    done = record(tmp_path, code, "--step", number)
+    assert done.returncode == 0, done.stderr
+    trace = json.loads((tmp_path / "step.spmd.json").read_text())
+    phases = {}
+    for op in trace["ops"]:
+        phases.setdefault(op.get("phase", "fwd"), []).append(op)
+    assert "aten.linear.default" in [op["op"] for op in phases["fwd"]]
+    assert "bwd_of" in phases["bwd"][-1]
+    assert {op["op"] for op in phases["opt"]} == {"aten.add_.Tensor"}

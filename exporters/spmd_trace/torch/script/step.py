@@ -245,6 +245,7 @@ class Steps:
         ):
             hooks = [
                 optimizers.register_optimizer_step_pre_hook(self._before_step),
+                optimizers.register_optimizer_step_pre_hook(self._outside_of_update),
                 optimizers.register_optimizer_step_post_hook(self._after_step),
             ]
             try:
@@ -315,7 +316,29 @@ class Steps:
             self._recording.close()
             self.recorder = None
             return
-        self._section.enter_context(self.recorder.section("optimizer", "opt"))
+        self._enter_update()
+
+    def _enter_update(self) -> None:
+        if self.recorder is not None:
+            self._section.enter_context(self.recorder.section("optimizer", "opt"))
+
+    def _outside_of_update(self, optimizer, args, kwargs):
+        """The arguments of `step`, where a closure is forward and backward, not the update."""
+
+        def wrapped(closure):
+            if not callable(closure) or closure is optimizer:
+                return closure
+
+            def called():
+                self._section.close()
+                try:
+                    return closure()
+                finally:
+                    self._enter_update()
+
+            return called
+
+        return tuple(map(wrapped, args)), {key: wrapped(kwargs[key]) for key in kwargs}
 
     def _after_step(self, optimizer, args, kwargs) -> None:
         self._section.close()
