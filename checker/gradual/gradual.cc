@@ -76,6 +76,9 @@ ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
   for (AxisId axis : (type.of(Kind::Varying) - type.sharded()) | type.unknown)
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis))
       cut(type, axis, *dim);
+  for (AxisId axis : type.replicated() | type.of(Kind::Invariant))
+    if (cuts_.repeats(value, axis))
+      cut(type, axis, 0);
   return program_.types.add(type);
 }
 
@@ -262,11 +265,7 @@ void find_equal_batches(const ir::Program &program, CheckResult &result) {
     const Type &type = program.types[result.types[program.params[index].value.index]];
     equal &= type.mesh() == mesh ? type.replicated() | type.of(Kind::Invariant) : AxisSet();
   }
-  AxisSet data;
-  for (AxisId axis : program.meshes[mesh].typed_axes())
-    if (ir::StringId role = program.meshes[mesh][axis].role;
-        role.valid() && program.strings[role] == "data")
-      data |= axis;
+  const AxisSet data = data_axes(program, mesh);
   if ((equal & data).empty())
     return;
   equal -= split_data(program, result);
