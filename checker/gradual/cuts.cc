@@ -70,11 +70,11 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
           axes_[key].origins[value.index] = Origin::Inferred;
 }
 
-// Whole numbers of which the rows of a batch may have the same each, as they have positions: that
+// Whole numbers of which the rows of a batch may have the same each, as positions, or masks: that
 // they are equal on all ranks is no sign that the ranks have the same rows of other tensors.
 bool Cuts::may_repeat(const ir::Param &param, AxisId axis) const {
   const ir::ShapeId id = checked_.shapes[param.value.index];
-  if (param.role != ir::Role::Input || !id.valid())
+  if (!(param.role == ir::Role::Input || param.role == ir::Role::Const) || !id.valid())
     return false;
   const ir::Shape &shape = program_.shapes[id];
   const ir::MeshId mesh = program_.types[checked_.types[param.value.index]].mesh();
@@ -98,10 +98,10 @@ void Cuts::declared(const ir::Param &param) {
       axis.replicated += type.replicated().contains(id);
       axis.invariant += type.of(Kind::Invariant).contains(id);
     }
+    const bool repeats = same.contains(id) && may_repeat(param, id);
+    if (repeats)
+      axis.repeated.insert(param.value.index);
     if (same.contains(id) && param.role != ir::Role::Const) {
-      const bool repeats = may_repeat(param, id);
-      if (repeats)
-        axis.repeated.insert(param.value.index);
       for (const CutPositions::Found &each : found)
         if (!repeats || each.at.dim != 0)
           axis.never.insert(each.cls);
