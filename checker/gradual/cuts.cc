@@ -111,6 +111,7 @@ void Cuts::declared(const ir::Param &param) {
       if (cls) {
         axis.cut.insert(*cls);
         axis.origins[param.value.index] = Origin::Stated;
+        orders_.try_emplace(*cls, ir::shards_of(program_.types[stated], *dim));
         continue;
       }
       if (param.role == ir::Role::Param)
@@ -416,6 +417,20 @@ std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
       dim = each.at.dim;
     }
   return dim;
+}
+
+llvm::SmallVector<AxisId, 4> Cuts::in_order(ValueId value, AxisSet axes) const {
+  llvm::SmallVector<AxisId, 4> ordered;
+  for (const CutPositions::Found &each : positions_.of(value))
+    if (auto at = orders_.find(each.cls); at != orders_.end())
+      for (AxisId axis : at->second)
+        if (axes.contains(axis)) {
+          ordered.push_back(axis);
+          axes -= axis;
+        }
+  for (AxisId axis : axes)
+    ordered.push_back(axis);
+  return ordered;
 }
 
 bool Cuts::inside(ValueId value, AxisId id) const {

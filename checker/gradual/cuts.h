@@ -27,6 +27,8 @@ public:
   // The dimension of the value that the axis cuts, if it differs there, at its front or inside;
   // none: not known.
   std::optional<unsigned> dim(ir::ValueId value, ir::AxisId axis) const;
+  // Of the axes, those first that are stated to cut the dimension of another value outside of others.
+  llvm::SmallVector<ir::AxisId, 4> in_order(ir::ValueId value, ir::AxisSet axes) const;
   // Whether the axis cuts it inside: ranks side by side do not have neighbouring blocks.
   bool inside(ir::ValueId value, ir::AxisId axis) const;
   // Of a declared value of which it is not known whether it differs, and that is not cut: what it
@@ -78,6 +80,7 @@ private:
   CutPositions positions_;
   llvm::DenseSet<uint32_t> needed_whole_; // classes
   std::map<Key, Axis> axes_;
+  llvm::DenseMap<uint32_t, llvm::SmallVector<ir::AxisId, 2>> orders_; // classes, as it is stated
   std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut
   llvm::DenseSet<uint32_t> apart_; // values: batches that are taken apart for a loop
   std::map<Key, std::vector<ir::ValueId>> unknown_; // of which it is not known whether they do

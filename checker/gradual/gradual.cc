@@ -73,7 +73,8 @@ ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
   if (!declared.valid())
     return declared;
   Type type = program_.types[declared];
-  for (AxisId axis : (type.of(Kind::Varying) - type.sharded()) | type.unknown)
+  const AxisSet open = (type.of(Kind::Varying) - type.sharded()) | type.unknown;
+  for (AxisId axis : cuts_.in_order(value, open))
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis))
       cut(type, axis, *dim);
   for (AxisId axis : type.replicated() | type.of(Kind::Invariant))
@@ -152,7 +153,7 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
   AxisSet blocks = type.of(Kind::Varying);
   if (stretched_.count(value.index)) // equal blocks of one tensor
     blocks |= type.replicated() | type.of(Kind::Invariant);
-  for (AxisId axis : blocks)
+  for (AxisId axis : cuts_.in_order(value, blocks))
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && type.dim(axis) != dim) {
       type.drop_shards(axis);
       type.close_orders();
