@@ -27,7 +27,7 @@ public:
   // The dimension of the value that the axis cuts, if it differs there, at its front or inside;
   // none: not known.
   std::optional<unsigned> dim(ir::ValueId value, ir::AxisId axis) const;
-  // Of the axes, those first that are stated to cut the dimension of another value outside of others.
+  // The axes as they are stated to cut the same dimension of another value, the outermost first.
   llvm::SmallVector<ir::AxisId, 4> in_order(ir::ValueId value, ir::AxisSet axes) const;
   // Whether the axis cuts it inside: ranks side by side do not have neighbouring blocks.
   bool inside(ir::ValueId value, ir::AxisId axis) const;
