@@ -36,6 +36,15 @@ void cut(ir::Type &type, AxisId axis, unsigned dim) {
   type.set_shard(axis, dim, ir::shards_of(type, dim).size());
 }
 
+AxisSet data_axes(const ir::Program &program, ir::MeshId mesh) {
+  AxisSet axes;
+  for (AxisId axis : program.meshes[mesh].typed_axes())
+    if (ir::StringId role = program.meshes[mesh][axis].role;
+        role.valid() && program.strings[role] == "data")
+      axes |= axis;
+  return axes;
+}
+
 Cuts::Cuts(ir::Program &program, const CheckResult &checked)
     : program_(program), checked_(checked), positions_(program, checked),
       needed_whole_(positions_.whole()) {
@@ -61,6 +70,19 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
           axes_[key].origins[value.index] = Origin::Inferred;
 }
 
+// Whole numbers of which the rows of a batch may have the same each, as positions, or masks: that
+// they are equal on all ranks is no sign that the ranks have the same rows of other tensors.
+bool Cuts::may_repeat(const ir::Param &param, AxisId axis) const {
+  const ir::ShapeId id = checked_.shapes[param.value.index];
+  if (!(param.role == ir::Role::Input || param.role == ir::Role::Const) || !id.valid())
+    return false;
+  const ir::Shape &shape = program_.shapes[id];
+  const ir::MeshId mesh = program_.types[checked_.types[param.value.index]].mesh();
+  return shape.dtype != ir::DType::Unknown && !ir::differentiable(shape.dtype) &&
+         shape.dims.size() > 1 && shape.dims[0] != ir::Extent(1) &&
+         data_axes(program_, mesh).contains(axis);
+}
+
 // What is the same on all ranks has no class that is cut; what is stated to be cut has one.
 void Cuts::declared(const ir::Param &param) {
   const ir::Type &type = program_.types[checked_.types[param.value.index]];
@@ -76,15 +98,20 @@ void Cuts::declared(const ir::Param &param) {
       axis.replicated += type.replicated().contains(id);
       axis.invariant += type.of(Kind::Invariant).contains(id);
     }
+    const bool repeats = same.contains(id) && may_repeat(param, id);
+    if (repeats)
+      axis.repeated.insert(param.value.index);
     if (same.contains(id) && param.role != ir::Role::Const) {
       for (const CutPositions::Found &each : found)
-        axis.never.insert(each.cls);
+        if (!repeats || each.at.dim != 0)
+          axis.never.insert(each.cls);
     } else if (type.of(Kind::Varying).contains(id)) {
       std::optional<unsigned> dim = stated.valid() ? program_.types[stated].dim(id) : std::nullopt;
       std::optional<uint32_t> cls = dim ? positions_.in_front(param.value, *dim) : std::nullopt;
       if (cls) {
         axis.cut.insert(*cls);
         axis.origins[param.value.index] = Origin::Stated;
+        orders_.try_emplace(*cls, ir::shards_of(program_.types[stated], *dim));
         continue;
       }
       if (param.role == ir::Role::Param)
@@ -392,6 +419,20 @@ std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
   return dim;
 }
 
+llvm::SmallVector<AxisId, 4> Cuts::in_order(ValueId value, AxisSet axes) const {
+  llvm::SmallVector<AxisId, 4> ordered;
+  for (const CutPositions::Found &each : positions_.of(value))
+    if (auto at = orders_.find(each.cls); at != orders_.end())
+      for (AxisId axis : at->second)
+        if (axes.contains(axis)) {
+          ordered.push_back(axis);
+          axes -= axis;
+        }
+  for (AxisId axis : axes)
+    ordered.push_back(axis);
+  return ordered;
+}
+
 bool Cuts::inside(ValueId value, AxisId id) const {
   const Axis *axis = find(value, id);
   return axis && llvm::any_of(positions_.of(value), [&](const CutPositions::Found &each) {
@@ -409,6 +450,11 @@ std::optional<Kind> Cuts::same(ValueId value, AxisId id) const {
 bool Cuts::has_drifted(ValueId value, AxisId id) const {
   const Axis *axis = find(value, id);
   return axis && axis->drifted.count(value.index) != 0;
+}
+
+bool Cuts::repeats(ValueId value, AxisId id) const {
+  const Axis *axis = find(value, id);
+  return axis && axis->repeated.count(value.index) && dim(value, id) == 0U && !inside(value, id);
 }
 
 std::optional<Origin> Cuts::origin(ValueId value, AxisId id) const {

@@ -16,6 +16,8 @@ enum class Origin : uint8_t { Stated, Inferred, Assumed };
 
 // Says that the axis cuts a dimension, inside of what cuts it already.
 void cut(ir::Type &type, ir::AxisId axis, unsigned dim);
+// The axes along which ranks have batches of their own, as the mesh says.
+ir::AxisSet data_axes(const ir::Program &program, ir::MeshId mesh);
 
 class Cuts {
 public:
@@ -25,6 +27,8 @@ public:
   // The dimension of the value that the axis cuts, if it differs there, at its front or inside;
   // none: not known.
   std::optional<unsigned> dim(ir::ValueId value, ir::AxisId axis) const;
+  // The axes as they are stated to cut the same dimension of another value, the outermost first.
+  llvm::SmallVector<ir::AxisId, 4> in_order(ir::ValueId value, ir::AxisSet axes) const;
   // Whether the axis cuts it inside: ranks side by side do not have neighbouring blocks.
   bool inside(ir::ValueId value, ir::AxisId axis) const;
   // Of a declared value of which it is not known whether it differs, and that is not cut: what it
@@ -33,6 +37,9 @@ public:
   // True of a parameter, or its state, that differs although the axis can cut none of its
   // dimensions: its copies have drifted apart.
   bool has_drifted(ir::ValueId value, ir::AxisId axis) const;
+  // True of an input whose rows are numbers that each row of a batch has alike, such as positions:
+  // the ranks hold equal blocks of it.
+  bool repeats(ir::ValueId value, ir::AxisId axis) const;
   // Of a declared value.
   std::optional<Origin> origin(ir::ValueId value, ir::AxisId axis) const;
 
@@ -47,12 +54,14 @@ private:
     llvm::DenseMap<uint32_t, unsigned> candidates; // classes -> in how many varying parameters
     llvm::DenseMap<uint32_t, Origin> origins;      // by value
     llvm::DenseSet<uint32_t> drifted;              // values
+    llvm::DenseSet<uint32_t> repeated;             // values, equal on all ranks, row by row
     unsigned replicated = 0, invariant = 0;        // parameters
   };
   using Key = std::pair<uint16_t, uint8_t>; // mesh and axis
 
   const Axis *find(ir::ValueId value, ir::AxisId axis) const;
   void declared(const ir::Param &param);
+  bool may_repeat(const ir::Param &param, ir::AxisId axis) const;
   void result(ir::InstId id);
   void converted(ir::InstId id, const rules::ResolvedOp &op, const OperandList &operands);
   void products(ir::InstId id);
@@ -71,6 +80,7 @@ private:
   CutPositions positions_;
   llvm::DenseSet<uint32_t> needed_whole_; // classes
   std::map<Key, Axis> axes_;
+  llvm::DenseMap<uint32_t, llvm::SmallVector<ir::AxisId, 2>> orders_; // classes, as it is stated
   std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut
   llvm::DenseSet<uint32_t> apart_; // values: batches that are taken apart for a loop
   std::map<Key, std::vector<ir::ValueId>> unknown_; // of which it is not known whether they do

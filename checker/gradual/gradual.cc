@@ -73,9 +73,13 @@ ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
   if (!declared.valid())
     return declared;
   Type type = program_.types[declared];
-  for (AxisId axis : (type.of(Kind::Varying) - type.sharded()) | type.unknown)
+  const AxisSet open = (type.of(Kind::Varying) - type.sharded()) | type.unknown;
+  for (AxisId axis : cuts_.in_order(value, open))
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis))
       cut(type, axis, *dim);
+  for (AxisId axis : type.replicated() | type.of(Kind::Invariant))
+    if (cuts_.repeats(value, axis))
+      cut(type, axis, 0);
   return program_.types.add(type);
 }
 
@@ -149,7 +153,7 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
   AxisSet blocks = type.of(Kind::Varying);
   if (stretched_.count(value.index)) // equal blocks of one tensor
     blocks |= type.replicated() | type.of(Kind::Invariant);
-  for (AxisId axis : blocks)
+  for (AxisId axis : cuts_.in_order(value, blocks))
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && type.dim(axis) != dim) {
       type.drop_shards(axis);
       type.close_orders();
@@ -262,11 +266,7 @@ void find_equal_batches(const ir::Program &program, CheckResult &result) {
     const Type &type = program.types[result.types[program.params[index].value.index]];
     equal &= type.mesh() == mesh ? type.replicated() | type.of(Kind::Invariant) : AxisSet();
   }
-  AxisSet data;
-  for (AxisId axis : program.meshes[mesh].typed_axes())
-    if (ir::StringId role = program.meshes[mesh][axis].role;
-        role.valid() && program.strings[role] == "data")
-      data |= axis;
+  const AxisSet data = data_axes(program, mesh);
   if ((equal & data).empty())
     return;
   equal -= split_data(program, result);

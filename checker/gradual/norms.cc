@@ -1,10 +1,16 @@
 // Follows the roots of squares of blocks to where they are squared, added up, or used.
 #include "checker/gradual/norms.h"
 
+#include "checker/operand_list.h"
+
 #include "rules/ops/registry.h"
+#include "rules/transitions/axes.h"
+#include "rules/transitions/call.h"
 #include "rules/transitions/transition.h"
 
 #include "ir/mesh/mesh.h"
+
+#include <cmath>
 
 namespace spmd::checker {
 
@@ -48,13 +54,77 @@ bool keeps(const rules::Application &app) {
          (row.term_count == 1 || app.op.row->factors) && computes != Computes::Total;
 }
 
+bool is_power(const rules::Application &app, double exponent) {
+  return app.op.computes(Computes::Power) && stated(app, 1, {"exponent"}).value_or(0) == exponent;
+}
+
+bool squares(const rules::Application &app, llvm::ArrayRef<ValueId> operands) {
+  return app.op.computes(Computes::Square) || is_power(app, 2) ||
+         (app.op.computes(Computes::Product) && operands.size() == 2 && operands[0] == operands[1]);
+}
+
+// By the root of how many an instruction divides each of its operands.
+double divides_by_root_of(const rules::Application &app) {
+  const bool product = app.op.computes(Computes::Product);
+  const double number =
+      product || app.op.computes(Computes::Quotient) ? std::abs(stated(app, 1, {}).value_or(1)) : 1;
+  return number == 0 ? 1 : product ? 1 / (number * number) : number * number;
+}
+
+bool is_number(double value, int64_t expected) {
+  return std::abs(value - double(expected)) <= 1e-6 * double(expected);
+}
+
 } // namespace
 
+Norms::Norms(ir::Program &program) {
+  rules::Rules rules(program);
+  llvm::DenseSet<uint32_t> otherwise;
+  for (uint32_t i = 0; i < program.insts.size(); ++i) {
+    const ir::Inst &inst = program.insts[ir::InstId{i}];
+    OperandList operands;
+    operands.read(program, inst.operands);
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    const bool square =
+        squares({program, op, inst.attrs, inst.context, operands.slots, {}, {}}, operands.values);
+    for (ValueId value : operands.values)
+      (square ? only_squared_ : otherwise).insert(value.index);
+  }
+  for (uint32_t value : otherwise)
+    only_squared_.erase(value);
+  for (const ir::Output &output : program.outputs)
+    only_squared_.erase(output.value.index);
+}
+
+AxisSet Norms::rooted(const rules::Application &app, ValueId operand, ValueId result) const {
+  const rules::OpDef *row = app.op.row;
+  const bool root =
+      row && ((row->name == "sqrt" && row->variant == rules::Variant::Plain) || is_power(app, 0.5));
+  return root && only_squared_.contains(result.index) ? squares_.lookup(operand.index).axes
+                                                      : AxisSet();
+}
+
+// The square of a root is an addend for each rank. Over some axes it may be added up before others.
+void Norms::reduce(const rules::Application &app, llvm::ArrayRef<ValueId> operands, unsigned result,
+                   Made &made) const {
+  if (!rules::unstated_words(app.op.transition).reduces)
+    return;
+  made.operand = std::min<uint32_t>(result, operands.size() - 1);
+  const Root square = squares_.lookup(operands[made.operand].index);
+  const AxisSet axes = rules::communicated_axes(app);
+  made.counted = square.mixed & axes;
+  made.square = {square.axes - axes, square.mixed - axes};
+}
+
 Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                        unsigned result) const {
+                        unsigned result, ValueId value) const {
   Made made;
   if (operands.empty())
     return made;
+  if (app.op.form == rules::OpForm::Transition) {
+    reduce(app, operands, result, made);
+    return made;
+  }
   // Of zipped lists the members in the same place.
   bool each = app.results.size() > 1 && operands.size() >= app.results.size();
   size_t first = each ? result : 0, last = each ? result + 1 : operands.size();
@@ -64,16 +134,17 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
     if (root.axes)
       made.operand = static_cast<uint32_t>(i);
     all &= root.axes, some |= root.axes, mixed |= root.mixed;
+  }
+  for (size_t i = first; i < last; ++i) {
     const ir::Type &type = app.type(app.args[i]);
-    whole |= type.replicated() | type.of(Kind::Invariant);
+    const AxisSet equal = type.replicated() | type.of(Kind::Invariant), counted = equal & some;
+    whole |= equal;
+    // Divided by the root of the number of ranks, it counts once among them.
+    if (counted &&
+        !is_number(shares(operands[i]), rules::size_of(app.program.meshes[type.mesh()], counted)))
+      mixed |= counted;
   }
-  mixed |= some & whole;
   Root joined{some & (all | whole), mixed & some};
-  if (app.op.form == rules::OpForm::Transition) {
-    if (rules::unstated_words(app.op.transition).reduces)
-      made.counted = squares_.lookup(operands[0].index).mixed;
-    return made;
-  }
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return made;
   const Computes computes = app.op.row->computes;
@@ -90,11 +161,15 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
     made.root = joined;
     return made;
   }
+  if (keeps(app) && last == first + 1)
+    made.shares = shares(operands[first]) * divides_by_root_of(app);
+  if (AxisSet axes = rooted(app, operands[first], value)) {
+    made.root = {axes, squares_.lookup(operands[first].index).mixed};
+    return made;
+  }
   if (!some)
     return made;
-  bool twice = computes == Computes::Product && operands.size() == 2 && operands[0] == operands[1];
-  if (computes == Computes::Square || twice ||
-      (computes == Computes::Power && stated(app, 1, {"exponent"}).value_or(0) == 2))
+  if (squares(app, operands))
     made.square = joined;
   else if (keeps(app))
     made.root = joined;
@@ -108,6 +183,8 @@ void Norms::learn(ValueId value, const Made &made) {
     roots_[value.index] = made.root;
   if (made.square.axes)
     squares_[value.index] = made.square;
+  if (made.shares != 1)
+    shares_[value.index] = made.shares;
 }
 
 } // namespace spmd::checker

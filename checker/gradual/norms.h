@@ -5,11 +5,14 @@
 #include "checker/check.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace spmd::checker {
 
 class Norms {
 public:
+  explicit Norms(ir::Program &program);
+
   // Axes on which a value is such a root; those of them on which values that are equal on all ranks
   // were counted with it.
   struct Root {
@@ -23,13 +26,26 @@ public:
     uint32_t operand = 0; // of which `left_out` and `counted` speak
     ir::AxisSet left_out; // a root enters as if it were the norm of the whole
     ir::AxisSet counted;  // what is equal on all ranks is added up over them
+    double shares = 1;    // it was divided by the root of so many
   };
-  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-            unsigned result) const;
+  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, unsigned result,
+            ir::ValueId value) const;
   void learn(ir::ValueId value, const Made &made);
+  // The axes on which the instruction takes the root of squares that are not added up yet, and
+  // makes nothing else of it than these squares again.
+  ir::AxisSet rooted(const rules::Application &app, ir::ValueId operand, ir::ValueId result) const;
 
 private:
+  double shares(ir::ValueId value) const {
+    auto at = shares_.find(value.index);
+    return at == shares_.end() ? 1 : at->second;
+  }
+  void reduce(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, unsigned result,
+              Made &made) const;
+
   llvm::DenseMap<uint32_t, Root> roots_, squares_; // by value
+  llvm::DenseMap<uint32_t, double> shares_;        // by value
+  llvm::DenseSet<uint32_t> only_squared_;          // values
 };
 
 } // namespace spmd::checker

@@ -40,7 +40,7 @@ static AxisSet equal_axes(const Type &type) { return type.replicated() | type.of
 
 SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
-      gradual_(*state.result.gradual), lookups_(offsets_, zero_blocks_),
+      gradual_(*state.result.gradual), norms_(program_), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
       windows_(program_, gradual_.by_kinds()), alone_(offsets_) {
   result_.proved.resize(program_.values.size());
@@ -91,6 +91,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   add_alone(inst, op);
   scale_zeros();
   take_shares(inst, op);
+  take_squares(inst, op);
   take_joined_counts(op);
   hand_in(inst, op);
 }
@@ -170,6 +171,19 @@ void SecondPass::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) 
       }
     arg.type = state_.intern(type);
   }
+}
+
+// The root of a rank's own squares, which are added up over one axis after the other.
+void SecondPass::take_squares(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  if (op.form != rules::OpForm::Equation || inst.result_count != 1 || state_.args.empty())
+    return;
+  const rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
+                               state_.args, {}};
+  Type type = program_.types[state_.args[0].type];
+  type.set_kind(norms_.rooted(app, state_.operands.values[0], inst.result(0)) &
+                    type.of(Kind::Partial),
+                Kind::Varying);
+  state_.args[0].type = state_.intern(type);
 }
 
 AxisSet SecondPass::unknown_operands() const {
@@ -351,7 +365,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       joined_.back() = *joined;
   }
   for (uint32_t r = 0; r < app.results.size(); ++r) {
-    Norms::Made made = norms_.made(app, state_.operands.values, r);
+    Norms::Made made = norms_.made(app, state_.operands.values, r, made_values[r]);
     if (AxisSet axes = made.left_out - reported_axes_)
       state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
     if (AxisSet axes = made.counted - reported_axes_)

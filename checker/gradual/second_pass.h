@@ -10,8 +10,8 @@
 #include "checker/gradual/blocks/lookups.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/blocks/offsets.h"
-#include "checker/gradual/blocks/selected.h"
 #include "checker/gradual/blocks/own_logs.h"
+#include "checker/gradual/blocks/selected.h"
 #include "checker/gradual/blocks/windows.h"
 #include "checker/gradual/gradual.h"
 #include "checker/gradual/norms.h"
@@ -73,6 +73,7 @@ private:
   void keep_blocks(ir::Type &type);
   void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
+  void take_squares(const ir::Inst &inst, const rules::ResolvedOp &op);
   void take_joined_counts(const rules::ResolvedOp &op);
   void hand_in(const ir::Inst &inst, const rules::ResolvedOp &op);
   std::optional<uint32_t> carry_of(const ir::Inst &inst, uint32_t result) const;

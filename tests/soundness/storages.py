@@ -181,6 +181,7 @@ def lint(binary, folder, names):
 
 
 def main(lint_binary, run_binary, seeds=400):
+    lint_binary, run_binary = map(os.path.abspath, (lint_binary, run_binary))
     wrong, stale, views, ran = [], 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         drafts = {}

@@ -7,6 +7,7 @@ pair of positions, and attention is `scaled_dot_product_attention`, as it is rec
 import contextlib
 import importlib
 import math
+import weakref
 
 import torch
 
@@ -16,14 +17,19 @@ from .cpu import replaced
 _MODULE = "torch.nn.attention.flex_attention"
 
 
-def _mask(module, block_mask, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor | None:
-    """Which keys each query sees; None: all."""
+def _mask(module, made, block_mask, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor | None:
+    """Which keys each query sees; None: all. `made`: by block mask, since all layers and what is
+    computed again in the backward read the same."""
     if block_mask is None or block_mask.mask_mod is module.noop_mask:
         return None
     batch, heads = block_mask.shape[:2]
     sizes = (batch, heads, query.shape[-2], key.shape[-2])
-    with recording.unrecorded():
-        return module.create_mask(block_mask.mask_mod, *sizes, device=str(query.device))
+    known = made.setdefault(block_mask, {})
+    if sizes not in known:
+        with recording.unrecorded():
+            device = str(query.device)
+            known[sizes] = module.create_mask(block_mask.mask_mod, *sizes, device=device)
+    return known[sizes]
 
 
 def _sums(query, key, scale: float, mask) -> torch.Tensor:
@@ -35,13 +41,15 @@ def _sums(query, key, scale: float, mask) -> torch.Tensor:
 
 
 def _attention(module):
+    made: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
     def flex_attention(
         query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False,
         return_lse=False, kernel_options=None, *, return_aux=None,
     ):  # fmt: skip
         if score_mod is not None:
             raise NotImplementedError("flex_attention with a score_mod has no form in a trace")
-        mask = _mask(module, block_mask, query, key)
+        mask = _mask(module, made, block_mask, query, key)
         words = {"attn_mask": mask, "scale": scale, "enable_gqa": enable_gqa}
         result = torch.nn.functional.scaled_dot_product_attention(query, key, value, **words)
         if not return_lse and return_aux is None:

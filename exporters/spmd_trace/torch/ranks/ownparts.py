@@ -8,6 +8,7 @@ block. Every n-th row counts as such a block: only the order of the rows in the 
 nothing that is judged depends on it.
 """
 
+import collections
 import dataclasses
 import itertools
 import math
@@ -39,6 +40,9 @@ def found(program: Program) -> list[Part]:
     used |= {id(entry["value"]) for entry in program.outputs}
     written = _written(program)
     parts: list[Part] = []
+    # By the line and the operation: on some ranks, collectives are recorded with copies of their
+    # own, so that the same part is not everywhere the n-th of the program.
+    times: collections.Counter = collections.Counter()
     numbers: dict[int, int] = {}  # by value: with what the numbers from it on begin
     for op in program.ops:
         part = _numbers(op, numbers)
@@ -47,7 +51,9 @@ def found(program: Program) -> list[Part]:
         if part is None and op.ins and isinstance(op.ins[0], Value):
             part = _split(op, used) or _slice(op) or _entry(op)
         if part is not None and id(part.out) not in written:
-            parts.append(dataclasses.replace(part, name=f"part.{len(parts)}"))
+            made = f"{program.locations.text(op.loc)}{op.name}"
+            parts.append(dataclasses.replace(part, name=f"part {made} {times[made]}"))
+            times[made] += 1
     return parts
 
 
@@ -124,7 +130,7 @@ def convert(
     """States the parts that differ along some axes, and are this rank's along them. By name and
     axis: `kinds`, and in even `steps` of how much the index grows from rank to rank.
     """
-    for part in parts:
+    for number, part in enumerate(parts):
         differs = [
             axis for axis in program.mesh.axes if kinds.get(part.name, {}).get(axis.name) == "V"
         ]
@@ -135,7 +141,7 @@ def convert(
         )
         if order is None:
             if part.pieces is None and differs:  # whatever they are, they are not equal
-                program.from_outside(part.out, part.name, kinds[part.name])
+                program.from_outside(part.out, f"part.{number}", kinds[part.name])
             continue
         first = part.index - sum(
             grows[axis.name] * program.mesh.coordinate(axis.name, program.rank) for axis in differs
