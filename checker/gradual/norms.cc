@@ -97,9 +97,9 @@ Norms::Norms(ir::Program &program) {
 }
 
 AxisSet Norms::rooted(const rules::Application &app, ValueId operand, ValueId result) const {
-  const rules::OpDef *row = app.op.row;
   const bool root =
-      row && ((row->name == "sqrt" && row->variant == rules::Variant::Plain) || is_power(app, 0.5));
+      (app.op.computes(Computes::Root) && app.op.variant() == rules::Variant::Plain) ||
+      is_power(app, 0.5);
   return root && only_squared_.contains(result.index) ? squares_.lookup(operand.index).axes
                                                       : AxisSet();
 }

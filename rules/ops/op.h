@@ -83,6 +83,7 @@ enum class Computes : uint8_t {
   Product,
   Quotient,
   Square,
+  Root, // square root; in another spelling, another one
   Magnitude,
   Exponential,
   Logarithm,
