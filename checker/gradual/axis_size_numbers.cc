@@ -144,7 +144,7 @@ ValueId AxisSizeNumbers::summed(ir::InstId id, rules::Rules &rules) const {
   OperandList operands;
   operands.read(program_, inst.operands);
   if (op.computes(Computes::Total))
-    return operands.values[0];
+    return operands.values.empty() ? ValueId() : operands.values[0];
   rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
   if (!op.row || !op.row->reduces || operands.values.size() < 2 || !is_forward(inst) ||
       rules::reduction_of(app) != rules::LossReduction::Sum)

@@ -321,7 +321,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
         open_axes_ |= axis;
   }
   find_sent(app);
-  if (app.op.transition == rules::TransitionOp::Convert &&
+  if (app.op.transition == rules::TransitionOp::Convert && !state_.operands.values.empty() &&
       data_.contains(state_.operands.values[0].index))
     shared_out_ |= rules::communicated_axes(app);
   made_norms_.clear();

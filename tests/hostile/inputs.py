@@ -216,16 +216,38 @@ class Tests:
             self.expect(f"cut after {delay} s", [self.lint, "check", "--no-fixes", path], (0, 1, 3))
             cutter.join()
 
-    def large_numbers(self):
-        """Programs that are judged by meaning, with the largest numbers in place of their own, and
-        what takes one of them twice over."""
+    def judged_by_meaning(self):
         cases = pathlib.Path(__file__).resolve().parents[1] / "cases"
-        programs = [
-            *sorted((cases / "checker/gradual").glob("*.spmd")),
-            cases / "cli/vocabulary.spmd",
-        ]
+        named = [path for path in (cases / "cli").glob("*.spmd") if "gradual" in path.read_text()]
+        return sorted((cases / "checker/gradual").glob("*.spmd")) + sorted(named)
+
+    def numbers_for_tensors(self):
+        """The same programs, where each instruction in turn takes a number in place of its first
+        tensor, of all of them, or nothing at all."""
+        tensor = re.compile(r"(?<= )%[\w.]+(?=[ ,\n]|$)")
+        for program in self.judged_by_meaning():
+            lines = program.read_text().splitlines()
+            paths = []
+            for place, line in enumerate(lines):
+                made, _, call = line.partition(" = ")
+                if not made.lstrip().startswith("%") or not tensor.search(" " + call):
+                    continue
+                op, _, operands = call.partition(" ")
+                behind = operands.find("{")
+                taken, words = operands[:behind], operands[behind:]
+                if behind < 0:
+                    taken, words = operands.partition(" //")[0], ""
+                numbers = [tensor.sub("3", " " + taken, times) for times in (1, 0)]
+                for which, others in enumerate([*numbers, " "]):
+                    text = [*lines[:place], f"{made} = {op}{others}{words}", *lines[place + 1 :]]
+                    paths.append(self.path(f"{place}.{which}.spmd", "\n".join(text) + "\n"))
+            self.expect(program.name, [self.lint, "check", "--no-fixes", *paths], (0, 1, 3, 4))
+
+    def large_numbers(self):
+        """The same programs with the largest numbers in place of their own, and what takes one of
+        them twice over."""
         number = re.compile(r"(?<=[,=\[] )-?\d+(?=[\s,\]}]|$)")
-        for program in programs:
+        for program in self.judged_by_meaning():
             for large in (2**31, 2**53 - 1, 1 - 2**53):
                 lines = [
                     number.sub(str(large), line) if line.lstrip().startswith("%") else line
@@ -427,6 +449,7 @@ def main():
         "configurations",
         "bombs",
         "cut_files",
+        "numbers_for_tensors",
         "large_numbers",
         "little_memory",
         "endless",
