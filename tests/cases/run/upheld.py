@@ -30,33 +30,31 @@ def with_unread_copies(text):
     return "\n".join(lines) + "\n"
 
 
-def crash_of_unread_copies(spmdrun, path):
-    with tempfile.NamedTemporaryFile("w", suffix=".spmd") as copies:
-        copies.write(with_unread_copies(path.read_text(encoding="utf-8")))
-        copies.flush()
-        done = subprocess.run(
-            [spmdrun, "--tier=field", "--format=concise", copies.name],
-            capture_output=True,
-            text=True,
-            timeout=250,
-            check=False,
-        )
-    said = done.stdout + done.stderr
-    crashed = done.returncode not in (0, 1, 2, 3, 4) or "Sanitizer" in said
-    return f"with unread copies: exit {done.returncode}: {said[-300:]}" if crashed else ""
-
-
-def fault_of_small_extents(spmdrun, path):
+def check_by_running(spmdrun, *words):
+    """Its exit code, and what it prints."""
     done = subprocess.run(
-        [spmdrun, "--scale-down", "--tier=field", "--format=concise", str(path)],
+        [spmdrun, "--tier=field", "--format=concise", *map(str, words)],
         capture_output=True,
         text=True,
         timeout=250,
         check=False,
     )
-    said = done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def crash_of_unread_copies(spmdrun, path):
+    with tempfile.NamedTemporaryFile("w", suffix=".spmd") as copies:
+        copies.write(with_unread_copies(path.read_text(encoding="utf-8")))
+        copies.flush()
+        code, said = check_by_running(spmdrun, copies.name)
+    crashed = code not in (0, 1, 2, 3, 4) or "Sanitizer" in said
+    return f"with unread copies: exit {code}: {said[-300:]}" if crashed else ""
+
+
+def fault_of_small_extents(spmdrun, path):
+    code, said = check_by_running(spmdrun, "--scale-down", path)
     wrong = WRONG.search(said)
-    if wrong or done.returncode not in (0, 2, 3, 4):
+    if wrong or code not in (0, 2, 3, 4):
         return f"--scale-down: {wrong.group(0) if wrong else said[-300:]}"
     return ""
 
@@ -65,26 +63,19 @@ def run(spmdrun, path):
     """What is wrong, or why nothing was run; empty strings where the claims are upheld."""
     recorded = path.suffix == ".json"
     options = ["--scale-down"] if recorded else []
-    done = subprocess.run(
-        [spmdrun, "--check=all", "--tier=field", "--format=concise", *options, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    said = done.stdout + done.stderr
+    code, said = check_by_running(spmdrun, "--check=all", *options, path)
     wrong = WRONG.search(said)
     if wrong:
         return wrong.group(0), ""
-    if done.returncode == 0:
+    if code == 0:
         return "", ""
     if recorded:
-        return f"exit {done.returncode}: {said[-300:]}", ""
-    if done.returncode == 1:
+        return f"exit {code}: {said[-300:]}", ""
+    if code == 1:
         return "", "does not check"
-    if done.returncode in (2, 3, 4):
+    if code in (2, 3, 4):
         return "", said.strip().splitlines()[0]
-    return f"exit {done.returncode}: {said[-300:]}", ""
+    return f"exit {code}: {said[-300:]}", ""
 
 
 def main():
