@@ -74,7 +74,7 @@ private:
   // instruction of it is to give its results their types, and nothing more; else none.
   std::vector<uint32_t> plain_;
   std::vector<rules::Arg> plain_results_;
-  bool by_value_ = false; // what this instruction is told depends on which values its operands are
+  bool by_value_ = false; // the type of this instruction depends on which values its operands are
 };
 
 } // namespace spmd::checker

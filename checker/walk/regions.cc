@@ -181,7 +181,7 @@ std::optional<unsigned> cut_dim(const rules::Application &app, size_t rank) {
   return dim ? rules::place_of(*dim, rank) : std::nullopt;
 }
 
-// Absent: 0 or 1, as is said. None if it is known at run time only.
+// Where a slice begins, or its step; `absent` is the default. None if it is known at run time only.
 std::optional<int64_t> bound(const rules::Application &app, llvm::StringRef name, int64_t absent) {
   if (app.named(name))
     return std::nullopt;

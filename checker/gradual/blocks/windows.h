@@ -40,7 +40,7 @@ public:
   struct Made {
     std::optional<Window> window;
     Fault fault = Fault::None;
-    uint32_t operand = 0; // of which that is said
+    uint32_t operand = 0; // that is at fault
     ir::AxisSet axes;
     ir::AxisSet blocks() const { // along which the result is a block, whose rows may be shifted
       return window && window->is_block() ? ir::AxisSet(window->axis) : ir::AxisSet();
