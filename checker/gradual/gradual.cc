@@ -11,6 +11,7 @@
 #include "checker/walk/gradients/search.h"
 #include "checker/walk/walk.h"
 
+#include "rules/boundary/claims.h"
 #include "rules/ops/registry.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/claims.h"
@@ -142,14 +143,7 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
   if (!id.valid() || program_.types[id].mesh() != type.mesh())
     return type;
   const Type &first = program_.types[id];
-  for (AxisId axis : lost &type.unknown) {
-    type.clear(axis);
-    for (const ir::KindInfo &row : ir::kKinds)
-      if (first.of(row.kind).contains(axis))
-        type.of(row.kind) |= axis;
-    if (first.unknown.contains(axis))
-      type.unknown |= axis;
-  }
+  rules::take_kinds(type, first, lost & type.unknown);
   AxisSet blocks = type.of(Kind::Varying);
   if (stretched_.count(value.index)) // equal blocks of one tensor
     blocks |= type.replicated() | type.of(Kind::Invariant);

@@ -6,6 +6,7 @@
 #include "checker/walk/gradients/search.h"
 
 #include "rules/bind.h"
+#include "rules/boundary/claims.h"
 #include "rules/shapes/attrs.h"
 #include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"
@@ -612,10 +613,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   for (AxisId axis : type.sharded() & equal_axes(before)) // as a constant may be, and no number
     if (numbering_.numbers(value, *type.dim(axis))) {
       type.drop_shards(AxisSet(axis));
-      type.clear(axis);
-      for (const ir::KindInfo &row : ir::kKinds)
-        if (before.of(row.kind).contains(axis))
-          type.of(row.kind) |= axis;
+      rules::take_kinds(type, before, axis);
     }
   for (AxisId axis : parts_ &(type.of(Kind::Varying) - type.sharded()))
     cut(type, axis, 0);

@@ -144,9 +144,7 @@ Type Effects::beside(const Type &written, const Type &before) const {
   const AxisSet equal = before.replicated() | before.of(Kind::Invariant);
   const AxisSet changed = (others | (equal - written.of(Kind::Partial))) - zeros;
   Type type = before;
-  type.clear(changed);
-  for (Kind kind : {Kind::Replicate, Kind::Reduced, Kind::Invariant, Kind::Varying, Kind::Partial})
-    type.of(kind) |= written.of(kind) & changed;
+  rules::take_kinds(type, written, changed);
   AxisSet mixed; // sums beside maxima
   for (ir::AxisId axis : (written.of(Kind::Partial) - zeros) & before.of(Kind::Partial))
     if (changed.contains(axis))

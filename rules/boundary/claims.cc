@@ -194,6 +194,13 @@ std::optional<Violation> value_shape_differs(ir::Program &program, const std::st
   return ShapeMismatch{"the shards of " + what, whole(a, stated), whole(b, found)};
 }
 
+void take_kinds(Type &type, const Type &from, AxisSet axes) {
+  type.clear(axes);
+  for (const ir::KindInfo &row : ir::kKinds)
+    type.of(row.kind) |= from.of(row.kind) & axes;
+  type.unknown |= from.unknown & axes;
+}
+
 Type restricted(Type type, AxisSet axes) {
   type.clear(~axes);
   type.scale = {};

@@ -57,6 +57,10 @@ std::optional<Violation> value_shape_differs(ir::Program &program, const std::st
 // Adds what one of these found.
 void add_shape(Violation violation, Outcome &out);
 
+// Gives the type the kinds that another one has on these axes, unknown ones as well. Neither cuts
+// nor combiners are taken with them.
+void take_kinds(ir::Type &type, const ir::Type &from, ir::AxisSet axes);
+
 // The type on these axes alone, for a sentence.
 ir::Type restricted(ir::Type type, ir::AxisSet axes);
 

@@ -51,11 +51,7 @@ AxisSet complete(ir::Type &target, const ir::Type &source) {
       unsaid |= axis;
       continue;
     }
-    for (const ir::KindInfo &row : ir::kKinds)
-      if (source.of(row.kind).contains(axis))
-        target.of(row.kind) |= axis;
-    if (source.unknown.contains(axis))
-      target.unknown |= axis;
+    take_kinds(target, source, axis);
     if (source.of(Kind::Partial).contains(axis) && !source.zero().contains(axis))
       target.set_combiner(axis, source.combiner(axis));
   }
