@@ -3,8 +3,8 @@ ends by itself with a sentence and a documented exit code, within a bounded time
 
 import gzip
 import os
-import re
 import pathlib
+import re
 import resource
 import stat
 import subprocess

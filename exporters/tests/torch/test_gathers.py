@@ -1,8 +1,6 @@
 """Gathers that autograd sees: their backward is one collective, whatever the backend."""
 
-import json
-import subprocess
-import sys
+from traces import recorded
 
 _SCRIPT = """
 import torch, torch.distributed as dist, torch.distributed.nn.functional as functional
@@ -25,10 +23,7 @@ for _ in range(3):
 
 def test_the_backward_of_a_gather_is_a_reduce_scatter(tmp_path):
     (tmp_path / "script.py").write_text(_SCRIPT)
-    line = [sys.executable, "-m", "spmd_trace", "record", "--world", "2", "script.py"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    trace = json.loads((tmp_path / "step.spmd.json").read_text())
+    trace, _ = recorded(tmp_path, "--world", 2, "script.py")
     names = ("all_gather", "reduce_scatter", "broadcast", "all_to_all")
     found = [op["op"] for op in trace["ops"] if op["op"].startswith(names)]
     assert found == ["all_gather", "reduce_scatter"]

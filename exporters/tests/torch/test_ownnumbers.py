@@ -1,13 +1,9 @@
 """Numbers in which ranks differ are values of each rank, and not those of the recorded one."""
 
-import json
-import subprocess
-import sys
-
 import jsonschema
 
 import spmd_trace.torch  # noqa: F401  before torch
-from traces import schema
+from traces import recorded, schema
 
 _SCRIPT = """
 import torch, torch.distributed as dist
@@ -34,10 +30,7 @@ for step in range(3):
 
 def test_numbers_of_ranks_are_values(tmp_path):
     (tmp_path / "script.py").write_text(_SCRIPT)
-    line = [sys.executable, "-m", "spmd_trace", "record", "--world", "4", "script.py"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    trace = json.loads((tmp_path / "step.spmd.json").read_text())
+    trace, _ = recorded(tmp_path, "--world", 4, "script.py")
     jsonschema.Draft202012Validator(schema()).validate(trace)
     made = {out["id"]: op for op in trace["ops"] for out in op.get("out", [])}
     forward = [op for op in trace["ops"] if op.get("phase", "fwd") == "fwd"]

@@ -2,11 +2,9 @@
 one seed, copies that torch makes inside of composite functions.
 """
 
-import json
-import subprocess
-import sys
-
 import pytest
+
+from traces import recorded
 
 _SCRIPT = """
 import os, torch, torch.distributed as dist, torch.nn.functional as F
@@ -33,12 +31,7 @@ for step in range(3):
 def trace(tmp_path_factory) -> dict:
     folder = tmp_path_factory.mktemp("own")
     (folder / "script.py").write_text(_SCRIPT)
-    line = [sys.executable, "-m", "spmd_trace", "record", "--world", "2", "-o", "step.spmd.json"]
-    done = subprocess.run(
-        [*line, "script.py"], capture_output=True, text=True, check=False, cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads((folder / "step.spmd.json").read_text())
+    return recorded(folder, "--world", 2, "script.py")[0]
 
 
 def test_a_part_that_each_rank_takes_for_itself_is_a_shard(trace):

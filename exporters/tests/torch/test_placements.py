@@ -1,9 +1,7 @@
 """Parameters that FSDP cuts around tensor parallelism, and state of the optimizer that is still an
 addend."""
 
-import json
-import subprocess
-import sys
+from traces import recorded
 
 _SCRIPT = """
 import torch, torch.distributed as dist, torch.nn as nn
@@ -37,12 +35,7 @@ def _trace(folder, **words: str) -> dict:
     for word, text in words.items():
         script = script.replace(word, text)
     (folder / "train.py").write_text(script)
-    line = [sys.executable, "-m", "spmd_trace", "record", "--world", "4", "-o", "step.spmd.json"]
-    done = subprocess.run(
-        [*line, "train.py"], capture_output=True, text=True, check=False, cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads((folder / "step.spmd.json").read_text())
+    return recorded(folder, "--world", 4, "train.py")[0]
 
 
 def test_a_shard_of_a_shard_has_its_place(tmp_path):

@@ -1,8 +1,6 @@
 """Sizes of process groups in a script: a product with one is `scale`."""
 
-import json
-import subprocess
-import sys
+from traces import recorded
 
 _SCRIPT = """
 import json, torch, torch.distributed as dist
@@ -56,12 +54,7 @@ SIZE, LOCAL = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
 
 
 def _recorded(folder) -> dict:
-    line = [sys.executable, "-m", "spmd_trace", "record", "--world", "8", "--ranks", "one"]
-    done = subprocess.run(
-        [*line, "script.py"], capture_output=True, text=True, check=False, cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads((folder / "step.spmd.json").read_text())
+    return recorded(folder, "--world", 8, "--ranks", "one", "script.py")[0]
 
 
 def test_the_size_of_the_environment_is_one(tmp_path):

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 
 import jsonschema
 import pytest
@@ -11,6 +10,7 @@ import pytest
 import judged
 import spmd_trace.torch  # noqa: F401  before torch
 from spmd_trace import stages
+from traces import recorded as recorded_script
 from traces import schema
 
 _BEGIN = """
@@ -62,10 +62,7 @@ _END = """
 
 def recorded(tmp_path, code: str, *words):
     (tmp_path / "script.py").write_text(code)
-    line = [sys.executable, "-m", "spmd_trace", "record", *map(str, words), "script.py"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    return json.loads((tmp_path / "step.spmd.json").read_text()), done.stderr
+    return recorded_script(tmp_path, *words, "script.py")
 
 
 def test_stages_are_one_program_along_the_other_axes(tmp_path):

@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 
 SCHEMA = pathlib.Path(__file__).parents[3] / "ir" / "json" / "trace.schema.json"
 BUNDLED = pathlib.Path(__file__).parents[3] / "examples"
@@ -9,6 +11,14 @@ BUNDLED = pathlib.Path(__file__).parents[3] / "examples"
 
 def schema() -> dict:
     return json.loads(SCHEMA.read_text())
+
+
+def recorded(folder, *words) -> tuple[dict, str]:
+    """The trace of `spmd-trace record WORDS...` in a folder, as step.spmd.json, and what is said."""
+    line = [sys.executable, "-m", "spmd_trace", "record", "-o", "step.spmd.json", *map(str, words)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "step.spmd.json").read_text()), done.stderr
 
 
 def leaves(items) -> list:
