@@ -14,7 +14,7 @@ def schema() -> dict:
 
 
 def recorded(folder, *words) -> tuple[dict, str]:
-    """The trace of `spmd-trace record WORDS...` in a folder, as step.spmd.json, and what is said."""
+    """What `spmd-trace record WORDS...` writes in a folder as step.spmd.json, and what it says."""
     line = [sys.executable, "-m", "spmd_trace", "record", "-o", "step.spmd.json", *map(str, words)]
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr
