@@ -7,7 +7,7 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
   rules::Slot slot;
   slot.name = name;
   slot.first = static_cast<uint32_t>(values.size());
-  writes |= operand.mut;
+  note_write(operand.mut);
   switch (operand.form) {
   case ir::Operand::Form::Literal:
     slot.literal = program.literals[operand.index];
@@ -41,7 +41,7 @@ void OperandList::read(const ir::Program &program, ir::BlockId block) {
   slots.clear();
   values.clear();
   written.clear();
-  writes = false;
+  writes = Writes::None;
   ir::StringId name;
   for (const ir::Operand &operand : program.blocks[block]) {
     if (operand.is_value()) {         // as most are
@@ -51,9 +51,9 @@ void OperandList::read(const ir::Program &program, ir::BlockId block) {
       slot.first = static_cast<uint32_t>(values.size());
       slot.count = 1;
       slot.name = name;
+      note_write(operand.mut);
       values.push_back(operand.as_value());
       written.push_back(operand.mut);
-      writes |= operand.mut;
       name = {};
       continue;
     }

@@ -10,8 +10,7 @@
 #include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
 
-#include "ir/support/successors.h"
-
+#include <array>
 #include <deque>
 
 namespace spmd::rules {
@@ -50,11 +49,28 @@ struct Rules::State {
   ir::IndexTable table;
   llvm::SmallVector<uint32_t, 64> key; // of the application that was looked for last
   uint32_t *slot = nullptr;            // where the table has it, or is to have it
-  ir::Successors order;
+  // Layers repeat: by an application and a little of the one that comes next, which one that was.
+  static constexpr unsigned kNextBits = 11;
+  std::array<uint32_t, 1 << kNextBits> next{};
 
-  llvm::ArrayRef<uint32_t> stored(uint32_t i) const {
-    size_t first = i == 0 ? 0 : ends[i - 1];
-    return llvm::ArrayRef<uint32_t>(keys.data() + first, ends[i] - first);
+  static size_t next_slot(uint32_t before, const Application &app) {
+    const Arg first = app.args.empty() ? Arg() : app.args[0];
+    const uint32_t result = app.results.empty() ? 0 : app.results[0].shape.index;
+    const uint32_t hash = before * 0x9e37'79b1u ^ app.op.spelling.index * 0x85eb'ca6bu ^
+                          first.type.index * 0xc2b2'ae35u ^ first.shape.index * 0x27d4'eb2fu ^
+                          result * 0x1656'67b1u;
+    return hash >> (32 - kNextBits);
+  }
+
+  // Keys are short, and mostly equal: compared in place, without a branch for each word.
+  bool is_key(uint32_t i) const {
+    const size_t first = i == 0 ? 0 : ends[i - 1], count = ends[i] - first;
+    if (count != key.size())
+      return false;
+    uint32_t differ = 0;
+    for (size_t at = 0; at < count; ++at)
+      differ |= keys[first + at] ^ key[at];
+    return differ == 0;
   }
 
   void make_key(const Application &app, uint32_t spelling) {
@@ -82,7 +98,7 @@ struct Rules::State {
 
 Rules::Rules(ir::Program &program, bool memoise)
     : state_(new State{
-          program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}, nullptr, {}}) {}
+          program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}, nullptr}) {}
 Rules::~Rules() = default;
 
 size_t Rules::distinct() const { return state_->outcomes.size(); }
@@ -156,22 +172,18 @@ uint32_t Rules::find(const Application &app) {
   if (!state.memoise)
     return kNone;
   state.make_key(app, app.op.spelling.index);
-  const auto is_key = [&](uint32_t i) {
-    return state.stored(i) == llvm::ArrayRef<uint32_t>(state.key);
-  };
+  uint32_t &next = state.next[State::next_slot(last_, app)];
+  if (next < state.outcomes.size() && state.is_key(next))
+    return last_ = next;
   // A caller that does not find what it needs asks for the same again.
-  if (last_ < state.outcomes.size() && is_key(last_))
+  if (last_ < state.outcomes.size() && state.is_key(last_))
     return last_;
-  uint32_t found = state.order.likely();
-  if (found == ir::Successors::kNone || !is_key(found)) {
-    state.slot = &state.table.find(
-        ir::hash_bytes(state.key.data(), state.key.size() * sizeof(uint32_t)), is_key);
-    found = *state.slot;
-  }
-  if (found == ir::IndexTable::kEmpty)
+  state.slot =
+      &state.table.find(ir::hash_bytes(state.key.data(), state.key.size() * sizeof(uint32_t)),
+                        [&](uint32_t i) { return state.is_key(i); });
+  if (*state.slot == ir::IndexTable::kEmpty)
     return kNone;
-  state.order.meet(found);
-  return last_ = found;
+  return last_ = next = *state.slot;
 }
 
 const Outcome &Rules::apply(const Application &app) {
@@ -184,7 +196,6 @@ const Outcome &Rules::apply(const Application &app) {
     state.table.inserted();
     state.keys.insert(state.keys.end(), state.key.begin(), state.key.end());
     state.ends.push_back(state.keys.size());
-    state.order.meet(last_);
   }
   apply_fresh(app, state.outcomes.emplace_back());
   return state.outcomes.back();

@@ -163,6 +163,8 @@ Type Effects::beside(const Type &written, const Type &before) const {
 }
 
 void Effects::judge_stale(InstId id) {
+  if (!state_.storage.any_written())
+    return;
   for (size_t i = 0; i < state_.operands.values.size(); ++i) {
     InstId writer = state_.storage.overtaken_by(state_.operands.values[i]);
     if (!writer.valid())
@@ -192,6 +194,14 @@ void Effects::write(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op
     const Type made = program_.types[outcome.types[result]]; // a finding makes types
     unknown_axes[result] |= written(id, target.value, target.position, made, result);
   }
+}
+
+bool Effects::keep_types(const ir::Inst &inst, const rules::Outcome &outcome) const {
+  const OperandList &operands = state_.operands;
+  if (operands.writes == OperandList::Writes::None)
+    return true;
+  return operands.writes == OperandList::Writes::First && inst.result_count == 1 &&
+         left_with(operands.values.front(), inst.context, program_.types[outcome.types[0]]).empty();
 }
 
 // The axes on which a value that is written is left with another type, which other names of it

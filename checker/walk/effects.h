@@ -22,6 +22,9 @@ public:
   // with another type.
   void write(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
              const rules::Outcome &outcome, llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
+  // True if what the instruction writes is its first operand, if any, and keeps its type whatever
+  // else shows that storage.
+  bool keep_types(const ir::Inst &inst, const rules::Outcome &outcome) const;
 
   // What was written, of a completed check.
   void resume(ir::InstId id);

@@ -151,8 +151,8 @@ void InstructionTyping::instruction(InstId id) {
 // True of what is typed by its rule, and where what is known of whole values does not matter.
 bool InstructionTyping::may_repeat(const rules::ResolvedOp &op) const {
   return (op.form == rules::OpForm::Equation || op.form == rules::OpForm::Transition) &&
-         !state_.operands.writes && !undecided_.any() && conditions_.empty() && state_.recording &&
-         !state_.edit && !state_.second && !mover_ && !casts_;
+         !undecided_.any() && conditions_.empty() && state_.recording && !state_.edit &&
+         !state_.second && !mover_ && !casts_;
 }
 
 // An instruction of an application that is known to be plain gets its types at once.
@@ -160,13 +160,17 @@ bool InstructionTyping::repeats(InstId id, const ir::Inst &inst, const rules::Ap
   if (!may_repeat(app.op))
     return false;
   const uint32_t known = state_.rules.find(app);
-  if (known >= plain_.size() || plain_[known] == rules::Rules::kNone)
+  const OperandList &operands = state_.operands;
+  if (known >= plain_.size() || plain_[known].results == rules::Rules::kNone ||
+      plain_[known].writes != operands.writes)
     return false;
   for (uint32_t i = 0; i < inst.result_count; ++i)
     if (program_.values[inst.result(i)].requires_grad != ir::Tristate::Unstated)
       return false;
+  if (operands.writes == OperandList::Writes::First)
+    state_.storage.write(operands.values.front(), id);
   for (uint32_t i = 0; i < inst.result_count; ++i) {
-    state_.learn(inst.result(i), plain_results_[plain_[known] + i]);
+    state_.learn(inst.result(i), plain_results_[plain_[known].results + i]);
     state_.storage.define(inst.result(i));
   }
   gradients_.meet(id, inst, app.op.form == rules::OpForm::Transition);
@@ -178,7 +182,7 @@ bool InstructionTyping::repeats(InstId id, const ir::Inst &inst, const rules::Ap
 void InstructionTyping::keep_plain(const ir::Inst &inst, const rules::Application &app,
                                    const rules::Outcome &outcome, uint32_t application) {
   bool plain = !by_value_ && outcome.violations.empty() && outcome.undecided.empty() &&
-               outcome.inferred.empty();
+               outcome.inferred.empty() && effects_.keep_types(inst, outcome);
   for (const rules::Slot &slot : app.slots)
     plain &= !program_.is_out(slot.name);
   for (size_t i = 0; i < app.args.size(); ++i)
@@ -192,8 +196,8 @@ void InstructionTyping::keep_plain(const ir::Inst &inst, const rules::Applicatio
   if (!plain)
     return;
   if (application >= plain_.size())
-    plain_.resize(application + 1, rules::Rules::kNone);
-  plain_[application] = static_cast<uint32_t>(plain_results_.size());
+    plain_.resize(application + 1);
+  plain_[application] = {static_cast<uint32_t>(plain_results_.size()), state_.operands.writes};
   for (uint32_t i = 0; i < inst.result_count; ++i)
     plain_results_.push_back(state_.known(inst.result(i)));
 }

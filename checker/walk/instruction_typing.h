@@ -71,8 +71,13 @@ private:
   ControlFlow control_;
   Calls calls_;
   // Per distinct application: where its results stand in `plain_results_` if to type an
-  // instruction of it is to give its results their types, and nothing more; else none.
-  std::vector<uint32_t> plain_;
+  // instruction of it that writes these operands is to give its results their types, and nothing
+  // more; else none.
+  struct Plain {
+    uint32_t results = rules::Rules::kNone;
+    OperandList::Writes writes = OperandList::Writes::None;
+  };
+  std::vector<Plain> plain_;
   std::vector<rules::Arg> plain_results_;
   bool by_value_ = false; // the type of this instruction depends on which values its operands are
 };

@@ -41,6 +41,7 @@ public:
     return found == before_.end() ? std::nullopt : std::optional(found->second);
   }
   void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
+  bool any_written() const { return !histories_.empty(); }
   // The last instruction that wrote what `value` shows after it was made; none if it is current.
   ir::InstId overtaken_by(ir::ValueId value) {
     const ir::ValueId root = names_[value.index].root; // most storage is never written
