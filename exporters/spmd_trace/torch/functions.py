@@ -55,18 +55,28 @@ class FunctionFrames:
             self._frames.pop()
 
 
+_recorders: list = []  # that are told of functions
+_ORIGINAL = torch.autograd.Function.__dict__["apply"]
+
+
+def _apply(cls, *args, **kwargs):
+    with contextlib.ExitStack() as stack:
+        for recorder in _recorders:
+            recorder.function_called(args)
+            stack.enter_context(recorder.functions.entered(cls))
+        return _ORIGINAL.__get__(None, cls)(*args, **kwargs)
+
+
+# From the first import on, not only while a program is recorded: scripts keep the `apply` of their
+# functions in variables of their own.
+torch.autograd.Function.apply = classmethod(_apply)
+
+
 @contextlib.contextmanager
 def watched(recorder):
     """Tells the recorder when a custom function begins and ends, while the context lasts."""
-    original = torch.autograd.Function.__dict__["apply"]
-
-    def apply(cls, *args, **kwargs):
-        recorder.function_called(args)
-        with recorder.functions.entered(cls):
-            return original.__get__(None, cls)(*args, **kwargs)
-
-    torch.autograd.Function.apply = classmethod(apply)
+    _recorders.append(recorder)
     try:
         yield
     finally:
-        torch.autograd.Function.apply = original
+        _recorders.pop()

@@ -149,6 +149,28 @@ def test_backward_is_paired_with_forward():
     assert {exp, total, "%0"} <= gradients
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+doubled = Doubled.apply  # taken before anything is recorded
+
+
+def test_a_function_is_known_by_any_name_of_its_call():
+    def program(recorder, x):
+        recorder.backward(doubled(x).sum())
+
+    trace = record(program, torch.ones(3, requires_grad=True))
+    forward, back = ops_named(trace, "aten.mul.Tensor")
+    assert back["bwd_of"] == forward["out"][0]["id"] and back["out"][0]["grad_of"] == "%0"
+
+
 @pytest.fixture
 def two_ranks():
     with cpu.fake_ranks(0, 2):
