@@ -6,15 +6,18 @@
 
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/product.h"
+#include "rules/bind.h"
 #include "rules/shapes/attrs.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
+#include "rules/violations/operands.h"
 
 #include <cmath>
 
 namespace spmd::checker {
 
 using ir::AxisSet;
+using ir::Type;
 using ir::ValueId;
 using rules::Computes;
 
@@ -24,6 +27,21 @@ constexpr unsigned kSteps = 6; // of views and casts between a number and its co
 
 bool is_product(const rules::ResolvedOp &op) {
   return op.computes(Computes::Product) || op.computes(Computes::Quotient);
+}
+
+// The operand whose elements the result has: a copy takes those of what it copies, not of what it
+// writes to.
+ValueId moved(ir::Program &program, const rules::ResolvedOp &op, const ir::Inst &inst,
+              const OperandList &operands) {
+  if (!op.row)
+    return operands.values[0];
+  rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
+  const rules::Equation &row = op.row->equation.equation;
+  rules::OperandMismatch ignored;
+  const std::optional<rules::Binding> bound = rules::bind_operands(app, row, ignored);
+  const rules::Slot *slot = bound ? (*bound)[row.refs[row.atoms[0].first].operand] : nullptr;
+  return slot && slot->form == rules::Slot::Form::Tensor ? operands.values[slot->first]
+                                                         : operands.values[0];
 }
 
 } // namespace
@@ -65,8 +83,14 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
     for (uint32_t r = 0; r < inst.result_count; ++r)
       made_by_[inst.result(r).index] = ir::InstId{i};
     bool product = factor_of(op, operands).has_value();
+    if (operands.values.size() > 1 && inst.result_count == 1 && moves_elements(op))
+      operands.values[0] = moved(program, op, inst, operands);
     for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
       const bool scales = op.boundary == rules::Boundary::Scale;
+      const ir::AttrValue *by = scales ? program.find(inst.attrs, "by") : nullptr;
+      if (by && by->form == ir::AttrForm::Scale)
+        named_[i] =
+            ir::canonical_scale(program, by->as<ir::ScaleId>(), program.contexts[inst.context].mesh);
       if (scales)
         for (ValueId value : {operands.values[r], inst.result(r)})
           scaled_.insert(value.index);
@@ -86,8 +110,11 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
       rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
       rules::Outcome ignored;
       if (std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored)) {
-        entered_[operands.values[r].index] = axes->all();
-        left_[inst.result(r).index] = axes->all();
+        const ir::TypeId type = checked.types[operands.values[r].index];
+        const Type seen = type.valid() ? program.types[type] : Type();
+        const AxisSet equal = (seen.replicated() | seen.of(ir::Kind::Invariant)) - seen.zero();
+        entered_[operands.values[r].index] = left_[inst.result(r).index] = {axes->all(),
+                                                                            axes->all() & equal};
       }
     }
   }
@@ -211,15 +238,16 @@ void AxisSizeNumbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, in
 // The axes of a collective that adds up, right before the number or right after it, over so many
 // ranks.
 AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks) const {
-  auto fits = [&](const llvm::DenseMap<uint32_t, AxisSet> &ends, ValueId value) {
+  auto fits = [&](const llvm::DenseMap<uint32_t, Sum> &ends, ValueId value) {
     auto at = ends.find(value.index);
-    if (at == ends.end())
+    const ir::TypeId type = checked_.types[value.index];
+    if (at == ends.end() || !type.valid())
       return AxisSet();
-    ir::TypeId type = checked_.types[value.index];
-    if (!type.valid() ||
-        rules::size_of(program_.meshes[program_.types[type].mesh()], at->second) != ranks)
-      return AxisSet();
-    return at->second;
+    const ir::Mesh &mesh = program_.meshes[program_.types[type].mesh()];
+    for (AxisSet axes : {at->second.all, at->second.equal})
+      if (rules::size_of(mesh, axes) == ranks)
+        return axes;
+    return AxisSet();
   };
   ValueId back = operand, on = result;
   AxisSet found;
@@ -235,6 +263,20 @@ AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks) 
     on = on.valid() ? next_.lookup(on.index) : on;
   }
   return found;
+}
+
+AxisSet AxisSizeNumbers::averaged(ValueId sum, ir::MeshId mesh) const {
+  AxisSet axes;
+  ValueId on = next_.lookup(sum.index);
+  for (unsigned step = 0; step < kSteps && on.valid(); ++step, on = next_.lookup(on.index)) {
+    const uint32_t by = made_by_[on.index].valid() ? made_by_[on.index].index : ~0u;
+    for (const llvm::DenseMap<uint32_t, ir::ScaleId> *scales : {&scales_, &named_})
+      if (auto found = scales->find(by); found != scales->end() && found->second.valid())
+        for (ir::AxisId axis : program_.meshes[mesh].typed_axes())
+          if (ir::exponent_of(program_, found->second, mesh, axis) < 0)
+            axes |= axis;
+  }
+  return axes;
 }
 
 // Some of the axes with so many ranks together, those that come last in the mesh before others. Two

@@ -26,6 +26,8 @@ public:
   // values ahead of it. 1 where its numbers are numbers; none where a number may be one of two
   // sizes.
   std::optional<ir::ScaleId> scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
+  // The axes by whose size what a collective adds up is divided afterwards, so that it averages.
+  ir::AxisSet averaged(ir::ValueId sum, ir::MeshId mesh) const;
   // True if it divides by a number that is one of elements.
   bool is_mean(ir::InstId id) const { return means_.count(id.index) != 0; }
 
@@ -54,11 +56,15 @@ private:
       scaled_; // what a size that the program names multiplies, and the products
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, int64_t>
       runs_; // instructions of the forward, by spelling and place
-  llvm::DenseMap<uint32_t, ir::AxisSet> entered_; // operands of collectives that add up
-  llvm::DenseMap<uint32_t, ir::AxisSet> left_;    // their results
-  llvm::DenseMap<uint32_t, ir::ScaleId> scales_;  // by instruction
-  llvm::DenseMap<uint32_t, double> factors_;      // likewise: the number that it is
-  llvm::DenseMap<uint32_t, Mean> means_;          // likewise
+  struct Sum { // the axes of a collective that adds up, and those where it adds up equal values
+    ir::AxisSet all, equal;
+  };
+  llvm::DenseMap<uint32_t, Sum> entered_;        // by operand of such a collective
+  llvm::DenseMap<uint32_t, Sum> left_;           // by its result
+  llvm::DenseMap<uint32_t, ir::ScaleId> scales_; // by instruction
+  llvm::DenseMap<uint32_t, ir::ScaleId> named_;  // likewise, where the program names the size
+  llvm::DenseMap<uint32_t, double> factors_;     // likewise: the number that it is
+  llvm::DenseMap<uint32_t, Mean> means_;         // likewise
 };
 
 } // namespace spmd::checker

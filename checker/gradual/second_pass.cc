@@ -151,7 +151,9 @@ void SecondPass::take_joined_counts(const rules::ResolvedOp &op) {
   }
 }
 
-// Equal on n ranks and divided by n: an addend on each, which an all_reduce makes one of again.
+// Equal on n ranks, and divided by n before the sum or after it: an addend on each, which an
+// all_reduce makes one of again. So is the gradient of what is equal, where each rank has a loss of
+// its own.
 void SecondPass::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) {
   if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
     return;
@@ -162,16 +164,39 @@ void SecondPass::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) 
   if (!call || call->combiner.value_or(ir::Combiner::Sum) != ir::Combiner::Sum)
     return;
   const AxisSet axes = call->axes.all();
-  for (rules::Arg &arg : state_.args) {
-    Type type = program_.types[arg.type];
-    AxisSet same = (equal_axes(type) - type.zero()) & axes;
+  const AxisSet addends = axes & addends_of_gradient(inst);
+  for (size_t i = 0; i < state_.args.size(); ++i) {
+    Type type = program_.types[state_.args[i].type];
+    const AxisSet same = (equal_axes(type) - type.zero()) & axes;
+    type.set_kind(same & addends, Kind::Partial);
+    AxisSet divided = gradual_.numbers().averaged(state_.operands.values[i], type.mesh());
     for (AxisId axis : same)
-      if (type.scale.valid() && ir::exponent_of(program_, type.scale, type.mesh(), axis) < 0) {
-        type.set_kind(axis, Kind::Partial);
-        type.scale = ir::product(program_, type.scale, ir::axis_scale(program_, type.mesh(), axis));
-      }
-    arg.type = state_.intern(type);
+      if (type.scale.valid() && ir::exponent_of(program_, type.scale, type.mesh(), axis) < 0)
+        divided |= axis;
+    for (AxisId axis : (same & divided) - addends) {
+      type.set_kind(axis, Kind::Partial);
+      type.scale = ir::product(program_, type.scale, ir::axis_scale(program_, type.mesh(), axis));
+    }
+    state_.args[i].type = state_.intern(type);
   }
+}
+
+// In the backward of a sum whose result may be used by each rank for itself: the axes along which
+// each has a loss of its own.
+AxisSet SecondPass::addends_of_gradient(const ir::Inst &inst) const {
+  const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
+  if (!forward.valid())
+    return {};
+  const rules::ResolvedOp &op = state_.rules.resolve(program_.insts[forward].op);
+  if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
+    return {};
+  AxisSet axes = program_.types[result_.types[inst.bwd_of.index]].replicated();
+  for (const ir::Output &output : program_.outputs)
+    if (output.role == ir::OutputRole::Loss) {
+      const Type &loss = program_.types[gradual_.by_kinds().types[output.value.index]];
+      axes &= loss.of(Kind::Varying) | (loss.of(Kind::Partial) - loss.zero());
+    }
+  return axes;
 }
 
 // The root of a rank's own squares, which are added up over one axis after the other.

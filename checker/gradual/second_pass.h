@@ -73,6 +73,7 @@ private:
   void keep_blocks(ir::Type &type);
   void keep_offsets(ir::ValueId value, uint32_t index, ir::Type &type);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
+  ir::AxisSet addends_of_gradient(const ir::Inst &inst) const;
   void take_squares(const ir::Inst &inst, const rules::ResolvedOp &op);
   void take_joined_counts(const rules::ResolvedOp &op);
   void hand_in(const ir::Inst &inst, const rules::ResolvedOp &op);

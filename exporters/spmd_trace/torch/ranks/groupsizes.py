@@ -88,6 +88,13 @@ class ScriptSize(_Size, int):
     def __new__(cls, value: fractions.Fraction):
         return super().__new__(cls, int(value))
 
+    def __sub__(self, other):
+        # A number of samples without one, as a variance without bias is divided by: what it stands
+        # for is counted as before.
+        if other == 1 and self.plain > 1:
+            return _number(self.plain * (int(self) - 1) / int(self), self.powers, 1, ScriptSize)
+        return int.__sub__(self, other)
+
     def __reduce__(self):
         return int, (int(self),)  # what is sent or saved is a number
 

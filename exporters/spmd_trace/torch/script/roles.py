@@ -88,15 +88,17 @@ def modules_train() -> bool:
 
 
 def _prefixes(roots: list[torch.nn.Module]) -> list[str]:
-    """What stands before the names of parameters: nothing for the largest module, for others the
-    variables of the script that hold them, else their classes. No two are equal.
+    """What stands before the names of parameters: nothing if one module alone has any, else the
+    variables of the script that hold the modules, or their classes. No two are equal. Sizes decide
+    nothing: they may differ between ranks, and names must not.
     """
+    several = sum(any(True for _ in root.parameters()) for root in roots) > 1
     held = {id(value): name for name, value in reversed(user_variables())}
     found: list[str] = []
     for root in roots:
         inner = root.module if isinstance(root, torch.nn.parallel.DistributedDataParallel) else root
         name = held.get(id(root), held.get(id(inner), type(inner).__name__))
-        prefix = f"{name}." if found else ""
+        prefix = f"{name}." if found or several else ""
         found.append(f"{name}.{len(found)}." if prefix in found else prefix)
     return found
 
