@@ -6,8 +6,9 @@
 
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/product.h"
-#include "rules/bind.h"
+#include "rules/factors/factors.h"
 #include "rules/shapes/attrs.h"
+#include "rules/shapes/shape_rule.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/operands.h"
@@ -134,9 +135,14 @@ void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
   int64_t ranks = std::llround(size);
   if (std::abs(size - double(ranks)) > 1e-6 * size || ranks < 2)
     return;
+  if (*factor > 1)
+    if (const ir::ShapeId shape = checked_.shapes[operands.values[0].index];
+        shape.valid() && !program_.shapes[shape].dims.empty() &&
+        program_.shapes[shape].dims[0] == ir::Extent(ranks))
+      by_rows_[id.index] = operands.values[0];
   if (*factor < 1 && inst.bwd_of.valid())
     mean_backward(id, op, ranks);
-  else if (*factor < 1 && is_forward(inst))
+  else if (*factor < 1 && !inst.bwd_of.valid())
     mean_of_sum(id, operands.values[0], ranks, rules);
   AxisSet axes = beside(operands.values[0], inst.result(0), ranks);
   // What it is in the forward it is in the backward.
@@ -184,6 +190,47 @@ ValueId AxisSizeNumbers::summed(ir::InstId id, rules::Rules &rules) const {
   return operands.values[classes ? 1 : 0];
 }
 
+// Of a product that is added up, as of two matrices: its first operand, and how many products each
+// element adds up; 0: it is another op, or the number is not known.
+std::pair<ValueId, int64_t> AxisSizeNumbers::contracted(ir::InstId id, rules::Rules &rules) const {
+  const ir::Inst inst = program_.insts[id];
+  const rules::ResolvedOp &op = rules.resolve(inst.op);
+  if (op.form != rules::OpForm::Equation || !op.row || inst.result_count != 1)
+    return {};
+  const rules::Equation &row = op.row->equation.equation;
+  if (row.term_count != 1 || row.terms[0].atom_count < 2 || row.terms[0].divisors != 0)
+    return {};
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  llvm::SmallVector<rules::Arg, 4> args;
+  for (ValueId value : operands.values)
+    args.push_back({checked_.types[value.index], checked_.shapes[value.index], {}});
+  const rules::ResultClaim claim{checked_.shapes[inst.result(0).index], {}, {}};
+  rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, claim};
+  rules::OperandMismatch mismatch;
+  rules::Outcome ignored;
+  const std::optional<rules::Binding> bound = rules::bind_operands(app, row, mismatch);
+  if (!bound || args.empty())
+    return {};
+  const rules::FactorMap map = rules::map_factors(app, row, *bound, ignored);
+  if (map.results.empty() || !map.results[0] || map.args.empty() || !map.args[0])
+    return {};
+  llvm::SmallBitVector kept(static_cast<unsigned>(map.factors.size()));
+  for (const rules::DimFactors &dim : *map.results[0])
+    for (uint8_t factor : dim)
+      kept.set(factor);
+  int64_t products = 1;
+  for (const rules::DimFactors &dim : *map.args[0])
+    for (uint8_t factor : dim)
+      if (!kept.test(factor)) {
+        const std::optional<ir::Extent> extent = map.factors[factor].extent;
+        if (!extent || !extent->is_number())
+          return {};
+        products = ir::saturating_product(products, extent->number());
+      }
+  return {operands.values[0], products > 1 ? products : 0};
+}
+
 // A sum that is divided by the number of its elements, or of its rows, as `batchmean` is; or by the
 // number of those that several ranks have together.
 void AxisSizeNumbers::mean_of_sum(ir::InstId id, ValueId sum, int64_t divisor,
@@ -192,6 +239,13 @@ void AxisSizeNumbers::mean_of_sum(ir::InstId id, ValueId sum, int64_t divisor,
     const ir::InstId made = made_by_[sum.index];
     if (!made.valid())
       return;
+    if (const auto [of, products] = contracted(made, rules); products > 0) {
+      if (divisor % products != 0)
+        return;
+      means_[id.index] = {of, sum, false, divisor / products, passes(program_.insts[id])};
+      factors_[id.index] = 1.0 / double(divisor);
+      return;
+    }
     const ValueId of = summed(made, rules);
     if (!of.valid())
       continue;
@@ -267,7 +321,7 @@ AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks) 
 
 AxisSet AxisSizeNumbers::averaged(ValueId sum, ir::MeshId mesh) const {
   AxisSet axes;
-  ValueId on = next_.lookup(sum.index);
+  ValueId on = sum;
   for (unsigned step = 0; step < kSteps && on.valid(); ++step, on = next_.lookup(on.index)) {
     const uint32_t by = made_by_[on.index].valid() ? made_by_[on.index].index : ~0u;
     for (const llvm::DenseMap<uint32_t, ir::ScaleId> *scales : {&scales_, &named_})
@@ -305,6 +359,11 @@ std::optional<ir::ScaleId> AxisSizeNumbers::scale(ir::InstId id,
   ir::ScaleId scale = program_.one();
   if (auto at = scales_.find(id.index); at != scales_.end())
     scale = at->second;
+  if (auto rows = by_rows_.find(id.index); rows != by_rows_.end() && !scales_.count(id.index))
+    if (const ir::TypeId type = types[rows->second.index]; type.valid())
+      for (ir::AxisId axis : program_.types[type].sharded())
+        if (program_.types[type].dim(axis) == 0U)
+          return std::nullopt;
   auto at = means_.find(id.index);
   if (at == means_.end() || !types[at->second.operand.index].valid())
     return scale;

@@ -26,7 +26,7 @@ public:
   // values ahead of it. 1 where its numbers are numbers; none where a number may be one of two
   // sizes.
   std::optional<ir::ScaleId> scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
-  // The axes by whose size what a collective adds up is divided afterwards, so that it averages.
+  // The axes by whose size the result of a collective is divided.
   ir::AxisSet averaged(ir::ValueId sum, ir::MeshId mesh) const;
   // True if it divides by a number that is one of elements.
   bool is_mean(ir::InstId id) const { return means_.count(id.index) != 0; }
@@ -40,6 +40,7 @@ private:
   };
   void instruction(ir::InstId id, rules::Rules &rules);
   ir::ValueId summed(ir::InstId id, rules::Rules &rules) const;
+  std::pair<ir::ValueId, int64_t> contracted(ir::InstId id, rules::Rules &rules) const;
   int64_t passes(const ir::Inst &inst) const;
   void mean_of_sum(ir::InstId id, ir::ValueId sum, int64_t divisor, rules::Rules &rules);
   void mean_backward(ir::InstId id, const rules::ResolvedOp &op, int64_t divisor);
@@ -65,6 +66,8 @@ private:
   llvm::DenseMap<uint32_t, ir::ScaleId> named_;  // likewise, where the program names the size
   llvm::DenseMap<uint32_t, double> factors_;     // likewise: the number that it is
   llvm::DenseMap<uint32_t, Mean> means_;         // likewise
+  // Likewise: what is multiplied by as many as it has rows, which all ranks together have more of.
+  llvm::DenseMap<uint32_t, ir::ValueId> by_rows_;
 };
 
 } // namespace spmd::checker

@@ -163,17 +163,17 @@ void SecondPass::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) 
   std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
   if (!call || call->combiner.value_or(ir::Combiner::Sum) != ir::Combiner::Sum)
     return;
-  const AxisSet axes = call->axes.all();
-  const AxisSet addends = axes & addends_of_gradient(inst);
+  const AxisSet axes = call->axes.all(), gradient = addends_of_gradient(inst);
   for (size_t i = 0; i < state_.args.size(); ++i) {
     Type type = program_.types[state_.args[i].type];
     const AxisSet same = (equal_axes(type) - type.zero()) & axes;
-    type.set_kind(same & addends, Kind::Partial);
-    AxisSet divided = gradual_.numbers().averaged(state_.operands.values[i], type.mesh());
+    AxisSet addends = gradient;
+    if (i < inst.result_count)
+      addends |= gradual_.numbers().averaged(inst.result(static_cast<uint32_t>(i)), type.mesh());
     for (AxisId axis : same)
       if (type.scale.valid() && ir::exponent_of(program_, type.scale, type.mesh(), axis) < 0)
-        divided |= axis;
-    for (AxisId axis : (same & divided) - addends) {
+        addends |= axis;
+    for (AxisId axis : same & addends) {
       type.set_kind(axis, Kind::Partial);
       type.scale = ir::product(program_, type.scale, ir::axis_scale(program_, type.mesh(), axis));
     }
