@@ -136,10 +136,7 @@ void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
   if (std::abs(size - double(ranks)) > 1e-6 * size || ranks < 2)
     return;
   if (*factor > 1)
-    if (const ir::ShapeId shape = checked_.shapes[operands.values[0].index];
-        shape.valid() && !program_.shapes[shape].dims.empty() &&
-        program_.shapes[shape].dims[0] == ir::Extent(ranks))
-      by_rows_[id.index] = operands.values[0];
+    products_[id.index] = {operands.values[0], ranks};
   if (*factor < 1 && inst.bwd_of.valid())
     mean_backward(id, op, ranks);
   else if (*factor < 1 && !inst.bwd_of.valid())
@@ -354,16 +351,37 @@ static std::optional<AxisSet> with_ranks(const ir::Mesh &mesh, AxisSet axes, int
   return std::nullopt;
 }
 
+// What is multiplied by as many as it has rows, which all ranks together have more of; or, in the
+// forward, by as many as there are ranks with addends or rows of their own, as a loss is whose
+// gradients are averaged.
+bool AxisSizeNumbers::may_be_size(ir::InstId id, const Product &product, const Type &type) const {
+  const AxisSet own = type.sharded() | (type.of(ir::Kind::Partial) - type.zero());
+  const ir::Mesh &mesh = program_.meshes[type.mesh()];
+  if (is_forward(program_.insts[id]) && with_ranks(mesh, own, product.by))
+    return true;
+  const ir::ShapeId shape = checked_.shapes[product.operand.index];
+  if (!shape.valid() || program_.shapes[shape].dims.empty() ||
+      program_.shapes[shape].dims[0] != ir::Extent(product.by))
+    return false;
+  for (ir::AxisId axis : type.sharded())
+    if (type.dim(axis) == 0U)
+      return true;
+  return false;
+}
+
 std::optional<ir::ScaleId> AxisSizeNumbers::scale(ir::InstId id,
                                                   llvm::ArrayRef<ir::TypeId> types) const {
   ir::ScaleId scale = program_.one();
   if (auto at = scales_.find(id.index); at != scales_.end())
     scale = at->second;
-  if (auto rows = by_rows_.find(id.index); rows != by_rows_.end() && !scales_.count(id.index))
-    if (const ir::TypeId type = types[rows->second.index]; type.valid())
-      for (ir::AxisId axis : program_.types[type].sharded())
-        if (program_.types[type].dim(axis) == 0U)
-          return std::nullopt;
+  // In the backward it is what it is in the forward.
+  const ValueId of = program_.insts[id].bwd_of;
+  const ir::InstId by = of.valid() && made_by_[of.index].valid() ? made_by_[of.index] : id;
+  if (auto found = products_.find(by.index);
+      found != products_.end() && products_.count(id.index) && !scales_.count(id.index))
+    if (const ir::TypeId type = types[found->second.operand.index];
+        type.valid() && may_be_size(by, found->second, program_.types[type]))
+      return std::nullopt;
   auto at = means_.find(id.index);
   if (at == means_.end() || !types[at->second.operand.index].valid())
     return scale;

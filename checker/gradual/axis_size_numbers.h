@@ -38,6 +38,10 @@ private:
     int64_t times = 1;      // the number is that of the elements of one rank, so many times
     int64_t passes = 1;     // micro-batches
   };
+  struct Product {
+    ir::ValueId operand;
+    int64_t by;
+  };
   void instruction(ir::InstId id, rules::Rules &rules);
   ir::ValueId summed(ir::InstId id, rules::Rules &rules) const;
   std::pair<ir::ValueId, int64_t> contracted(ir::InstId id, rules::Rules &rules) const;
@@ -45,6 +49,7 @@ private:
   void mean_of_sum(ir::InstId id, ir::ValueId sum, int64_t divisor, rules::Rules &rules);
   void mean_backward(ir::InstId id, const rules::ResolvedOp &op, int64_t divisor);
   int64_t elements(ir::ValueId value) const;
+  bool may_be_size(ir::InstId id, const Product &product, const ir::Type &type) const;
   ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks) const;
 
   ir::Program &program_;
@@ -66,8 +71,7 @@ private:
   llvm::DenseMap<uint32_t, ir::ScaleId> named_;  // likewise, where the program names the size
   llvm::DenseMap<uint32_t, double> factors_;     // likewise: the number that it is
   llvm::DenseMap<uint32_t, Mean> means_;         // likewise
-  // Likewise: what is multiplied by as many as it has rows, which all ranks together have more of.
-  llvm::DenseMap<uint32_t, ir::ValueId> by_rows_;
+  llvm::DenseMap<uint32_t, Product> products_; // likewise: with a whole number
 };
 
 } // namespace spmd::checker
