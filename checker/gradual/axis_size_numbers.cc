@@ -376,7 +376,8 @@ std::optional<ir::ScaleId> AxisSizeNumbers::scale(ir::InstId id,
     scale = at->second;
   // In the backward it is what it is in the forward.
   const ValueId of = program_.insts[id].bwd_of;
-  const ir::InstId by = of.valid() && made_by_[of.index].valid() ? made_by_[of.index] : id;
+  const ir::InstId forward = of.valid() ? made_by_[of.index] : ir::InstId();
+  const ir::InstId by = forward.valid() && products_.count(forward.index) ? forward : id;
   if (auto found = products_.find(by.index);
       found != products_.end() && products_.count(id.index) && !scales_.count(id.index))
     if (const ir::TypeId type = types[found->second.operand.index];

@@ -628,6 +628,9 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   }
   for (AxisId axis : looked_up_.scattered - type.sharded())
     cut(type, axis, looked_up_.dim);
+  for (AxisId axis : looked_up_.own - type.sharded())
+    if (looked_up_.own_dim)
+      cut(type, axis, *looked_up_.own_dim);
   if (AxisSet axes = joined(index); axes && joined_[index]->dim)
     for (AxisId axis : axes - type.sharded())
       cut(type, axis, *joined_[index]->dim);

@@ -188,6 +188,23 @@ bool Lookups::counts_rows(const rules::Application &app, const Pick &pick, Value
          local_extent(app, app.args[pick.index].shape, 0) == rows;
 }
 
+// The dimension of the result that such an index numbers: where it picks among the first dimensions
+// of a table, together with others, theirs that is as far from the end.
+static std::optional<unsigned> counted_rows(const rules::Application &app,
+                                            const Lookups::Pick &pick) {
+  if (!app.op.computes(rules::Computes::Index) || app.attr("slice_sizes"))
+    return std::nullopt;
+  unsigned most = 0, next = 0;
+  for (const auto &[arg, dim] : listed_indices(app)) {
+    const ir::Shape *index = app.shape(app.args[arg]);
+    if (!index || dim != next++)
+      return std::nullopt;
+    most = std::max<unsigned>(most, index->dims.size());
+  }
+  const ir::Shape *index = app.shape(app.args[pick.index]);
+  return index ? std::optional<unsigned>(most - index->dims.size()) : std::nullopt;
+}
+
 // The axes that cut a table along the dimension in which rows are picked, by an index that is not
 // cut in the same way.
 void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
@@ -195,13 +212,15 @@ void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   for (const Pick &pick : picks_of(app)) {
     const ir::Shape *table = app.shape(app.args[pick.table]),
                     *index = app.shape(app.args[pick.index]);
-    if (!table || !ir::differentiable(table->dtype) || !index || index->dtype == ir::DType::Bool)
+    if (!table || !index || index->dtype == ir::DType::Bool)
       continue;
     AxisSet axes = cut_along(app.type(app.args[pick.table]), pick.dim) -
                    app.type(app.args[pick.index]).sharded();
-    if (axes && counts_rows(app, pick, operands[pick.index]))
+    if (axes && counts_rows(app, pick, operands[pick.index])) {
       made.own |= std::exchange(axes, {});
-    if (axes.empty())
+      made.own_dim = counted_rows(app, pick);
+    }
+    if (axes.empty() || !ir::differentiable(table->dtype))
       continue;
     made.looked_up |= axes;
     made.table = operands[pick.table], made.index = operands[pick.index];
@@ -368,6 +387,12 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
   made.counts = counts_by_one(app) && counted_dim(app.program, app.attrs) == 0;
   if (operands.empty())
     return made;
+  // As one column, or with more dimensions of one element.
+  if (operands.size() == 1 && counted_.contains(operands[0].index) && moves_elements(app.op))
+    if (const auto count = local_extent(app, app.args[0].shape, 0);
+        count && app.results.size() == 1 &&
+        local_extent(app, app.results[0].shape, 0) == count)
+      made.counts = ir::element_count(app.program.shapes[app.args[0].shape]) == *count;
   look_up(app, operands, made);
   if (made.looked_up) {
     const ir::AttrValue *fill = app.attr("fill_value");

@@ -23,6 +23,7 @@ public:
     bool counts = false; // numbers counted up
     // Axes that cut rows of which each rank takes all that it has, in their order.
     ir::AxisSet own;
+    std::optional<unsigned> own_dim; // of the result, that they cut
     // Axes on which the rank's own rows get what was zero for others, in dimension `dim`: the
     // backward of such a lookup.
     ir::AxisSet scattered;

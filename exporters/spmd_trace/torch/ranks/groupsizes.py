@@ -272,12 +272,20 @@ def followed(*modules: str):
         yield
 
 
+# Modules of packages that ask for the number of ranks once, for scripts that ask them.
+_ASK_FOR_SCRIPTS = ("accelerate.state",)
+
+
 @contextlib.contextmanager
 def followed_in_script(is_script):
-    """Follows the sizes that the script itself asks for (`is_script(frame)`) into products.
+    """Follows the sizes that the script itself asks for (`is_script(frame)`) into products, or that
+    a package asks for in its place.
 
     Where the trace has no name for a size, a product with it is one with a number.
     """
+
+    def asked_by(frame) -> bool:
+        return is_script(frame) or frame.f_globals.get("__name__") in _ASK_FOR_SCRIPTS
 
     def usable(tensor: torch.Tensor, number: _Size) -> bool:
         recorder = recording.active()
@@ -287,7 +295,7 @@ def followed_in_script(is_script):
         return all(program.mesh.axes_of_group(list(of), program.rank) for of in number.powers)
 
     methods = {name: _operator(name, *how, usable) for name, how in _OPERATORS.items()}
-    with _remembered(is_script, ScriptSize), replaced(torch.Tensor, **methods):
+    with _remembered(asked_by, ScriptSize), replaced(torch.Tensor, **methods):
         yield
 
 
