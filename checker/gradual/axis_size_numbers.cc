@@ -38,9 +38,11 @@ ValueId moved(ir::Program &program, const rules::ResolvedOp &op, const ir::Inst 
     return operands.values[0];
   rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
   const rules::Equation &row = op.row->equation.equation;
+  const uint8_t operand = row.refs[row.atoms[0].first].operand;
   rules::OperandMismatch ignored;
   const std::optional<rules::Binding> bound = rules::bind_operands(app, row, ignored);
-  const rules::Slot *slot = bound ? (*bound)[row.refs[row.atoms[0].first].operand] : nullptr;
+  const rules::Slot *slot =
+      bound && operand != rules::kGenerator ? (*bound)[operand] : nullptr;
   return slot && slot->form == rules::Slot::Form::Tensor ? operands.values[slot->first]
                                                          : operands.values[0];
 }

@@ -105,8 +105,6 @@ void Effects::derive(InstId id) {
   // What nothing was written to is of every kind.
   bool empty = is_empty(old);
   for (const Storage::Write &write : state_.storage.writes_after(old, id)) {
-    if (state_.storage.regions().disjoint(write.target, old))
-      continue;
     ValueId written = write.target;
     const ir::Inst &inst = program_.insts[write.by];
     for (uint32_t r = 0; r < inst.result_count; ++r)

@@ -9,6 +9,8 @@
 #include "rules/factors/factors.h"
 #include "rules/shapes/attrs.h"
 
+#include "ir/support/product.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::checker {
@@ -303,6 +305,60 @@ void Regions::follow(Region &region, ValueId view) {
       stride(region, app, *after))
     return;
   region.exact = region.ordered = false;
+}
+
+RegionIndex Regions::index(ValueId root) const {
+  const std::optional<Region> all = whole(root);
+  int64_t elements = 1;
+  for (Region::Dim dim : all ? all->dims : llvm::SmallVector<Region::Dim, 4>())
+    elements = ir::saturating_product(elements, dim.extent);
+  return {std::max<int64_t>(elements, 1),
+          all && !all->dims.empty() ? std::max<int64_t>(all->dims.back().extent, 1) : 1};
+}
+
+RegionIndex::Span RegionIndex::rows(const Region &region) const {
+  const auto at = [&](int64_t element) {
+    const int64_t inside = std::clamp<int64_t>(element, 0, elements_ - 1);
+    return static_cast<unsigned>(inside / std::max<int64_t>(elements_ / kStretches + 1, 1));
+  };
+  return {at(region.first), at(region.first + reach(region))};
+}
+
+// None if it does not stay between two columns of its first row.
+std::optional<RegionIndex::Span> RegionIndex::columns(const Region &region) const {
+  const int64_t first = region.first % columns_, last = first + reach(region, columns_);
+  if (last >= columns_ || llvm::any_of(region.dims, [&](Region::Dim dim) {
+        return dim.stride >= columns_ && dim.stride % columns_ != 0;
+      }))
+    return std::nullopt;
+  const int64_t width = std::max<int64_t>(columns_ / kStretches + 1, 1);
+  return Span{static_cast<unsigned>(first / width), static_cast<unsigned>(last / width)};
+}
+
+void RegionIndex::add(uint32_t entry, const Region *region) {
+  if (region && is_empty(*region)) // it meets none
+    return;
+  const Span all{0, kStretches - 1};
+  const Span row = region ? rows(*region) : all;
+  const Span column = region ? columns(*region).value_or(all) : all;
+  const Span &fewer = column.count() < row.count() ? column : row;
+  if (fewer.count() > kMost)
+    return anywhere_.push_back(entry);
+  for (unsigned i = fewer.first; i <= fewer.last; ++i)
+    (&fewer == &row ? by_row_ : by_column_)[i].push_back(entry);
+}
+
+llvm::SmallVector<llvm::ArrayRef<uint32_t>, 8> RegionIndex::near(const Region *region) const {
+  const Span all{0, kStretches - 1};
+  const Span row = region ? rows(*region) : all;
+  const Span column = region ? columns(*region).value_or(all) : all;
+  llvm::SmallVector<llvm::ArrayRef<uint32_t>, 8> lists{anywhere_};
+  for (unsigned i = row.first; i <= row.last; ++i)
+    lists.push_back(by_row_[i]);
+  for (unsigned i = column.first; i <= column.last; ++i)
+    lists.push_back(by_column_[i]);
+  llvm::erase_if(lists, [](llvm::ArrayRef<uint32_t> list) { return list.empty(); });
+  return lists;
 }
 
 // A block of one dimension, or one of its elements. False if it is another op, or not said.

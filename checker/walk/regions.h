@@ -25,6 +25,8 @@ struct Region {
   bool exact = true;   // else the view shows some of these elements
 };
 
+class RegionIndex;
+
 class Regions {
 public:
   Regions(ir::Program &program, const std::vector<ir::ShapeId> &shapes, rules::Rules &rules)
@@ -34,6 +36,10 @@ public:
   bool disjoint(ir::ValueId a, ir::ValueId b);
   // True if both are known, and an element of `part` is not in `whole`.
   bool misses(ir::ValueId whole, ir::ValueId part);
+  // None where extents are not numbers. Valid until another value becomes known.
+  const std::optional<Region> &of(ir::ValueId value);
+  // For names of the storage of a root.
+  RegionIndex index(ir::ValueId root) const;
   // A body is typed again, with other shapes.
   void forget(ir::ValueId value) {
     if (!known_.empty())
@@ -41,8 +47,6 @@ public:
   }
 
 private:
-  // None where extents are not numbers. Valid until another value becomes known.
-  const std::optional<Region> &of(ir::ValueId value);
   // Both, without copies: every write is compared with every name of its storage.
   std::pair<const Region *, const Region *> both(ir::ValueId a, ir::ValueId b);
   ir::ValueId base_of(ir::ValueId view);
@@ -57,6 +61,33 @@ private:
   const std::vector<ir::ShapeId> &shapes_;
   rules::Rules &rules_;
   llvm::DenseMap<uint32_t, std::optional<Region>> known_;
+};
+
+// Which of many names of one storage may show an element that another one shows. Elements lie in
+// rows, as long as the last dimension of the storage: a name is filed under the stretches of all
+// elements that it lies in, or under those of the columns, whichever are fewer. So neither blocks
+// of rows nor blocks of columns are compared with all others.
+class RegionIndex {
+public:
+  RegionIndex(int64_t elements, int64_t columns) : elements_(elements), columns_(columns) {}
+
+  // `region`: null if it is not known. Entries grow.
+  void add(uint32_t entry, const Region *region);
+  // Lists of entries, each in order, that have all that may meet a region between them.
+  llvm::SmallVector<llvm::ArrayRef<uint32_t>, 8> near(const Region *region) const;
+
+private:
+  static constexpr unsigned kStretches = 1024, kMost = 8; // of them, for one name
+  struct Span {
+    unsigned first, last;
+    unsigned count() const { return last - first + 1; }
+  };
+  Span rows(const Region &region) const;
+  std::optional<Span> columns(const Region &region) const;
+
+  int64_t elements_, columns_;
+  std::vector<uint32_t> anywhere_;
+  std::vector<std::vector<uint32_t>> by_row_{kStretches}, by_column_{kStretches};
 };
 
 } // namespace spmd::checker

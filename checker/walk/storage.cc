@@ -24,18 +24,68 @@ void Storage::find_last_uses() {
   }
 }
 
+// Names and writes of one storage that are looked through one by one.
+static constexpr size_t kFew = 32;
+
 llvm::SmallVector<ValueId, 2> Storage::others_after(ValueId value, InstId id) {
-  llvm::SmallVector<ValueId, 2> others;
+  llvm::SmallVector<ValueId, 2> names;
   for (ValueId name = names_[value.index].root; name.valid(); name = names_[name.index].next) {
-    if (name == value)
+    names.push_back(name);
+    if (names.size() <= kFew)
       continue;
+    names = names_near(value);
+    break;
+  }
+  llvm::erase_if(names, [&](ValueId name) {
+    if (name == value)
+      return true;
     if (last_use_.empty())
       find_last_uses();
-    if (InstId last = last_use_[name.index];
-        last.valid() && last.index > id.index && !regions_.disjoint(value, name))
-      others.push_back(name);
+    const InstId last = last_use_[name.index];
+    return !last.valid() || last.index <= id.index || regions_.disjoint(value, name);
+  });
+  return names;
+}
+
+Storage::Places &Storage::places(ValueId root) {
+  auto found = places_.find(root.index);
+  if (found == places_.end()) {
+    const RegionIndex empty = regions_.index(root);
+    found = places_.try_emplace(root.index, Places{empty, empty, {}, 0}).first;
   }
-  return others;
+  return found->second;
+}
+
+// The names of its storage that may show an element of it.
+llvm::SmallVector<ValueId, 2> Storage::names_near(ValueId value) {
+  const ValueId root = names_[value.index].root;
+  Places &known = places(root);
+  // New names stand right behind the first one.
+  const ValueId end = known.newest;
+  if (!end.valid())
+    known.names.add(root.index, region(root));
+  for (ValueId name = names_[root.index].next; name.valid() && name != end;
+       name = names_[name.index].next)
+    known.names.add(name.index, region(name));
+  known.newest = names_[root.index].next;
+  llvm::SmallVector<uint32_t, 16> near;
+  for (llvm::ArrayRef<uint32_t> list : known.names.near(region(value)))
+    llvm::append_range(near, list);
+  llvm::sort(near);
+  near.erase(std::unique(near.begin(), near.end()), near.end());
+  llvm::SmallVector<ValueId, 2> names;
+  for (uint32_t name : near)
+    names.push_back(ValueId{name});
+  return names;
+}
+
+// Lists of writes, by index, which have all that may reach a name between them.
+llvm::SmallVector<llvm::ArrayRef<uint32_t>, 8> Storage::writes_near(ValueId value) {
+  const llvm::ArrayRef<Write> all = writes(value);
+  Places &known = places(names_[value.index].root);
+  for (; known.written < all.size(); ++known.written)
+    known.writes.add(known.written, region(all[known.written].target));
+  return known.writes.near(region(value));
 }
 
 // One more name of the storage.
@@ -67,19 +117,50 @@ llvm::ArrayRef<Storage::Write> Storage::writes_before(ValueId value) const {
   return writes(value).take_front(names_[value.index].made);
 }
 
-llvm::ArrayRef<Storage::Write> Storage::writes_after(ValueId value, InstId until) const {
-  return writes(value).drop_front(names_[value.index].made).take_while([&](const Write &write) {
-    return write.by.index < until.index;
-  });
+llvm::SmallVector<Storage::Write, 4> Storage::writes_after(ValueId value, InstId until) {
+  const llvm::ArrayRef<Write> all = writes(value);
+  const uint32_t made = names_[value.index].made, count = static_cast<uint32_t>(all.size());
+  llvm::SmallVector<uint32_t, 16> reaching;
+  if (count - made <= kFew) {
+    for (uint32_t i = made; i < count; ++i)
+      reaching.push_back(i);
+  } else {
+    for (llvm::ArrayRef<uint32_t> list : writes_near(value))
+      reaching.append(llvm::lower_bound(list, made), list.end());
+    llvm::sort(reaching);
+    reaching.erase(std::unique(reaching.begin(), reaching.end()), reaching.end());
+  }
+  llvm::SmallVector<Write, 4> found;
+  for (uint32_t i : reaching)
+    if (all[i].by.index < until.index && !regions_.disjoint(all[i].target, value))
+      found.push_back(all[i]);
+  return found;
 }
 
 InstId Storage::last_write(ValueId value) {
   Name &own = names_[value.index];
   const llvm::ArrayRef<Write> all = writes(value);
-  for (size_t i = all.size(); i-- > own.seen;)
+  const uint32_t count = static_cast<uint32_t>(all.size());
+  std::optional<uint32_t> last;
+  // From the newest one of a list on; older than what another list has, it is not asked for.
+  const auto look = [&](uint32_t i) {
+    if (i < own.seen || (last && i <= *last))
+      return false;
     if (!regions_.disjoint(all[i].target, value))
-      return all[i].by;
-  own.seen = static_cast<uint32_t>(all.size());
+      last = i;
+    return true;
+  };
+  if (count - own.seen <= kFew) {
+    for (uint32_t i = count; i-- > 0 && look(i);)
+      ;
+  } else {
+    for (llvm::ArrayRef<uint32_t> list : writes_near(value))
+      for (size_t at = list.size(); at-- > 0 && look(list[at]);)
+        ;
+  }
+  if (last)
+    return all[*last].by;
+  own.seen = count;
   return {};
 }
 

@@ -28,6 +28,8 @@ public:
       join(value, root);
     Name &own = names_[value.index];
     const uint32_t history = names_[root.index].history;
+    if (own.root.valid() && !places_.empty()) // made again, and elsewhere
+      places_.erase(root.index);
     own.root = root;
     own.made = own.seen = history ? static_cast<uint32_t>(histories_[history - 1].size()) : 0;
     regions_.forget(value);
@@ -47,9 +49,10 @@ public:
     const ir::ValueId root = names_[value.index].root; // most storage is never written
     return root.valid() && names_[root.index].history ? last_write(value) : ir::InstId();
   }
-  // Those of its storage before a name was made; between that and an instruction.
+  // Those of its storage before a name was made.
   llvm::ArrayRef<Write> writes_before(ir::ValueId value) const;
-  llvm::ArrayRef<Write> writes_after(ir::ValueId value, ir::InstId until) const;
+  // Those between that and an instruction which reach what the name shows, in their order.
+  llvm::SmallVector<Write, 4> writes_after(ir::ValueId value, ir::InstId until);
   ir::ValueId root(ir::ValueId value) const { return names_[value.index].root; }
   // True if another name of the same elements, made before `id`, is used after it.
   bool shared_after(ir::ValueId value, ir::InstId id) { return !others_after(value, id).empty(); }
@@ -66,12 +69,27 @@ private:
   llvm::ArrayRef<Write> writes(ir::ValueId value) const;
   ir::InstId last_write(ir::ValueId value);
   void join(ir::ValueId value, ir::ValueId root);
+  struct Places;
+  Places &places(ir::ValueId root);
+  llvm::SmallVector<ir::ValueId, 2> names_near(ir::ValueId value);
+  llvm::SmallVector<llvm::ArrayRef<uint32_t>, 8> writes_near(ir::ValueId value);
+  const Region *region(ir::ValueId value) {
+    const std::optional<Region> &found = regions_.of(value);
+    return found ? &*found : nullptr;
+  }
   void find_last_uses();
 
   const ir::Program &program_;
   Regions regions_;
   std::vector<Name> names_; // per value
   std::vector<std::vector<Write>> histories_;
+  // Of storages with many names, by root: names and writes by where they lie.
+  struct Places {
+    RegionIndex names, writes;
+    ir::ValueId newest;   // of the names in it
+    uint32_t written = 0; // writes in it
+  };
+  llvm::DenseMap<uint32_t, Places> places_;
   llvm::DenseMap<uint32_t, ir::TypeId> before_;
   std::vector<ir::InstId> last_use_; // per value, none: never; empty until it is asked for
 };

@@ -614,6 +614,28 @@ def written_views(n):
     )
 
 
+def blocks_of_one_buffer(n, shape, cut):
+    return (
+        LOCAL
+        + f"%b = input f32[{shape}] V\n"
+        + lines(n, lambda i: f"%v{i} aliases %b = slice %b {{ {cut(i)} }}\n")
+        + lines(n, lambda i: f"%w{i} aliases %v{i} = mul_ mut %v{i}, 2.0\n")
+        + lines(n, lambda i: f"%r{i} = neg %w{i}\n")
+    )
+
+
+@shape
+def written_rows(n):
+    return blocks_of_one_buffer(
+        n, f"{8 * n}", lambda i: f"dim = 0, start = {8 * i}, end = {8 * i + 8}"
+    )
+
+
+@shape
+def written_columns(n):
+    return blocks_of_one_buffer(n, f"8, {n}", lambda i: f"dim = 1, start = {i}, end = {i + 1}")
+
+
 # --- erased words
 
 

@@ -59,7 +59,7 @@ _recorders: list = []  # that are told of functions
 _ORIGINAL = torch.autograd.Function.__dict__["apply"]
 
 
-def _apply(cls, *args, **kwargs):
+def apply(cls, *args, **kwargs):  # spmd_types goes by its name
     with contextlib.ExitStack() as stack:
         for recorder in _recorders:
             recorder.function_called(args)
@@ -69,7 +69,7 @@ def _apply(cls, *args, **kwargs):
 
 # From the first import on, not only while a program is recorded: scripts keep the `apply` of their
 # functions in variables of their own.
-torch.autograd.Function.apply = classmethod(_apply)
+torch.autograd.Function.apply = classmethod(apply)
 
 
 @contextlib.contextmanager

@@ -131,7 +131,7 @@ def test_gradients_of_a_script_are_checked(variant, tmp_path):
     found, said = _confirmed(_SCRIPT, variant, tmp_path)
     assert len(found) == 6, said
     off = {name: ratio for name, ratio in found.items() if ratio != 1}
-    assert off == ({} if variant == "right" else {"weight": 2, "bias": 2}), found
+    assert off == ({} if variant == "right" else {"expert.weight": 2, "expert.bias": 2}), found
 
 
 _BY_HAND = """
