@@ -83,6 +83,8 @@ constexpr MapAttributes kOfMaps[] = {
     {select_scatter_factors, "index: place"},
     {pad_factors, "pad|padding: any, mode: word"},
     {pad_backward_factors, "pad|padding: any"},
+    {bag_factors, "include_last_offset: flag, mode: any, max_norm: any, norm_type: number"},
+    {bag_factors, "scale_grad_by_freq: flag, sparse: flag, padding_idx: any"},
     {index_put_factors, "accumulate: flag, unsafe: flag"},
     {index_put_add_factors, "accumulate: flag, unsafe: flag"},
     {symmetric_product_factors, "symmetrize_output: flag"},

@@ -362,11 +362,12 @@ bool pool_factors(const Application &app, FactorSink &sink) {
 
 bool resize_backward_factors(const Application &app, FactorSink &sink) {
   std::optional<WantedExtents> size = extents_attr(app, {"input_size", "input_sizes"});
+  std::optional<Numbers> made = numbers_attr(app, {"output_size"});
   const ir::Shape *g = sink.shape(0);
-  if (!size || !g || size->size() != g->dims.size() || size->size() < 3)
+  if (!size || !made || !g || size->size() != g->dims.size() || made->size() > size->size())
     return false;
   TensorFactors result = sink.fresh(0);
-  for (size_t d = 2; d < result.size(); ++d) {
+  for (size_t d = result.size() - made->size(); d < result.size(); ++d) {
     sink.whole(result[d]);
     result[d] = {sink.factor((*size)[d].extent, true)};
   }
@@ -410,10 +411,10 @@ bool grid_factors(const Application &, FactorSink &sink) {
 }
 
 bool grid_backward_factors(const Application &app, FactorSink &sink) {
-  std::optional<Sampled> sampled = Sampled::read(sink, sink.operand("x"), sink.operand("y"));
+  std::optional<Sampled> sampled = Sampled::read(sink, sink.operand("x"), sink.operand("g"));
   if (!sampled)
     return false;
-  follow(sink, sink.operand("g"), sampled->found);
+  follow(sink, sink.operand("y"), sampled->found);
   const TensorFactors gradients[] = {sampled->image, sampled->grid};
   for (unsigned k = 0; k < sink.result_count(); ++k)
     if (unsigned index = row_result(app, k); index < 2)

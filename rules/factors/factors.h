@@ -182,6 +182,7 @@ bool pad_backward_factors(const Application &app, FactorSink &sink);
 bool index_factors(const Application &app, FactorSink &sink);
 bool index_put_factors(const Application &app, FactorSink &sink);
 bool index_put_add_factors(const Application &app, FactorSink &sink); // indices may be sharded
+bool bag_factors(const Application &app, FactorSink &sink); // `include_last_offset`
 bool take_factors(const Application &app, FactorSink &sink);
 bool matmul_factors(const Application &app, FactorSink &sink); // 1-d operands lack m or n
 bool symmetric_product_factors(const Application &app, FactorSink &sink);
@@ -193,7 +194,7 @@ bool convolution_factors(const Application &app, FactorSink &sink); // any numbe
 bool convolution_backward_factors(const Application &app, FactorSink &sink);
 bool pool_factors(const Application &app, FactorSink &sink);
 bool pool_backward_factors(const Application &app, FactorSink &sink);
-bool resize_backward_factors(const Application &app, FactorSink &sink); // `input_size`
+bool resize_backward_factors(const Application &app, FactorSink &sink); // `input_size`, `output_size`
 bool grid_factors(const Application &app, FactorSink &sink); // any number of dimensions
 bool grid_backward_factors(const Application &app, FactorSink &sink);
 bool affine_grid_factors(const Application &app, FactorSink &sink); // `size`

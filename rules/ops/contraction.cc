@@ -80,8 +80,8 @@ constexpr OpDef kContraction[] = {
     {.name = "grid_sample", .equation = "x[b i !h !w] * f(g[b p q !d]) -> [b i p q]",
      .factors = grid_factors},
     {.name = "grid_sample_backward",
-     .equation = "g[b i p q] * f(y[b p q !d]), #x[b i !h !w] -> [b i !h !w]; g[b i p q] * "
-                 "x[b i !h !w] * f(y[b p q !d]) -> [b p q !d]", .factors = grid_backward_factors},
+     .equation = "y[b i p q] * f(g[b p q !d]), #x[b i !h !w] -> [b i !h !w]; y[b i p q] * "
+                 "x[b i !h !w] * f(g[b p q !d]) -> [b p q !d]", .factors = grid_backward_factors},
     {.name = "affine_grid", .equation = "t[b !d !e] -> [b !h !w !d]",
      .factors = affine_grid_factors},
     {.name = "affine_grid_backward", .equation = "g[b !h !w !d] -> [b !d !e]"},

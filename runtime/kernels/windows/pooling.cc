@@ -1,5 +1,6 @@
 // Pools and their backward, interpolation, patches, samples of images.
 #include "ir/support/strings.h"
+#include "runtime/equation/vjp.h"
 #include "runtime/kernels/indexing/selection.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/windows/windows.h"
@@ -406,6 +407,18 @@ template <class T> Error grid_sample(const Call<T> &call) {
   return Error::success();
 }
 
+Error grid_sample_backward(const Call<double> &call) {
+  View<const double> gradient = call.operand("y");
+  const std::string_view names[] = {"x", "g"};
+  for (size_t r = 0; r < call.results.size() && r < std::size(names); ++r)
+    if (call.results[r])
+      if (Error error = run_taped_vjp(
+              grid_sample<Var>,
+              {call, gradient, call.site.operand(names[r]), 0, call.results[r]}))
+        return error;
+  return Error::success();
+}
+
 constexpr KernelDef kPooling[] = {
     {.row = "avg_pool",
      .real = avg_pool<double>,
@@ -443,6 +456,7 @@ constexpr KernelDef kPooling[] = {
      .field = col2im<Residue>,
      .taped = col2im<Var>},
     {.row = "grid_sample", .real = grid_sample<double>, .taped = grid_sample<Var>},
+    {.row = "grid_sample_backward", .real = grid_sample_backward},
 };
 
 } // namespace
