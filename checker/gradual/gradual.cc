@@ -15,10 +15,20 @@
 #include "rules/ops/registry.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/claims.h"
+#include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/local.h"
 #include "rules/violations/meshes.h"
 #include "rules/violations/transitions.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/Sequence.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
 
 namespace spmd::checker {
 
@@ -364,11 +374,54 @@ void drop_unused(const ir::Program &program, CheckResult &result) {
   });
 }
 
-// Nobody has declared a mesh that would have the group: what comes of it is unknown, and that is
-// all.
-void note_groups(CheckResult &result) {
-  for (Finding &finding : result.findings)
-    finding.note |= finding.violation.is<rules::UnknownGroup>();
+// Per op without a rule, how many others have unknown results that depend on it: a bit of a mask
+// each, the last one of all that are left.
+llvm::DenseMap<uint32_t, uint32_t> count_behind(const ir::Program &program,
+                                                const CheckResult &result) {
+  constexpr size_t kBits = 64;
+  llvm::MapVector<uint32_t, uint64_t> bits; // by name
+  for (const Finding &finding : result.findings)
+    if (finding.violation.is<rules::UnknownOp>() && finding.place.form == Place::Form::Inst)
+      bits.insert({program.insts[finding.place.as_inst()].op.index,
+                   uint64_t(1) << std::min(bits.size(), kBits - 1)});
+  std::vector<uint64_t> depends(program.values.size());
+  std::array<uint32_t, kBits> counts{};
+  OperandList operands;
+  for (uint32_t i = 0; !bits.empty() && i < program.insts.size(); ++i) {
+    const ir::Inst &inst = program.insts[ir::InstId{i}];
+    auto is_open = [&](uint32_t r) {
+      ir::TypeId type = result.types[inst.result(r).index];
+      return type.valid() && !program.types[type].unknown.empty();
+    };
+    uint64_t on = 0;
+    operands.read(program, inst.operands);
+    for (ValueId value : operands.values)
+      on |= depends[value.index];
+    if (llvm::none_of(llvm::seq<uint32_t>(0, inst.result_count), is_open))
+      continue;
+    for (uint64_t left = on; left; left &= left - 1)
+      ++counts[static_cast<size_t>(std::countr_zero(left))];
+    on |= bits.lookup(inst.op.index);
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      depends[inst.result(r).index] = is_open(r) ? on : 0;
+  }
+  llvm::DenseMap<uint32_t, uint32_t> behind;
+  for (auto [name, bit] : bits)
+    behind[name] = counts[static_cast<size_t>(std::countr_zero(bit))];
+  return behind;
+}
+
+// Nobody has declared a mesh that would have the group, or there is no rule: what comes of it is
+// unknown, and that is all.
+void note_unjudged(const ir::Program &program, CheckResult &result) {
+  const llvm::DenseMap<uint32_t, uint32_t> behind = count_behind(program, result);
+  for (Finding &finding : result.findings) {
+    auto *unknown = finding.violation.as<rules::UnknownOp>();
+    finding.note |= unknown || finding.violation.is<rules::UnknownGroup>();
+    if (unknown && finding.place.form == Place::Form::Inst)
+      if (uint32_t ops = behind.lookup(program.insts[finding.place.as_inst()].op.index))
+        unknown->behind = fmt::format("{} of {} ops", ops, result.stats.ops);
+  }
 }
 
 // Parameters that began as one number, and which no cut explains, have drifted as others have that
@@ -397,7 +450,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   keep_errors(program, result.gradual->by_kinds(), result);
   join_drift(result);
   drop_unused(program, result);
-  note_groups(result);
+  note_unjudged(program, result);
   find_equal_batches(program, result);
   judge_accumulation(program, result);
   judge_unseen(program, result);

@@ -38,6 +38,14 @@ constexpr std::string_view kGathered =
     "mode: "
     "any, fill_value: any, update_jaxpr: any, update_consts: any";
 
+constexpr std::string_view kSampling =
+    "interpolation_mode|mode: any, padding_mode: any, align_corners: flag";
+constexpr std::string_view kRecurrent =
+    "reverse: flag, mode: any, hidden_size: any, num_layers: any, has_biases: flag, train: flag, "
+    "bidirectional: flag, batch_first: flag, batch_sizes: any";
+constexpr std::string_view kAlignment =
+    "input_lengths: any, target_lengths: any, blank: whole, zero_infinity: flag";
+
 // What a map of dimensions reads. One that is not here reads nothing.
 struct MapAttributes {
   FactorsRule map;
@@ -74,6 +82,9 @@ constexpr MapAttributes kOfMaps[] = {
     {select_scatter_factors, kOneDim},
     {select_scatter_factors, "index: place"},
     {pad_factors, "pad|padding: any, mode: word"},
+    {pad_backward_factors, "pad|padding: any"},
+    {bag_factors, "include_last_offset: flag, mode: any, max_norm: any, norm_type: number"},
+    {bag_factors, "scale_grad_by_freq: flag, sparse: flag, padding_idx: any"},
     {index_put_factors, "accumulate: flag, unsafe: flag"},
     {index_put_add_factors, "accumulate: flag, unsafe: flag"},
     {symmetric_product_factors, "symmetrize_output: flag"},
@@ -85,12 +96,23 @@ constexpr MapAttributes kOfMaps[] = {
     {pool_factors, kWindow},
     {pool_backward_factors, kWindow},
     {pool_backward_factors, kSize},
+    {resize_backward_factors, kWindow},
+    {resize_backward_factors, "input_size|input_sizes: extents"},
+    {grid_factors, kSampling},
+    {grid_backward_factors, kSampling},
+    {grid_backward_factors, "output_mask: any"},
+    {affine_grid_factors, "size: extents, align_corners: flag"},
+    {recurrent_factors, kRecurrent},
+    {recurrent_backward_factors, kRecurrent},
+    {ctc_factors, kAlignment},
+    {ctc_backward_factors, kAlignment},
     {sized_factors, kSize},
     {sized_factors, "dimension: any, stride: any, storage_offset: any, bit_width: positive"},
     {sized_whole_factors, kSize},
     {sized_whole_factors, "stride: any, storage_offset: any, offset: any, dim1: any, dim2: any"},
     {arange_factors, "size|shape: extents, start: number, end: number, step: number"},
     {weight_norm_factors, "dim: dim"},
+    {weight_norm_backward_factors, "dim: any"},
     {value_selecting_backward_factors, kSize},
     {unfold_backward_factors, "input_size|input_sizes|sizes: extents, dim: any, size: positive"},
     {unfold_backward_factors, "step: positive"},

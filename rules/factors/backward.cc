@@ -2,6 +2,7 @@
 // the gradient runs along the dimensions of the forward operand, which give it its shards.
 #include "rules/factors/factors.h"
 #include "rules/shapes/attrs.h"
+#include "rules/shapes/shape_rule.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -75,7 +76,11 @@ bool loss_backward_factors(const Application &app, FactorSink &sink) {
 }
 
 bool class_loss_backward_factors(const Application &app, FactorSink &sink) {
-  return of_classes(sink, sink.operand("z"), reduction_of(app) == LossReduction::Mean);
+  if (!of_classes(sink, sink.operand("z"), reduction_of(app) == LossReduction::Mean))
+    return false;
+  if (unsigned weights = sink.operand("w"); sink.shape(weights))
+    sink.fresh_whole(weights);
+  return true;
 }
 
 bool nll_loss_backward_factors(const Application &app, FactorSink &sink) {
@@ -85,6 +90,73 @@ bool nll_loss_backward_factors(const Application &app, FactorSink &sink) {
   for (unsigned operand : {sink.operand("w"), sink.operand("k")})
     if (sink.shape(operand))
       sink.fresh_whole(operand);
+  return true;
+}
+
+// Targets, and which of the classes they are, have the dimensions of the scores.
+bool multilabel_loss_backward_factors(const Application &app, FactorSink &sink) {
+  unsigned scores = sink.operand("z");
+  if (!sink.shape(scores) || sink.shape(scores)->dims.empty())
+    return false;
+  TensorFactors result = sink.fresh(scores);
+  sink.whole(result.back());
+  const TensorFactors samples = without(result, static_cast<unsigned>(result.size()) - 1);
+  if (reduction_of(app) == LossReduction::Mean)
+    sink.divide(samples);
+  follow(sink, sink.operand("g"), samples);
+  for (std::string_view name : {"t", "m"})
+    follow(sink, sink.operand(name), result);
+  sink.result(std::move(result));
+  return true;
+}
+
+namespace {
+
+// Scores of labels per step of each sequence, and the labels that it should have: a row for each
+// sequence, or all of them one after another.
+struct Alignment {
+  TensorFactors scores, sequences, paths;
+
+  static std::optional<Alignment> read(FactorSink &sink) {
+    const ir::Shape *x = sink.shape(sink.operand("x"));
+    if (!x || x->dims.size() != 3)
+      return std::nullopt;
+    Alignment all{sink.fresh(sink.operand("x")), {}, {}};
+    sink.whole(all.scores[0]);
+    sink.whole(all.scores[2]);
+    all.sequences = {all.scores[1]};
+    all.paths = {all.scores[1], all.scores[0], {sink.factor(std::nullopt, true)}};
+    unsigned labels = sink.operand("y");
+    if (const ir::Shape *y = sink.shape(labels); y && y->dims.size() == 2) {
+      sink.set(labels, {all.scores[1], {sink.factor(y->dims[1], true)}});
+    } else if (y) {
+      sink.fresh_whole(labels);
+      sink.whole(all.scores[1]);
+    }
+    for (std::string_view name : {"l", "m"})
+      follow(sink, sink.operand(name), all.sequences);
+    return all;
+  }
+};
+
+} // namespace
+
+bool ctc_factors(const Application &app, FactorSink &sink) {
+  std::optional<Alignment> all = Alignment::read(sink);
+  for (unsigned k = 0; all && k < sink.result_count(); ++k)
+    sink.result(row_result(app, k) == 0 ? all->sequences : all->paths);
+  return all.has_value();
+}
+
+bool ctc_backward_factors(const Application &, FactorSink &sink) {
+  std::optional<Alignment> all = Alignment::read(sink);
+  if (!all)
+    return false;
+  for (std::string_view name : {"g", "u"})
+    follow(sink, sink.operand(name), all->sequences);
+  if (const ir::Shape *paths = sink.shape(sink.operand("a")); paths && paths->dims.size() == 3)
+    sink.set(sink.operand("a"), all->paths);
+  sink.result(std::move(all->scores));
   return true;
 }
 
@@ -135,10 +207,12 @@ bool unfold_backward_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
-// The trailing dimensions over which a pool ran: two as written, or as many as `kernel_size` lists.
+// The trailing dimensions over which a pool ran: two as written, or as many as the spelling states
+// or `kernel_size` lists.
 bool pool_backward_factors(const Application &app, FactorSink &sink) {
   std::optional<Numbers> sizes = numbers_attr(app, {"kernel_size", "output_size"});
-  size_t count = sizes && sizes->size() > 1 ? sizes->size() : 2;
+  size_t spelled = app.op.alias ? app.op.alias->spatial_dims : 0;
+  size_t count = spelled ? spelled : sizes && sizes->size() > 1 ? sizes->size() : 2;
   unsigned gradient = sink.operand("g"), forward = sink.operand("x");
   if (count == 2)
     return true;
@@ -156,28 +230,62 @@ bool pool_backward_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
-// A norm along all dimensions but `dim`, whose lengths g states.
-bool weight_norm_factors(const Application &app, FactorSink &sink) {
-  const ir::Shape *v = sink.shape(0), *g = sink.shape(1);
-  std::optional<unsigned> place =
-      v ? place_of(any_attr(app, {"dim"}) ? dim_number(app).value_or(INT64_MAX) : 0, v->dims.size())
-        : std::nullopt;
-  if (!place || !g)
-    return false;
-  TensorFactors result = sink.fresh(0);
-  for (unsigned d = 0; d < result.size(); ++d)
-    if (d != *place)
-      sink.whole(result[d]);
-  TensorFactors lengths(g->dims.size());
-  bool same_rank = g->dims.size() == result.size();
-  if (same_rank || g->dims.size() == 1) {
-    lengths[same_rank ? *place : 0] = result[*place];
-    if (!sink.unify(result[*place][0], g->dims[same_rank ? *place : 0], 1, 0,
-                    same_rank ? *place : 0))
-      return false;
+namespace {
+
+// A norm along all dimensions but `dim`, whose lengths another operand states.
+struct Lengths {
+  TensorFactors vectors, lengths;
+
+  // None if the attributes do not say, or the extents do not fit. `others`: as many lengths.
+  static std::optional<Lengths> read(const Application &app, FactorSink &sink, unsigned vectors,
+                                     llvm::ArrayRef<unsigned> others) {
+    const ir::Shape *v = sink.shape(vectors);
+    std::optional<unsigned> place =
+        v ? place_of(any_attr(app, {"dim"}) ? dim_number(app).value_or(INT64_MAX) : 0,
+                     v->dims.size())
+          : std::nullopt;
+    if (!place || !sink.shape(others[0]))
+      return std::nullopt;
+    Lengths all{sink.fresh(vectors), {}};
+    for (unsigned d = 0; d < all.vectors.size(); ++d)
+      if (d != *place)
+        sink.whole(all.vectors[d]);
+    for (unsigned operand : others) {
+      const ir::Shape *g = sink.shape(operand);
+      if (!g)
+        continue;
+      TensorFactors lengths(g->dims.size());
+      unsigned at = g->dims.size() == all.vectors.size() ? *place : 0;
+      if (g->dims.size() == all.vectors.size() || g->dims.size() == 1) {
+        lengths[at] = all.vectors[*place];
+        if (!sink.unify(all.vectors[*place][0], g->dims[at], operand, 0, at))
+          return std::nullopt;
+      }
+      sink.set(operand, lengths);
+      if (operand == others[0])
+        all.lengths = std::move(lengths);
+    }
+    return all;
   }
-  sink.set(1, std::move(lengths));
-  sink.result(std::move(result));
+};
+
+} // namespace
+
+bool weight_norm_factors(const Application &app, FactorSink &sink) {
+  std::optional<Lengths> all = Lengths::read(app, sink, 0, {1u});
+  if (all)
+    sink.result(std::move(all->vectors));
+  return all.has_value();
+}
+
+bool weight_norm_backward_factors(const Application &app, FactorSink &sink) {
+  std::optional<Lengths> all =
+      Lengths::read(app, sink, sink.operand("v"), {sink.operand("g"), sink.operand("s")});
+  if (!all)
+    return false;
+  follow(sink, sink.operand("y"), all->vectors);
+  for (unsigned k = 0; k < sink.result_count(); ++k)
+    sink.result(row_result(app, k) == 0 ? all->vectors : all->lengths);
   return true;
 }
 

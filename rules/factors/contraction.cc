@@ -329,11 +329,15 @@ bool convolution_backward_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
-// The trailing dimensions that `kernel_size` or `output_size` lists.
+// The trailing dimensions that `kernel_size` or `output_size` lists; where the spelling states how
+// many, one number stands for all.
 bool pool_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
   std::optional<Numbers> sizes = numbers_attr(app, {"output_size", "kernel_size"});
-  if (!shape || !sizes || sizes->size() < 2 || sizes->size() > shape->dims.size())
+  size_t spelled = app.op.alias ? app.op.alias->spatial_dims : 0;
+  if (sizes && sizes->size() == 1 && spelled)
+    sizes->resize(spelled, sizes->front());
+  if (!shape || !sizes || (sizes->size() < 2 && !spelled) || sizes->size() > shape->dims.size())
     return false;
   bool stated = any_attr(app, {"output_size"});
   size_t count = sizes->size(), first = shape->dims.size() - count;
@@ -353,6 +357,155 @@ bool pool_factors(const Application &app, FactorSink &sink) {
   }
   for (unsigned k = 0; k < sink.result_count(); ++k)
     sink.result(factors);
+  return true;
+}
+
+bool resize_backward_factors(const Application &app, FactorSink &sink) {
+  std::optional<WantedExtents> size = extents_attr(app, {"input_size", "input_sizes"});
+  std::optional<Numbers> made = numbers_attr(app, {"output_size"});
+  const ir::Shape *g = sink.shape(0);
+  if (!size || !made || !g || size->size() != g->dims.size() || made->size() > size->size())
+    return false;
+  TensorFactors result = sink.fresh(0);
+  for (size_t d = result.size() - made->size(); d < result.size(); ++d) {
+    sink.whole(result[d]);
+    result[d] = {sink.factor((*size)[d].extent, true)};
+  }
+  sink.result(std::move(result));
+  return true;
+}
+
+namespace {
+
+// An image, the places where it is looked up, and what is found there.
+struct Sampled {
+  TensorFactors image, grid, found;
+
+  static std::optional<Sampled> read(FactorSink &sink, unsigned image, unsigned grid) {
+    const ir::Shape *x = sink.shape(image), *y = sink.shape(grid);
+    if (!x || !y || x->dims.size() < 3 || x->dims.size() != y->dims.size())
+      return std::nullopt;
+    Sampled all{sink.fresh(image), {}, {}};
+    if (!sink.unify(all.image[0][0], y->dims[0], grid, 0, 0))
+      return std::nullopt;
+    all.grid = {all.image[0]};
+    all.found = {all.image[0], all.image[1]};
+    for (size_t d = 2; d < x->dims.size(); ++d) {
+      sink.whole(all.image[d]);
+      all.grid.push_back({sink.factor(y->dims[d - 1])});
+      all.found.push_back(all.grid.back());
+    }
+    all.grid.push_back({sink.factor(y->dims.back(), true)});
+    sink.set(grid, all.grid);
+    return all;
+  }
+};
+
+} // namespace
+
+bool grid_factors(const Application &, FactorSink &sink) {
+  std::optional<Sampled> sampled = Sampled::read(sink, 0, 1);
+  if (sampled)
+    sink.result(std::move(sampled->found));
+  return sampled.has_value();
+}
+
+bool grid_backward_factors(const Application &app, FactorSink &sink) {
+  std::optional<Sampled> sampled = Sampled::read(sink, sink.operand("x"), sink.operand("g"));
+  if (!sampled)
+    return false;
+  follow(sink, sink.operand("y"), sampled->found);
+  const TensorFactors gradients[] = {sampled->image, sampled->grid};
+  for (unsigned k = 0; k < sink.result_count(); ++k)
+    if (unsigned index = row_result(app, k); index < 2)
+      sink.result(gradients[index]);
+  return true;
+}
+
+bool affine_grid_factors(const Application &app, FactorSink &sink) {
+  std::optional<WantedExtents> size = extents_attr(app, {"size"});
+  const ir::Shape *t = sink.shape(0);
+  if (!size || !t || t->dims.size() != 3 || size->size() < 3)
+    return false;
+  const TensorFactors maps = sink.fresh(0);
+  TensorFactors result{maps[0]};
+  for (size_t d = 2; d < size->size(); ++d)
+    result.push_back({sink.factor((*size)[d].extent, true)});
+  result.push_back(maps[1]);
+  sink.whole(maps[1]);
+  sink.whole(maps[2]);
+  sink.result(std::move(result));
+  return true;
+}
+
+namespace {
+
+// A layer of a recurrent net: weights and state are whole along all but the batch.
+struct Recurrent {
+  TensorFactors sequence, state;
+
+  static std::optional<Recurrent> read(FactorSink &sink, unsigned sequence) {
+    const ir::Shape *x = sink.shape(sequence);
+    if (!x || x->dims.size() != 3)
+      return std::nullopt;
+    Recurrent all{sink.fresh(sequence), {}};
+    sink.whole(all.sequence[0]);
+    sink.whole(all.sequence[2]);
+    return all;
+  }
+  // A state, or what is as large: its last dimension but one is the batch.
+  TensorFactors state_of(FactorSink &sink, const ir::Shape &shape) const {
+    TensorFactors dims;
+    for (size_t d = 0; d < shape.dims.size(); ++d)
+      dims.push_back(d + 2 == shape.dims.size() ? sequence[1]
+                                                : DimFactors{sink.factor(shape.dims[d], true)});
+    return dims;
+  }
+};
+
+} // namespace
+
+bool recurrent_factors(const Application &app, FactorSink &sink) {
+  std::optional<Recurrent> layer = Recurrent::read(sink, 0);
+  const ir::Shape *h = sink.shape(sink.operand("h"));
+  if (!layer || !h)
+    return false;
+  sink.fresh_whole_from(1);
+  const TensorFactors state = layer->state_of(sink, *h);
+  for (std::string_view name : {"h", "c"})
+    follow(sink, sink.operand(name), state);
+  TensorFactors output = layer->sequence;
+  output.back() = {sink.factor(std::nullopt, true)};
+  const TensorFactors results[] = {output, state, state};
+  for (unsigned k = 0; k < sink.result_count(); ++k)
+    if (unsigned index = row_result(app, k); index < 3)
+      sink.result(results[index]);
+  return true;
+}
+
+bool recurrent_backward_factors(const Application &app, FactorSink &sink) {
+  std::optional<Recurrent> layer = Recurrent::read(sink, sink.operand("x"));
+  const ir::Shape *h = sink.shape(sink.operand("h"));
+  if (!layer || !h)
+    return false;
+  const TensorFactors state = layer->state_of(sink, *h);
+  TensorFactors output = layer->sequence;
+  output.back() = {sink.factor(std::nullopt, true)};
+  for (std::string_view name : {"y", "g"})
+    follow(sink, sink.operand(name), output);
+  for (std::string_view name : {"h", "k", "l"})
+    follow(sink, sink.operand(name), state);
+  llvm::SmallVector<TensorFactors, 7> gradients{layer->sequence};
+  for (std::string_view name : {"w", "u"}) {
+    if (!sink.shape(sink.operand(name)))
+      return false;
+    gradients.push_back(sink.fresh_whole(sink.operand(name)));
+  }
+  const TensorFactors biases{gradients.back()[0]};
+  gradients.append({biases, biases, state, state});
+  for (unsigned k = 0; k < sink.result_count(); ++k)
+    if (unsigned index = row_result(app, k); index < gradients.size())
+      sink.result(gradients[index]);
   return true;
 }
 

@@ -213,6 +213,26 @@ bool gradient_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
+// A table, the rows that bags hold one after another, and where each bag begins; in the end where
+// the last one does.
+bool bag_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *t = sink.shape(0), *rows = sink.shape(1), *starts = sink.shape(2);
+  if (!t || !rows || !starts || t->dims.size() != 2 || rows->dims.size() != 1 ||
+      starts->dims.size() != 1)
+    return false;
+  const TensorFactors table = sink.fresh(0), held = sink.fresh(1);
+  sink.whole(table[0]);
+  sink.whole(held[0]);
+  sink.fresh_whole(2);
+  follow(sink, 3, held);
+  Extent bags = starts->dims[0];
+  std::optional<Extent> count = bags;
+  if (flag_attr(app, "include_last_offset"))
+    count = bags.is_number() ? (Checked(bags.number()) - 1).extent() : std::nullopt;
+  sink.result({{sink.factor(count, true)}, table[1]});
+  return true;
+}
+
 bool take_factors(const Application &, FactorSink &sink) {
   if (!sink.shape(0) || !sink.shape(1))
     return false;

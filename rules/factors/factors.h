@@ -178,9 +178,11 @@ bool select_backward_factors(const Application &app, FactorSink &sink);
 bool slice_scatter_factors(const Application &app, FactorSink &sink);
 bool select_scatter_factors(const Application &app, FactorSink &sink);
 bool pad_factors(const Application &app, FactorSink &sink);
+bool pad_backward_factors(const Application &app, FactorSink &sink);
 bool index_factors(const Application &app, FactorSink &sink);
 bool index_put_factors(const Application &app, FactorSink &sink);
 bool index_put_add_factors(const Application &app, FactorSink &sink); // indices may be sharded
+bool bag_factors(const Application &app, FactorSink &sink); // `include_last_offset`
 bool take_factors(const Application &app, FactorSink &sink);
 bool matmul_factors(const Application &app, FactorSink &sink); // 1-d operands lack m or n
 bool symmetric_product_factors(const Application &app, FactorSink &sink);
@@ -192,6 +194,12 @@ bool convolution_factors(const Application &app, FactorSink &sink); // any numbe
 bool convolution_backward_factors(const Application &app, FactorSink &sink);
 bool pool_factors(const Application &app, FactorSink &sink);
 bool pool_backward_factors(const Application &app, FactorSink &sink);
+bool resize_backward_factors(const Application &app, FactorSink &sink); // `input_size`, `output_size`
+bool grid_factors(const Application &app, FactorSink &sink); // any number of dimensions
+bool grid_backward_factors(const Application &app, FactorSink &sink);
+bool affine_grid_factors(const Application &app, FactorSink &sink); // `size`
+bool recurrent_factors(const Application &app, FactorSink &sink);
+bool recurrent_backward_factors(const Application &app, FactorSink &sink);
 bool sized_factors(const Application &app, FactorSink &sink);       // the result as `size` says
 bool sized_whole_factors(const Application &app, FactorSink &sink); // of all of the operands
 bool number_factors(const Application &app, FactorSink &sink);      // a result without dimensions
@@ -199,10 +207,14 @@ bool arange_factors(const Application &app, FactorSink &sink);
 bool like_first_factors(const Application &app, FactorSink &sink); // as operand 0, all whole
 bool gradient_factors(const Application &app, FactorSink &sink);   // a result per dimension
 bool weight_norm_factors(const Application &app, FactorSink &sink);
+bool weight_norm_backward_factors(const Application &app, FactorSink &sink);
 // Gradients of losses: that of the result may be one number.
 bool loss_backward_factors(const Application &app, FactorSink &sink);
 bool class_loss_backward_factors(const Application &app, FactorSink &sink);
 bool nll_loss_backward_factors(const Application &app, FactorSink &sink);
+bool multilabel_loss_backward_factors(const Application &app, FactorSink &sink);
+bool ctc_factors(const Application &app, FactorSink &sink);
+bool ctc_backward_factors(const Application &app, FactorSink &sink);
 bool value_selecting_backward_factors(const Application &app, FactorSink &sink);
 bool unfold_backward_factors(const Application &app, FactorSink &sink);
 // By the parameters of jaxprs.

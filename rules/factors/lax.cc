@@ -496,7 +496,9 @@ bool sort_together_factors(const Application &app, FactorSink &sink) {
 
 // Equations on the left are as written; `x a = b` has other dimensions.
 bool triangular_solve_factors(const Application &app, FactorSink &) {
-  return !any_attr(app, {"left_side"}) || flag_attr(app, "left_side");
+  bool from_right = (any_attr(app, {"left_side"}) && !flag_attr(app, "left_side")) ||
+                    (any_attr(app, {"left"}) && !flag_attr(app, "left"));
+  return !from_right;
 }
 
 } // namespace spmd::rules

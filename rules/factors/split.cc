@@ -285,6 +285,26 @@ bool pad_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
+bool pad_backward_factors(const Application &app, FactorSink &sink) {
+  unsigned gradient = sink.operand("g"), padded = sink.operand("a");
+  const ir::Shape *g = sink.shape(gradient), *a = sink.shape(padded);
+  std::optional<Numbers> pad = numbers_attr(app, {"pad", "padding"});
+  if (!g || !a || !pad || pad->size() % 2 || pad->size() / 2 > a->dims.size() ||
+      g->dims.size() != a->dims.size())
+    return false;
+  TensorFactors result = sink.fresh(padded), from = result;
+  for (size_t i = 0; i < pad->size() / 2; ++i) {
+    if ((*pad)[2 * i] == 0 && (*pad)[2 * i + 1] == 0)
+      continue;
+    size_t d = result.size() - 1 - i;
+    sink.whole(result[d]);
+    from[d] = {sink.factor(g->dims[d], true)};
+  }
+  follow(sink, gradient, from);
+  sink.result(std::move(result));
+  return true;
+}
+
 namespace {
 
 // The dimensions of several indices, which broadcast together. None if they do not say.

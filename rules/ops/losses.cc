@@ -31,6 +31,8 @@ constexpr OpDef kLosses[] = {
      .factors = loss_backward_factors, .reduces = true},
     {.name = "huber_loss_backward", .equation = "g[] * f(a[...], b[...]) /|...| -> [...]",
      .factors = loss_backward_factors, .reduces = true},
+    {.name = "soft_margin_loss_backward", .equation = "g[] * f(a[...], b[...]) /|...| -> [...]",
+     .factors = loss_backward_factors, .reduces = true},
     {.name = "binary_cross_entropy_backward",
      .equation = "g[] * f(a[...], b[...], w?[...]) /|...| -> [...]",
      .factors = loss_backward_factors, .reduces = true},
@@ -71,6 +73,23 @@ constexpr OpDef kLosses[] = {
      .dtype = DTypeRule::First, .factors = class_loss_backward_factors, .reduces = true},
     {.name = "margin_losses", .equation = "f(a[n !d], b?[n !d], y?[n], w?) /|n| -> []",
      .reduces = true},
+    {.name = "multi_margin_loss_backward",
+     .equation = "g[] * f(z[n !v], @t[n], w?[!v]) /|n| -> [n !v]",
+     .dtype = DTypeRule::First, .factors = class_loss_backward_factors, .reduces = true},
+    {.name = "multilabel_margin_loss",
+     .equation = "f(z[... !v], @t[... !v]) /|...| -> []; f(@t[... !v]), #z -> [... !v]",
+     .dtype = DTypeRule::First, .later_dtype = DTypeRule::First, .reduces = true,
+     .note = "and which of the classes are targets"},
+    {.name = "multilabel_margin_loss_backward",
+     .equation = "g[] * f(z[... !v], @t[... !v], m[... !v]) /|...| -> [... !v]",
+     .dtype = DTypeRule::First, .factors = multilabel_loss_backward_factors, .reduces = true},
+    {.name = "ctc_losses",
+     .equation = "f(x[!t n !c], @y, @l?[n], @m?[n]) -> [n]; f(x[!t n !c], @y, @l?[n], @m?[n]) -> "
+                 "[n !t !s]", .dtype = DTypeRule::First, .factors = ctc_factors,
+     .note = "one for each sequence, and the logarithms of what its paths add up to"},
+    {.name = "ctc_losses_backward",
+     .equation = "g[n] * f(x[!t n !c], @y, @l?[n], @m?[n], u[n], a[n !t !s]) -> [!t n !c]",
+     .dtype = DTypeRule::First, .factors = ctc_backward_factors},
 };
 
 } // namespace

@@ -69,6 +69,25 @@ constexpr OpDef kNormalisation[] = {
      .default_dim = DefaultDim::Second},
     {.name = "weight_norm", .equation = "f(v[n !...]) * g[n] -> [n !...]",
      .factors = weight_norm_factors},
+    {.name = "weight_norm_backward",
+     .equation = "y[n !...] * f(v[n !...], s[n]) * g[n] -> [n !...]; y[n !...] * f(v[n !...], "
+                 "s[n]) -> [n]", .factors = weight_norm_backward_factors,
+     .note = "s: the norms of v"},
+    {.name = "batch_norm_stats", .variant = BatchNorm, .equation = "f(x[!b c !...]) -> [c], [c]",
+     .note = "the mean, and one over the deviation"},
+    {.name = "batch_norm_joined_stats", .variant = BatchNorm,
+     .equation = "f(m[!w c], s[!w c], n?[!w]), #x -> [c], [c]",
+     .note = "those of all ranks together, by their counts n"},
+    {.name = "batch_norm_by_stats", .variant = BatchNorm,
+     .equation = "x[b c ...] * f(s[c]) * w?[c] - u[c] * f(s[c]) * w?[c] + k?[c] -> [b c ...]",
+     .dtype = DTypeRule::First},
+    {.name = "batch_norm_backward_sums", .variant = BatchNorm,
+     .equation = "g[b c ...] -> [c]; g[b c ...] * f(x[b c ...], u[c]) -> [c]; g[b c ...] * "
+                 "f(x[b c ...], u[c], s[c]) -> [c]; g[b c ...], #w? -> [c]"},
+    {.name = "batch_norm_backward_by_sums", .variant = BatchNorm,
+     .equation = "g[b c ...] * f(s[c]) * w?[c] - y[c] * f(s[c], n) * w?[c] - z[c] * "
+                 "f(x[b c ...], u[c], s[c], n) * w?[c] -> [b c ...]"},
+    {.name = "renorm", .equation = "f(a[!... d]) -> [!... d]", .placed = "d", .mut = "a"},
     {.name = "local_response_norm", .equation = "f(x[b !c ...]) -> [b !c ...]"},
 };
 

@@ -57,6 +57,8 @@ enum class Variant : uint8_t {
   GatheredAnew,  // what stands beside maxima
   LinearWeights, // of interpolation
   CubicWeights,
+  NearestExact, // element, by the middles of both
+  Antialiased,
   AnyLayout, // attributes say which dimension is what
 
   // Linear algebra.

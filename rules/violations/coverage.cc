@@ -6,11 +6,15 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo UnknownOp::info = {
     .name = "unknown-op",
-    .message = "no rule for `{op}`, so its results are unknown[; nearest is `{nearest}`]",
+    .message = "no rule for `{op}`, so its results are unknown[, and so are those of {behind} "
+               "behind it][; nearest is `{nearest}`]",
     .explain = R"(
 No row of the op table and no transition has this name, also not under another spelling, so
 nothing is known of the result: it is unknown, and whatever depends on it is not checked. The last
-line of the output counts such ops and values. Besides a misspelling this is mostly a custom
+line of the output counts such ops and values. In a recorded step without declarations this is a
+note, with the number of ops behind it whose results are unknown for it: the rest of the step is
+judged as ever, and no gradient that depends on it counts as proved. In a program that declares its
+types it is an error. Besides a misspelling this is mostly a custom
 kernel. Teach it with an equation, or with the name of an op that it behaves like, in the rules of
 the program; `spmdlint ops` lists what is known.
 )",

@@ -7,7 +7,8 @@ namespace spmd::rules {
 
 struct UnknownOp {
   std::string nearest; // empty if none is near
-  void fields(auto &&visit) const { visit("nearest", nearest); }
+  std::string behind = {}; // how many ops have unknown results since then; empty: not counted
+  void fields(auto &&visit) const { visit("nearest", nearest), visit("behind", behind); }
   bool operator==(const UnknownOp &) const = default;
   static const DiagnosticInfo info;
 };

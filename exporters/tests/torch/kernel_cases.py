@@ -549,6 +549,15 @@ def losses_backward() -> list[Case]:
                 gradient=False,
             ),
             case(
+                aten.soft_margin_loss_backward.default,
+                each if way == 0 else one,
+                x,
+                y,
+                way,
+                names="g a b",
+                gradient=False,
+            ),
+            case(
                 aten.binary_cross_entropy_backward.default,
                 each if way == 0 else one,
                 p,

@@ -488,8 +488,120 @@ def creation() -> list[Case]:
     ]
 
 
+def resampling_backward() -> list[Case]:
+    line, square, cube = normal(2, 3, 5), normal(2, 3, 5, 6), normal(2, 2, 3, 4, 3)
+    again = [
+        (aten.upsample_nearest1d_backward, line, [8], ()),
+        (aten.upsample_nearest2d_backward, square, [9, 4], ()),
+        (aten.upsample_nearest3d_backward, cube, [5, 3, 7], ()),
+        (aten._upsample_nearest_exact2d_backward, square, [9, 4], ()),
+        (aten.upsample_linear1d_backward, line, [8], (False,)),
+        (aten.upsample_bilinear2d_backward, square, [9, 4], (True,)),
+        (aten.upsample_bicubic2d_backward, square, [9, 4], (False,)),
+        (aten.upsample_trilinear3d_backward, cube, [5, 3, 7], (False,)),
+    ]
+    made = [
+        case(
+            op.default,
+            normal(*image.shape[:2], *size),
+            size,
+            list(image.shape),
+            *more,
+            names="g",
+            gradient=False,
+        )
+        for op, image, size, more in again
+    ]
+    padded = [(line, [2, 1]), (square, [2, 1, 0, 3]), (cube, [1, 1, 2, 0, 0, 2])]
+    for count, (image, pad) in enumerate(padded, 1):
+        for way in ("reflection", "replication"):
+            forward = getattr(aten, f"{way}_pad{count}d").default
+            backward = getattr(aten, f"{way}_pad{count}d_backward").default
+            flow = torch.randn_like(forward(image, pad))
+            made += [case(backward, flow, image, pad, names="g a", gradient=False)]
+    samples, grid = normal(2, 3, 3, 4), between(-1.2, 1.2, 2, 3, 4, 2)
+    made += [
+        case(
+            aten.grid_sampler_2d_backward.default,
+            samples,
+            square,
+            grid,
+            0,
+            mode,
+            False,
+            [True, True],
+            names="y x g",
+            gradient=False,
+        )
+        for mode in (0, 1)
+    ]
+    return made + [
+        case(aten.reflection_pad3d.default, cube, [1, 1, 2, 0, 0, 2], names="a"),
+        case(aten._upsample_nearest_exact2d.default, square, [9, 4], names="x"),
+        case(aten.upsample_nearest3d.default, cube, [5, 3, 7], names="x"),
+        case(aten.adaptive_max_pool3d.default, cube, [2, 2, 2], names="x", gradient=False),
+        case(aten._adaptive_avg_pool3d.default, cube, [2, 2, 2], names="x", gradient=False),
+        case(
+            aten._adaptive_avg_pool3d_backward.default,
+            normal(2, 2, 2, 2, 2),
+            cube,
+            names="g x",
+            gradient=False,
+        ),
+    ]
+
+
+def layers_backward() -> list[Case]:
+    x, y, g = normal(3, 4), normal(5, 4), normal(3, 5)
+    v, length = normal(3, 4, 2), between(0.5, 2.0, 3, 1, 1)
+    norms = v.norm(dim=(1, 2), keepdim=True)
+    table, rows = normal(4, 5), whole(0, 4, 7)
+    bag = torch.tensor([0, 0, 0, 2, 2, 2, 2])
+    return [
+        case(aten.glu_backward.default, normal(3, 2), x, 1, names="g a"),
+        case(aten._prelu_kernel_backward.default, normal(3, 4), x, normal(3, 4), names="g a w"),
+        case(
+            aten._cdist_backward.default,
+            g,
+            x,
+            y,
+            2.0,
+            torch.cdist(x, y),
+            names="g a b d",
+            gradient=False,
+        ),
+        case(aten.dist.default, x, normal(3, 4), 3.0),
+        case(aten.linalg__powsum.default, x, 3.0, [1], names="a"),
+        case(aten.linalg__powsum.default, x, names="a"),
+        case(aten.deg2rad.default, x, names="a"),
+        case(aten.rad2deg.default, x, names="a"),
+        case(
+            aten._weight_norm_interface_backward.default,
+            normal(3, 4, 2),
+            v,
+            length,
+            norms,
+            0,
+            names="y v g",
+            gradient=False,
+        ),
+        case(
+            aten._embedding_bag_per_sample_weights_backward.default,
+            normal(3, 5),
+            table,
+            rows,
+            torch.tensor([0, 3, 3]),
+            bag,
+            0,
+            names="g t",
+            gradient=False,
+        ),
+    ]
+
+
 _FAMILIES = [reading, writing, finding, products, convolution]
 _FAMILIES += [convolution_backward, pooling, resampling, attention, linear_algebra, creation]
+_FAMILIES += [resampling_backward, layers_backward]
 
 
 def tensor_cases() -> list[Case]:

@@ -76,6 +76,16 @@ template <class T> llvm::Error glu(const Call<T> &call) {
   });
   return llvm::Error::success();
 }
+template <class T> llvm::Error glu_backward(const Call<T> &call) {
+  View<const T> a = call.operand("a"), g = call.operand("g");
+  View<T> out = call.results[0];
+  auto gate = [&](auto x, auto y) { return gated(call.site, x, y); };
+  each_half(call, a, *g.dims, [&](int64_t i, int64_t first, int64_t second) {
+    out[first] = g[i] * slope_at<0>(gate, a[first], a[second]);
+    out[second] = g[i] * slope_at<1>(gate, a[first], a[second]);
+  });
+  return llvm::Error::success();
+}
 llvm::Error vjp_glu(const VjpCall &vjp) {
   View<const double> a = vjp.call.operand("a"), g = vjp.gradients[0];
   auto gate = [&](auto x, auto y) { return gated(vjp.call.site, x, y); };
@@ -99,6 +109,7 @@ llvm::ArrayRef<KernelDef> condition_kernels() {
        .complex = select_cases<Complex>,
        .vjp = vjp_select_cases},
       {.row = "glu", .real = glu<double>, .vjp = vjp_glu},
+      {.row = "glu_backward", .real = glu_backward<double>, .taped = glu_backward<Var>},
   };
   return kernels;
 }

@@ -59,6 +59,19 @@ struct DivBackwardOther {
   template <class T> T operator()(T g, T a, T b) const { return -g * a / (b * b); }
 };
 
+// Two results of the same three operands.
+template <class F, class G> llvm::Error two_of_three(const Call<double> &call) {
+  if (llvm::Error error = run_pointwise<F, 3, double>(call))
+    return error;
+  return run_pointwise<G, 3, double>({call.site, call.args, call.results.drop_front()});
+}
+template <class F, class G> llvm::Error vjp_two_of_three(const VjpCall &vjp) {
+  if (llvm::Error error = add_pointwise<F, 3>(vjp, false))
+    return error;
+  return add_pointwise<G, 3>(
+      {vjp.call, vjp.gradients.drop_front(), vjp.operand, vjp.member, vjp.result}, false);
+}
+
 struct SwigluBackwardGate {
   explicit SwigluBackwardGate(const Site &site) : silu(site) {}
   template <class T> T operator()(T g, T u, T z) const { return g * u * derivative(silu, z); }
@@ -69,18 +82,26 @@ struct SwigluBackwardUp {
   template <class T> T operator()(T g, T, T z) const { return g * silu(z); }
   Silu silu;
 };
-// Two results of the same operands.
 llvm::Error swiglu_backward(const Call<double> &call) {
-  if (llvm::Error error = run_pointwise<SwigluBackwardGate, 3, double>(call))
-    return error;
-  return run_pointwise<SwigluBackwardUp, 3, double>(
-      {call.site, call.args, call.results.drop_front()});
+  return two_of_three<SwigluBackwardGate, SwigluBackwardUp>(call);
 }
 llvm::Error vjp_swiglu_backward(const VjpCall &vjp) {
-  if (llvm::Error error = add_pointwise<SwigluBackwardGate, 3>(vjp, false))
-    return error;
-  return add_pointwise<SwigluBackwardUp, 3>(
-      {vjp.call, vjp.gradients.drop_front(), vjp.operand, vjp.member, vjp.result}, false);
+  return vjp_two_of_three<SwigluBackwardGate, SwigluBackwardUp>(vjp);
+}
+
+struct PreluBackwardInput {
+  explicit PreluBackwardInput(const Site &) {}
+  template <class T> T operator()(T g, T a, T w) const { return a > 0.0 ? g : g * w; }
+};
+struct PreluBackwardWeight {
+  explicit PreluBackwardWeight(const Site &) {}
+  template <class T> T operator()(T g, T a, T) const { return a > 0.0 ? 0.0 * g : g * a; }
+};
+llvm::Error prelu_backward(const Call<double> &call) {
+  return two_of_three<PreluBackwardInput, PreluBackwardWeight>(call);
+}
+llvm::Error vjp_prelu_backward(const VjpCall &vjp) {
+  return vjp_two_of_three<PreluBackwardInput, PreluBackwardWeight>(vjp);
 }
 
 template <class F> constexpr KernelDef gated(std::string_view row) {
@@ -111,6 +132,7 @@ llvm::ArrayRef<KernelDef> gradient_kernels() {
       pointwise<EluBackward, 2>("elu_backward"),
       pointwise<DivBackwardOther, 3>("div_backward_other"),
       {.row = "swiglu_backward", .real = swiglu_backward, .vjp = vjp_swiglu_backward},
+      {.row = "prelu_backward", .real = prelu_backward, .vjp = vjp_prelu_backward},
   };
   return kernels;
 }

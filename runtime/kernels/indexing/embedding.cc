@@ -128,6 +128,23 @@ template <class T> Error bag_backward(const Call<T> &call) {
   return Error::success();
 }
 
+template <class T> Error bag_weights_backward(const Call<T> &call) {
+  View<const T> g = call.operand("g"), t = call.operand("t"), i = call.operand("i"),
+                p = call.operand("p");
+  View<T> to = call.results[0];
+  int64_t width = t.dim(1), skipped = padding(call.site, t.dim(0));
+  if (bag_of(call.site) != BagMode::Sum || !p)
+    return cannot_run(call.site, "weights are of sums");
+  llvm::Expected<Positions> at = positions(call.site, i, t.dim(0)),
+                            bag = positions(call.site, p, g.dim(0));
+  if (!at || !bag)
+    return llvm::joinErrors(at.takeError(), bag.takeError());
+  for (size_t n = 0; n < at->size(); ++n)
+    for (int64_t c = 0; (*at)[n] != skipped && c < width; ++c)
+      to[static_cast<int64_t>(n)] += g[(*bag)[n] * width + c] * t[(*at)[n] * width + c];
+  return Error::success();
+}
+
 constexpr KernelDef kEmbedding[] = {
     {.row = "embedding_dense_backward",
      .real = dense_backward<double>,
@@ -136,6 +153,9 @@ constexpr KernelDef kEmbedding[] = {
      .taped = dense_backward<Var>,
      .composed = composed_embedding_backward},
     {.row = "embedding_bag", .real = embedding_bag<double>, .taped = embedding_bag<Var>},
+    {.row = "embedding_bag_weights_backward",
+     .real = bag_weights_backward<double>,
+     .taped = bag_weights_backward<Var>},
     {.row = "embedding_bag_backward", .real = bag_backward<double>, .taped = bag_backward<Var>},
 };
 

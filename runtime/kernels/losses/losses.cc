@@ -175,6 +175,7 @@ llvm::ArrayRef<KernelDef> loss_kernels() {
         pointwise<LossBackward<Mse>, 3>("mse_loss_backward"),
         pointwise<LossBackward<SmoothL1>, 3>("smooth_l1_loss_backward"),
         pointwise<LossBackward<Huber>, 3>("huber_loss_backward"),
+        pointwise<LossBackward<SoftMargin>, 3>("soft_margin_loss_backward"),
         pointwise<LossBackward<Bce>, 4>("binary_cross_entropy_backward"),
     };
     llvm::append_range(all, class_loss_kernels());

@@ -167,14 +167,18 @@ template <class T> llvm::Error cosine_similarity(const Call<T> &call) {
 }
 
 // All dimensions of v but `dim` share a length, which g sets; the norms are the second result.
-template <class T> llvm::Error weight_norm(const Call<T> &call) {
-  View<const T> v = call.operand("v"), g = call.operand("g");
-  unsigned kept = *rules::place_of(rules::dim_number(call.site.app).value_or(0), v.rank());
+Lines vectors_of(const Site &site, const Dims &dims) {
+  auto rank = static_cast<unsigned>(dims.size());
+  unsigned kept = *rules::place_of(rules::dim_number(site.app).value_or(0), rank);
   llvm::SmallVector<unsigned, 4> along;
-  for (unsigned d = 0; d < v.rank(); ++d)
+  for (unsigned d = 0; d < rank; ++d)
     if (d != kept)
       along.push_back(d);
-  Lines lines(*v.dims, along);
+  return Lines(dims, along);
+}
+template <class T> llvm::Error weight_norm(const Call<T> &call) {
+  View<const T> v = call.operand("v"), g = call.operand("g");
+  Lines lines = vectors_of(call.site, *v.dims);
   for (int64_t line = 0; line < lines.count(); ++line) {
     Line<const T> x(lines, line, v.data);
     T norm = norm_of(x, x.size(), 2);
@@ -182,6 +186,22 @@ template <class T> llvm::Error weight_norm(const Call<T> &call) {
       call.results[0][lines.position(line, i)] = x[i] * (g[line] / norm);
     if (call.results.size() > 1 && call.results[1])
       call.results[1][line] = norm;
+  }
+  return llvm::Error::success();
+}
+
+template <class T> llvm::Error weight_norm_backward(const Call<T> &call) {
+  View<const T> y = call.operand("y"), v = call.operand("v"), g = call.operand("g");
+  Lines lines = vectors_of(call.site, *v.dims);
+  for (int64_t line = 0; line < lines.count(); ++line) {
+    Line<const T> x(lines, line, v.data), flow(lines, line, y.data);
+    T norm = norm_of(x, x.size(), 2), along(0.0);
+    for (int64_t i = 0; i < x.size(); ++i)
+      along += x[i] / norm * flow[i];
+    for (int64_t i = 0; call.results[0] && i < x.size(); ++i)
+      call.results[0][lines.position(line, i)] = g[line] / norm * (flow[i] - x[i] / norm * along);
+    if (call.results.size() > 1 && call.results[1])
+      call.results[1][line] = along;
   }
   return llvm::Error::success();
 }
@@ -212,6 +232,9 @@ llvm::ArrayRef<KernelDef> normalisation_kernels() {
          .real = cosine_similarity<double>,
          .taped = cosine_similarity<Var>},
         {.row = "weight_norm", .real = weight_norm<double>, .taped = weight_norm<Var>},
+        {.row = "weight_norm_backward",
+         .real = weight_norm_backward<double>,
+         .taped = weight_norm_backward<Var>},
     };
     llvm::append_range(all, norm_kernels());
     return all;

@@ -1,4 +1,5 @@
 // Products with numbers beside them, products of parts of tensors, distances.
+#include "runtime/equation/vjp.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
@@ -340,6 +341,20 @@ template <class T> Error cdist(const Call<T> &call) {
   return Error::success();
 }
 
+Error cdist_backward(const Call<double> &call) {
+  View<const double> g = call.operand("g");
+  return run_taped_vjp(cdist<Var>, {call, g, call.site.operand("a"), 0, call.results[0]});
+}
+
+template <class T> Error dist(const Call<T> &call) {
+  View<const T> a = call.operand("a"), b = call.operand("b");
+  if (*a.dims != *b.dims)
+    return cannot_run(call.site, "its operands have other extents");
+  double p = argument(call.site, {"p"}, 2).value_or(2);
+  call.results[0][0] = distance<T>(a.size(), p, [&](int64_t i) { return a[i] - b[i]; });
+  return Error::success();
+}
+
 template <class T> Error pairwise_distance(const Call<T> &call) {
   View<const T> a = call.operand("a"), b = call.operand("b");
   double p = call.site.number_attr("p", 2), eps = call.site.number_attr("eps", 1e-6);
@@ -396,6 +411,8 @@ constexpr KernelDef kContraction[] = {
      .real = grouped_mm_backward,
      .composed = composed_grouped_backward},
     {.row = "cdist", .real = cdist<double>, .taped = cdist<Var>},
+    {.row = "cdist_backward", .real = cdist_backward},
+    {.row = "dist", .real = dist<double>, .taped = dist<Var>},
     {.row = "pairwise_distance",
      .real = pairwise_distance<double>,
      .taped = pairwise_distance<Var>},

@@ -80,6 +80,16 @@ struct SumSquares : OneResult {
       *out += x[i] * x[i];
   }
 };
+struct PowSum : OneResult {
+  explicit PowSum(const Site &site) : OneResult(site), power(site.number_attr("ord", 2)) {}
+  template <class T> void operator()(const Elements<T> &x, T *out) const {
+    *out = 0.0;
+    for (int64_t i = 0; i < x.size(); ++i)
+      if (plain(x[i]) != 0)
+        *out += power == 2 ? x[i] * x[i] : pow(abs(T(x[i])), T(power));
+  }
+  double power;
+};
 struct CountNonzero : OneResult {
   using OneResult::OneResult;
   template <class T> void operator()(const Elements<T> &x, T *out) const {
@@ -353,6 +363,7 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
     llvm::SmallVector<KernelDef, 0> all = {
         stepped<SumRounded>("sum_rounded"),
         smooth<SumSquares>("sum_squares", composed_sum_squares),
+        smooth<PowSum>("powsum"),
         stepped<CountNonzero>("count_nonzero", composed_truth),
         smooth<NanSum>("nansum"),
         smooth<NanSum>("nanmean"),

@@ -1,5 +1,6 @@
 // Pools and their backward, interpolation, patches, samples of images.
 #include "ir/support/strings.h"
+#include "runtime/equation/vjp.h"
 #include "runtime/kernels/indexing/selection.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/windows/windows.h"
@@ -155,9 +156,18 @@ enum class Mode : uint8_t { Nearest, NearestExact, Linear, Cubic, Area };
 std::optional<Mode> mode_of(const Site &site) {
   llvm::StringRef word = rules::word_attr(site.app, {"mode"});
   if (word.empty())
-    return site.variant() == Variant::LinearWeights  ? Mode::Linear
-           : site.variant() == Variant::CubicWeights ? Mode::Cubic
-                                                     : Mode::Nearest;
+    switch (site.variant()) {
+    case Variant::LinearWeights:
+      return Mode::Linear;
+    case Variant::CubicWeights:
+      return Mode::Cubic;
+    case Variant::NearestExact:
+      return Mode::NearestExact;
+    case Variant::Antialiased:
+      return std::nullopt;
+    default:
+      return Mode::Nearest;
+    }
   if (word.contains("nearest-exact") || word.contains("nearest_exact"))
     return Mode::NearestExact;
   if (word.contains("cubic"))
@@ -215,18 +225,17 @@ Taps neighbours(Mode mode, bool corners, double scale, int64_t in, int64_t out) 
   return taps;
 }
 
-template <class T> Error interpolate(const Call<T> &call) {
-  const Site &site = call.site;
-  View<const T> x = call.operand("x");
-  View<T> to = call.results[0];
+// None: the mode is not known.
+std::optional<std::vector<Taps>> interpolation_taps(const Site &site, const Dims &image,
+                                                    const Dims &result) {
   std::optional<Mode> mode = mode_of(site);
-  if (!mode || x.rank() < 3 || rules::flag_attr(site.app, "antialias"))
-    return unknown(site);
+  if (!mode || image.size() < 3 || rules::flag_attr(site.app, "antialias"))
+    return std::nullopt;
   bool corners = rules::flag_attr(site.app, "align_corners");
-  size_t dims = x.rank() - 2;
+  size_t dims = image.size() - 2;
   std::vector<Taps> taps;
-  for (unsigned d = 2; d < x.rank(); ++d) {
-    int64_t in = x.dim(d), out = to.dim(d);
+  for (size_t d = 2; d < image.size(); ++d) {
+    int64_t in = image[d], out = result[d];
     if (*mode == Mode::Area) {
       taps.push_back(adaptive_taps(in, out));
       for (auto &window : taps.back())
@@ -243,7 +252,45 @@ template <class T> Error interpolate(const Call<T> &call) {
       scale = out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
     taps.push_back(neighbours(*mode, corners && between, scale, in, out));
   }
-  apply(taps, x, to);
+  return taps;
+}
+template <class T> Error interpolate(const Call<T> &call) {
+  View<const T> x = call.operand("x");
+  auto taps = interpolation_taps(call.site, *x.dims, *call.results[0].dims);
+  if (!taps)
+    return unknown(call.site);
+  apply(*taps, x, call.results[0]);
+  return Error::success();
+}
+template <class T> Error interpolate_backward(const Call<T> &call) {
+  View<const T> g = call.operand("g");
+  auto taps = interpolation_taps(call.site, *call.results[0].dims, *g.dims);
+  if (!taps)
+    return unknown(call.site);
+  apply_back(*taps, g, call.results[0]);
+  return Error::success();
+}
+
+// The gradient of what was padded: each element of the padding goes back to the one that it is.
+template <class T, bool Reflected> Error pad_backward(const Call<T> &call) {
+  View<const T> g = call.operand("g");
+  View<T> to = call.results[0];
+  std::optional<Numbers> pad = rules::numbers_attr(call.site.app, {"padding", "pad"});
+  if (!pad || pad->size() % 2 || pad->size() / 2 > to.rank())
+    return unknown(call.site);
+  std::vector<Taps> taps;
+  for (size_t i = pad->size() / 2; i-- > 0;) {
+    auto d = static_cast<unsigned>(to.rank() - 1 - i);
+    Taps along(static_cast<size_t>(g.dim(d)));
+    for (int64_t p = 0; p < g.dim(d); ++p) {
+      int64_t at = p - (*pad)[2 * i], last = to.dim(d) - 1;
+      if (Reflected)
+        at = at < 0 ? -at : at > last ? 2 * last - at : at;
+      along[static_cast<size_t>(p)].push_back({std::clamp<int64_t>(at, 0, last), 1});
+    }
+    taps.push_back(std::move(along));
+  }
+  apply_back(taps, g, to);
   return Error::success();
 }
 
@@ -360,6 +407,18 @@ template <class T> Error grid_sample(const Call<T> &call) {
   return Error::success();
 }
 
+Error grid_sample_backward(const Call<double> &call) {
+  View<const double> gradient = call.operand("y");
+  const std::string_view names[] = {"x", "g"};
+  for (size_t r = 0; r < call.results.size() && r < std::size(names); ++r)
+    if (call.results[r])
+      if (Error error = run_taped_vjp(
+              grid_sample<Var>,
+              {call, gradient, call.site.operand(names[r]), 0, call.results[r]}))
+        return error;
+  return Error::success();
+}
+
 constexpr KernelDef kPooling[] = {
     {.row = "avg_pool",
      .real = avg_pool<double>,
@@ -376,6 +435,15 @@ constexpr KernelDef kPooling[] = {
      .real = interpolate<double>,
      .complex = interpolate<Complex>,
      .taped = interpolate<Var>},
+    {.row = "interpolate_backward",
+     .real = interpolate_backward<double>,
+     .taped = interpolate_backward<Var>},
+    {.row = "reflection_pad_backward",
+     .real = pad_backward<double, true>,
+     .taped = pad_backward<Var, true>},
+    {.row = "replication_pad_backward",
+     .real = pad_backward<double, false>,
+     .taped = pad_backward<Var, false>},
     {.row = "im2col",
      .real = im2col<double>,
      .complex = im2col<Complex>,
@@ -388,6 +456,7 @@ constexpr KernelDef kPooling[] = {
      .field = col2im<Residue>,
      .taped = col2im<Var>},
     {.row = "grid_sample", .real = grid_sample<double>, .taped = grid_sample<Var>},
+    {.row = "grid_sample_backward", .real = grid_sample_backward},
 };
 
 } // namespace
