@@ -83,6 +83,25 @@ bool class_loss_backward_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
+bool nll_loss_factors(const Application &app, FactorSink &sink) {
+  if (!sink.shape(0) || sink.shape(0)->dims.size() < 2)
+    return false;
+  const TensorFactors scores = sink.fresh(0);
+  sink.whole(scores[1]);
+  TensorFactors samples = without(scores, 1);
+  follow(sink, sink.operand("t"), samples);
+  follow(sink, sink.operand("w"), {scores[1]});
+  const std::optional<LossReduction> reduction = reduction_of(app);
+  if (!reduction)
+    return false;
+  if (*reduction == LossReduction::Mean)
+    sink.divide(samples);
+  sink.result(*reduction == LossReduction::None ? std::move(samples) : TensorFactors());
+  if (sink.result_count() > 1)
+    sink.result({});
+  return true;
+}
+
 bool nll_loss_backward_factors(const Application &app, FactorSink &sink) {
   bool mean = !any_attr(app, {"reduction"}) || reduction_of(app) == LossReduction::Mean;
   if (!of_classes(sink, sink.operand("z"), mean))

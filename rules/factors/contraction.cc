@@ -476,9 +476,11 @@ bool recurrent_factors(const Application &app, FactorSink &sink) {
     follow(sink, sink.operand(name), state);
   TensorFactors output = layer->sequence;
   output.back() = {sink.factor(std::nullopt, true)};
-  const TensorFactors results[] = {output, state, state};
+  // What the backward needs is of no known order: the batch is taken to stand first.
+  const TensorFactors kept{{layer->sequence[1][0], sink.factor(std::nullopt, true)}};
+  const TensorFactors results[] = {output, state, state, kept};
   for (unsigned k = 0; k < sink.result_count(); ++k)
-    if (unsigned index = row_result(app, k); index < 3)
+    if (unsigned index = row_result(app, k); index < std::size(results))
       sink.result(results[index]);
   return true;
 }
@@ -501,6 +503,9 @@ bool recurrent_backward_factors(const Application &app, FactorSink &sink) {
       return false;
     gradients.push_back(sink.fresh_whole(sink.operand(name)));
   }
+  for (std::string_view name : {"p", "q"})
+    if (sink.shape(sink.operand(name)))
+      sink.fresh_whole(sink.operand(name));
   const TensorFactors biases{gradients.back()[0]};
   gradients.append({biases, biases, state, state});
   for (unsigned k = 0; k < sink.result_count(); ++k)

@@ -194,7 +194,7 @@ bool convolution_factors(const Application &app, FactorSink &sink); // any numbe
 bool convolution_backward_factors(const Application &app, FactorSink &sink);
 bool pool_factors(const Application &app, FactorSink &sink);
 bool pool_backward_factors(const Application &app, FactorSink &sink);
-bool resize_backward_factors(const Application &app, FactorSink &sink); // `input_size`, `output_size`
+bool resize_backward_factors(const Application &app, FactorSink &sink); // `input_size`
 bool grid_factors(const Application &app, FactorSink &sink); // any number of dimensions
 bool grid_backward_factors(const Application &app, FactorSink &sink);
 bool affine_grid_factors(const Application &app, FactorSink &sink); // `size`
@@ -212,6 +212,7 @@ bool weight_norm_backward_factors(const Application &app, FactorSink &sink);
 bool loss_backward_factors(const Application &app, FactorSink &sink);
 bool class_loss_backward_factors(const Application &app, FactorSink &sink);
 bool nll_loss_backward_factors(const Application &app, FactorSink &sink);
+bool nll_loss_factors(const Application &app, FactorSink &sink); // classes stand second
 bool multilabel_loss_backward_factors(const Application &app, FactorSink &sink);
 bool ctc_factors(const Application &app, FactorSink &sink);
 bool ctc_backward_factors(const Application &app, FactorSink &sink);

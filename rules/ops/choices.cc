@@ -214,6 +214,19 @@ std::string_view choose_repeat_interleave(const Application &app) {
   return stated ? "" : "repeat_interleave_positions";
 }
 
+std::string_view choose_recurrent_backward(const Application &app) {
+  auto given = [&](unsigned place) {
+    const Slot *slot = slot_at(app, place);
+    return slot && slot->form == Slot::Form::Tensor;
+  };
+  bool output = given(10), state = given(11), cell = given(12);
+  if (output && state && cell)
+    return "recurrent_layer_backward_of_all";
+  if (output && (state || cell))
+    return "recurrent_layer_backward_of_output";
+  return state && cell ? "recurrent_layer_backward_of_state" : "";
+}
+
 std::string_view choose_grouped_mm(const Application &app) {
   return is_matrix(app, 0) && is_matrix(app, 1) ? "grouped_mm_of_rows" : "";
 }

@@ -45,6 +45,8 @@ std::string_view choose_batch_norm(const Application &app);
 std::string_view choose_dropout(const Application &app);
 // `repeat_interleave` with a tensor of counts.
 std::string_view choose_repeat_interleave(const Application &app);
+// The backward of a recurrent layer, by the gradients that there are.
+std::string_view choose_recurrent_backward(const Application &app);
 // `grouped_mm` of two matrices: the rows of each expert are summed.
 std::string_view choose_grouped_mm(const Application &app);
 // `convolution` with `groups`.

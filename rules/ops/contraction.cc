@@ -87,15 +87,27 @@ constexpr OpDef kContraction[] = {
     {.name = "affine_grid_backward", .equation = "g[b !h !w !d] -> [b !d !e]"},
     {.name = "recurrent_layer",
      .equation = "f(x[!t b !i], w, u, p?, q?, h, c?) -> [!t b !o]; f(x[!t b !i], w, u, p?, q?, "
-                 "h, c?) -> y, z",
+                 "h, c?) -> y, z; f(x[!t b !i], w, u, p?, q?, h, c?) -> s",
      .dtype = DTypeRule::First, .factors = recurrent_factors, .later_dtype = DTypeRule::First,
-     .note = "output, state, cell"},
+     .note = "output, state, cell; what the backward needs"},
     {.name = "recurrent_layer_backward",
-     .equation = "g? * f(x, y) + k? * f(x, y) + l? * f(x, y) -> r; g? * f(x, y) + k? * f(x, y) + "
-                 "l? * f(x, y), #w, #u, #p?, #q? -> v, z, a, b; g? * f(x, y) + k? * f(x, y) + l? "
-                 "* f(x, y), #h -> m, n",
+     .equation = "g? * k? * l? * f(x, y) -> r; g? * k? * l? * f(x, y), #w, #u, #p?, #q? -> v, z, "
+                 "a, b; g? * k? * l? * f(x, y), #h -> m, n",
      .factors = recurrent_backward_factors,
-     .note = "y, the output, depends on all operands of the forward"},
+     .note = "of output, state or cell; y, the output, depends on all operands of the forward"},
+    {.name = "recurrent_layer_backward_of_output",
+     .equation = "g * f(x, y) + k? * l? * f(x, y) -> r; g * f(x, y) + k? * l? * f(x, y), #w, #u, "
+                 "#p?, #q? -> v, z, a, b; g * f(x, y) + k? * l? * f(x, y), #h -> m, n",
+     .factors = recurrent_backward_factors, .note = "and of state or cell"},
+    {.name = "recurrent_layer_backward_of_state",
+     .equation = "k * f(x, y) + l * f(x, y) -> r; k * f(x, y) + l * f(x, y), #w, #u, #p?, #q? -> "
+                 "v, z, a, b; k * f(x, y) + l * f(x, y), #h -> m, n",
+     .factors = recurrent_backward_factors, .note = "and of cell"},
+    {.name = "recurrent_layer_backward_of_all",
+     .equation = "g * f(x, y) + k * f(x, y) + l * f(x, y) -> r; g * f(x, y) + k * f(x, y) + l * "
+                 "f(x, y), #w, #u, #p?, #q? -> v, z, a, b; g * f(x, y) + k * f(x, y) + l * "
+                 "f(x, y), #h -> m, n",
+     .factors = recurrent_backward_factors},
     {.name = "inverse", .equation = "f(a[... !m !n]) -> [... !m !n]",
      .values = {{{"a", Values::Definite}}}},
     {.name = "cholesky", .equation = "f(a[... !m !n]) -> [... !m !n]",

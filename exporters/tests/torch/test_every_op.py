@@ -63,8 +63,19 @@ WITHOUT = {
 }
 _WITHOUT = {re.compile(f"(?:{pattern})"): reason for pattern, reason in WITHOUT.items()}
 
-# What the checker says of samples, and why it may.
-SAID = {}
+# Functions of whose samples the checker says that something is wrong, and why it does.
+SAID = dict.fromkeys(
+    ["_batch_norm_with_update", "_native_batch_norm_legit"],
+    "the statistics that they write stand before their results",
+)
+SAID |= dict.fromkeys(
+    ["nn.functional.nll_loss", "nn.functional.multilabel_margin_loss"], "without a batch"
+)
+SAID |= dict.fromkeys(["cdist", "masked_scatter"], "what is broadcast is none")
+SAID |= dict.fromkeys(
+    [f"nn.functional.linear_cross_entropy.chunked{way}" for way in ("", "_none")],
+    "an op of torch's Python, which gives gradients beside the loss",
+)
 
 
 def needs_a_row(spelling: str) -> bool:

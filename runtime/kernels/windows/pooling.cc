@@ -275,7 +275,7 @@ template <class T> Error interpolate_backward(const Call<T> &call) {
 template <class T, bool Reflected> Error pad_backward(const Call<T> &call) {
   View<const T> g = call.operand("g");
   View<T> to = call.results[0];
-  std::optional<Numbers> pad = rules::numbers_attr(call.site.app, {"padding", "pad"});
+  std::optional<rules::Numbers> pad = rules::numbers_attr(call.site.app, {"padding", "pad"});
   if (!pad || pad->size() % 2 || pad->size() / 2 > to.rank())
     return unknown(call.site);
   std::vector<Taps> taps;
