@@ -11,6 +11,7 @@
 #include "checker/walk/gradients/search.h"
 #include "checker/walk/walk.h"
 
+#include "rules/bind.h"
 #include "rules/boundary/claims.h"
 #include "rules/ops/registry.h"
 #include "rules/transitions/call.h"
@@ -196,14 +197,42 @@ static bool keeps_addends_apart(const ir::Program &program, const Place &place,
          (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
 }
 
+// Whether all that follows close behind a value, and takes it, compares it with infinity.
+static bool compared_with_infinity(const ir::Program &program, ir::InstId made) {
+  constexpr uint32_t kClose = 8;
+  const ValueId value = program.insts[made].first_result;
+  bool compared = false;
+  const auto end = std::min<uint32_t>(made.index + 1 + kClose, program.insts.size());
+  for (uint32_t i = made.index + 1; i < end; ++i) {
+    OperandList operands;
+    operands.read(program, program.insts[ir::InstId{i}].operands);
+    if (!llvm::is_contained(operands.values, value))
+      continue;
+    const rules::OpDef *row = op_of(program, ir::InstId{i}).row;
+    if (!row || row->dtype != rules::DTypeRule::Boolean ||
+        llvm::none_of(operands.slots, [](const rules::Slot &s) { return rules::is_infinite(s); }))
+      return false;
+    compared = true;
+  }
+  return compared;
+}
+
 // An addend that is not finite makes a sum that is not: each rank may look at its own.
 static bool asks_whether_finite(const ir::Program &program, const Place &place,
                                 const rules::Violation &violation) {
   if (place.form != Place::Form::Inst || !violation.is<rules::PartialIntoNonlinear>())
     return false;
-  const rules::OpDef *row = op_of(program, place.as_inst()).row;
-  return row && row->dtype == rules::DTypeRule::Boolean && !row->gradient &&
-         row->function_scale == rules::OpDef::FunctionScale::Any;
+  const rules::ResolvedOp op = op_of(program, place.as_inst());
+  if (op.computes(rules::Computes::Magnitude))
+    return compared_with_infinity(program, place.as_inst());
+  const rules::OpDef *row = op.row;
+  if (!row || row->dtype != rules::DTypeRule::Boolean)
+    return false;
+  OperandList operands;
+  operands.read(program, program.insts[place.as_inst()].operands);
+  const bool with_itself = operands.values.size() == 2 && operands.values[0] == operands.values[1];
+  return with_itself ||
+         (!row->gradient && row->function_scale == rules::OpDef::FunctionScale::Any);
 }
 
 bool Gradual::certain(const Place &place, const rules::Violation &violation, AxisSet open) const {

@@ -56,6 +56,12 @@ def compared(
             params = [name for name, role in roles.items() if role == "param"]
             own = [name for name in params if len({count.get(name) for count in counts}) != 1]
             equal_ones |= dict.fromkeys(own, False)
+        # What ranks computed in another order, as a matrix by another layout, may be one value.
+        sketches = _by_name(others[0], "sketch")
+        for name in [name for name, equal in equal_ones.items() if not equal]:
+            if roles.get(name) != "param" and sketches.get(name, [[]])[0]:
+                if not _apart(name, others):
+                    del equal_ones[name]
         now = _compared([_by_name(one, "digest") for one in others])
         unsure[axis] = [name for name in _unsure(others) if name not in equal_ones]
         for name in _drifted(others, {True, None}) - set(exchanged):
@@ -163,7 +169,7 @@ def _unsure(ranks: list[list[dict]]) -> list[str]:
 
 
 def _apart(name: str, ranks: list[list[dict]]) -> bool:
-    """Whether what ranks have of a parameter are more than roundings of one value."""
+    """Whether what ranks have under a name are more than roundings of one value."""
     sketches = [_by_name(rows, "sketch").get(name, []) for rows in ranks]
     return any(
         abs(a - b) > _ROUNDING * max(one[0], there[0])

@@ -252,6 +252,9 @@ void RecordedGradients::judge_scale(Place place, ValueId id, const Type &forward
   if (!whole.valid())
     return;
   ir::ScaleId needed = ir::quotient(program_, whole, forward.scale);
+  // A backward by hand may average over ranks what the optimizer is to read.
+  if (program_.mode == ir::Mode::Gradual && state_.is_kept(of) && gradient.scale == program_.one())
+    return;
   if (gradient.scale == needed ||
       (known && is_one_of_equal(contracts_.root_type(root), of, forward, gradient, needed)))
     return;

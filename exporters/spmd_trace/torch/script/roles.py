@@ -562,7 +562,7 @@ class Roles:
             row = {"role": role, "name": name, "digest": digest(tensor)}
             if role == "param":
                 _, row["initial"] = self.initial.get(storage_of(tensor), (None, row["digest"]))
-                row["sketch"] = sketch(tensor) if tensor.is_floating_point() else []
+            row["sketch"] = sketch(tensor) if tensor.is_floating_point() else []
             self.digests.append(row)
 
     def _name(self, tensor: torch.Tensor, role: str) -> str:
