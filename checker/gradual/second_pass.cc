@@ -619,6 +619,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
         return data_.count(operand.index) != 0;
       }))
     data_.insert(value.index);
+  keep_shared_gradient(inst, value);
   keep_own(value, type);
   if (index == 0) {
     extremes_.learn(value, extreme_);
@@ -752,6 +753,22 @@ AxisSet SecondPass::cut_joined(uint32_t index, Type &type) const {
   for (AxisId axis : blocks)
     cut(type, axis, *joined.dim);
   return beside;
+}
+
+// Where all ranks have one loss, the gradient of it is equal on all, and so are numbers times it.
+void SecondPass::keep_shared_gradient(const ir::Inst &inst, ValueId value) {
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  const llvm::ArrayRef<ValueId> values = state_.operands.values;
+  if (!inst.bwd_of.valid() || values.empty())
+    return;
+  const Type &first = program_.types[result_.types[values[0].index]];
+  const bool begins = op.transition == rules::TransitionOp::Reinterpret && equal_axes(first);
+  const bool scales = op.computes(Computes::Product) || op.computes(Computes::Quotient);
+  const bool handed_on = (scales || moves_elements(op)) && llvm::all_of(values, [&](ValueId each) {
+                           return shared_gradients_.contains(each.index);
+                         });
+  if (begins || handed_on)
+    shared_gradients_.insert(value.index);
 }
 
 // What counts or orders a rank's own elements numbers what it has by itself: summed over, it is no
@@ -976,7 +993,23 @@ bool SecondPass::certain(Place place, rules::Violation &violation) {
       program_.types[state_.args[added->addend.operand.index].type].zero().contains(
           rules::axes_of(violation)))
     return false;
+  if (place.form == Place::Form::Inst && may_be_whole(violation))
+    return false;
   return gradual_.certain(place, violation, open_at(place, violation));
+}
+
+// The gradient of a loss that all ranks share is what each has, or an addend of as many. What is
+// filled with a number counts the ranks when it is added up.
+bool SecondPass::may_be_whole(const rules::Violation &violation) const {
+  return llvm::any_of(state_.operands.values, [&](ValueId value) {
+    if (violation.is<rules::PartialWithVarying>())
+      return shared_gradients_.contains(value.index);
+    const InstId by = defining_inst(program_, value);
+    const rules::OpDef *row =
+        by.valid() ? state_.rules.resolve(program_.insts[by].op).row : nullptr;
+    return violation.is<rules::ReduceOfReplicated>() && row &&
+           row->constant != rules::OpDef::Constant::No;
+  });
 }
 
 // The axes on which something that a finding depends on is not known.

@@ -83,6 +83,7 @@ private:
   ir::AxisSet joined(uint32_t index) const;
   ir::AxisSet cut_joined(uint32_t index, ir::Type &type) const;
   void keep_own(ir::ValueId value, ir::Type &type);
+  void keep_shared_gradient(const ir::Inst &inst, ir::ValueId value);
   void find_sent(const rules::Application &app);
   void apply_norms(ir::ValueId value, uint32_t index, ir::Type &type);
   void restore(ir::ValueId value, ir::Type &type) const;
@@ -94,6 +95,7 @@ private:
   ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
   ir::AxisSet unknown_operands() const;
   bool certain(Place place, rules::Violation &violation);
+  bool may_be_whole(const rules::Violation &violation) const;
   ir::AxisSet open_at(Place place, rules::Violation &violation);
   ir::AxisSet moved(ir::InstId id) const;
   bool again_in_optimizer(Place place, rules::Violation &violation);
@@ -116,7 +118,8 @@ private:
   OwnLogs own_logs_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
   ir::AxisSet shared_out_;        // axes along which ranks take parts of data that all have
-  llvm::DenseSet<uint32_t> data_; // values of the forward that are made of inputs and numbers alone
+  llvm::DenseSet<uint32_t> shared_gradients_; // values: see keep_shared_gradient
+  llvm::DenseSet<uint32_t> data_;             // values of the forward that are made of inputs and numbers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;
