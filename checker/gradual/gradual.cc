@@ -4,6 +4,7 @@
 #include "checker/gradual/accumulation.h"
 #include "checker/gradual/blocks/numbering.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/returned.h"
 #include "checker/gradual/unseen_collectives.h"
 #include "checker/operand_list.h"
@@ -197,6 +198,18 @@ static bool keeps_addends_apart(const ir::Program &program, const Place &place,
          (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
 }
 
+// What is filled with a number counts the ranks when it is added up.
+static bool counts_ranks(const ir::Program &program, const Place &place,
+                         const rules::Violation &violation) {
+  if (place.form != Place::Form::Inst || !violation.is<rules::ReduceOfReplicated>())
+    return false;
+  return llvm::any_of(tensors_of(program, place.as_inst()), [&](ValueId value) {
+    const ir::InstId by = defining_inst(program, value);
+    const rules::OpDef *row = by.valid() ? op_of(program, by).row : nullptr;
+    return row && row->constant != rules::OpDef::Constant::No;
+  });
+}
+
 // Whether all that follows close behind a value, and takes it, compares it with infinity.
 static bool compared_with_infinity(const ir::Program &program, ir::InstId made) {
   constexpr uint32_t kClose = 8;
@@ -239,7 +252,7 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
   // Frameworks write parts of a storage whose other parts are read on.
   if (violation.is<rules::StaleAlias>())
     return false;
-  if (keeps_addends_apart(program_, place, violation))
+  if (keeps_addends_apart(program_, place, violation) || counts_ranks(program_, place, violation))
     return false;
   if (reported_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
@@ -363,7 +376,8 @@ void keep_errors(const ir::Program &program, const CheckResult &first, CheckResu
       continue;
     // What varies by kinds may be the addend that it is to meet: only the second pass can tell.
     if (&finding.info() == &rules::PartialWithVarying::info ||
-        keeps_addends_apart(program, finding.place, finding.violation))
+        keeps_addends_apart(program, finding.place, finding.violation) ||
+        counts_ranks(program, finding.place, finding.violation))
       continue;
     bool kept = false;
     for (Finding &other : second.findings)

@@ -993,23 +993,12 @@ bool SecondPass::certain(Place place, rules::Violation &violation) {
       program_.types[state_.args[added->addend.operand.index].type].zero().contains(
           rules::axes_of(violation)))
     return false;
-  if (place.form == Place::Form::Inst && may_be_whole(violation))
+  // The gradient of a loss that all ranks share is what each has, or an addend of as many.
+  if (violation.is<rules::PartialWithVarying>() && place.form == Place::Form::Inst &&
+      llvm::any_of(tensors_of(program_, place.as_inst()),
+                   [&](ValueId value) { return shared_gradients_.contains(value.index); }))
     return false;
   return gradual_.certain(place, violation, open_at(place, violation));
-}
-
-// The gradient of a loss that all ranks share is what each has, or an addend of as many. What is
-// filled with a number counts the ranks when it is added up.
-bool SecondPass::may_be_whole(const rules::Violation &violation) const {
-  return llvm::any_of(state_.operands.values, [&](ValueId value) {
-    if (violation.is<rules::PartialWithVarying>())
-      return shared_gradients_.contains(value.index);
-    const InstId by = defining_inst(program_, value);
-    const rules::OpDef *row =
-        by.valid() ? state_.rules.resolve(program_.insts[by].op).row : nullptr;
-    return violation.is<rules::ReduceOfReplicated>() && row &&
-           row->constant != rules::OpDef::Constant::No;
-  });
 }
 
 // The axes on which something that a finding depends on is not known.
