@@ -43,14 +43,16 @@ SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), norms_(program_), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
-      windows_(program_, gradual_.by_kinds()), alone_(offsets_) {
+      windows_(program_, gradual_.by_kinds()), alone_(offsets_), routes_(program_, zero_blocks_) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
   result_.own.resize(program_.values.size());
 }
 
 void SecondPass::declare(ValueId value, const Type &type) {
-  result_.proved[value.index] = known_axes(type) - gradual_.copies().differing(value);
+  const AxisSet own = gradual_.cuts().owned(value) & (type.of(Kind::Varying) - type.sharded());
+  routes_.own(value, own);
+  result_.proved[value.index] = (known_axes(type) | own) - gradual_.copies().differing(value);
   // A number that a rank has counted, such as its tokens, is an addend of that of all, if of
   // anything.
   const ir::Param *param = program_.find_param(value);
@@ -84,6 +86,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   made_norms_.clear();
   unread_.clear();
   parts_ = offset_axes_ = {};
+  routed_ = {};
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
   takes_block_ = forward.valid() && state_.rules.resolve(program_.insts[forward].op).transition ==
                                         rules::TransitionOp::Convert;
@@ -539,8 +542,9 @@ void SecondPass::find_sent(const rules::Application &app) {
 // What an operation overwrites, or only takes the shape of, says nothing of its results. What is
 // overwritten as a whole is what it is overwritten with: temporary storage is of no kind, and what
 // the storage of a parameter keeps is judged where it is written (effects.h).
-void SecondPass::bind(const rules::Application &app) {
+void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   find_unread(app);
+  take_rows(inst, app);
   find_parts(app);
   take_offset_operands(app);
   take_own_numbers(app);
@@ -571,7 +575,8 @@ void SecondPass::find_unread(const rules::Application &app) {
     for (uint32_t i = 0; slot && i < slot->count; ++i)
       unread_.insert(slot->first + i);
   };
-  add(app.named("out"));
+  for (llvm::StringRef name : {"out", "in_splits", "out_splits"})
+    add(app.named(name));
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return;
   const rules::Equation &row = app.op.row->equation.equation;
@@ -649,6 +654,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   if (scale_open_ || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
   follow_means(id, value, index);
+  keep_rows(id, value, index, type);
   prove(id, value, index, type);
 }
 
@@ -832,7 +838,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   const AxisSet written = written_rows(id, type);
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
     if (!unread_.contains(i))
-      before &= result_.proved[state_.operands.values[i].index] | (i == 0 ? written : AxisSet());
+      before &= result_.proved[state_.operands.values[i].index] | (i == 0 ? written : AxisSet()) |
+                (routed_.rows & routes_.counts(state_.operands.values[i]));
   llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   for (ValueId each : returned)
     before &= result_.proved[each.index];
@@ -840,14 +847,17 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
       window_.window ? AxisSet(window_.window->axis) - window_.window->astray : AxisSet();
   AxisSet proved =
       (axes & before &
-       (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up | looked_up_.shared |
+       (known_axes(type) | routes_.owned(value) | norms_.root(value).axes | looked_up_.looked_up |
+        looked_up_.shared |
         (index == 0 ? extreme_.own | offsets_.axes(value) | windowed : AxisSet()))) -
       reported_axes_ - open_axes_;
   if (AxisSet whole = joined(index) | beside_joined_)
     proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());
-  for (AxisId axis : (axes & before) - proved)
+  const AxisSet counts = own_counts_made(value, type) - proved;
+  routes_.count(value, counts);
+  for (AxisId axis : (axes & before) - proved - counts)
     result_.lost.push_back({axis, Place::inst(id)});
   result_.proved[value.index] = proved;
   AxisSet scaled = axes;
@@ -863,7 +873,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
     if (index == 0)
       scaled |= on_one_.scaled;
     scaled &=
-        (known_axes(type) | (index == 0 ? windowed : AxisSet())) - reported_axes_ - open_axes_;
+        (known_axes(type) | routes_.owned(value) | (index == 0 ? windowed : AxisSet())) -
+        reported_axes_ - open_axes_;
   }
   result_.scaled[value.index] = scaled | proved;
 }
@@ -904,6 +915,13 @@ AxisSet SecondPass::known_axes(const Type &type) const {
 
 bool SecondPass::admits(Place place, rules::Violation &violation) {
   const bool inst = place.form == Place::Form::Inst;
+  // What is written to is a rank's own, as the operands are.
+  if (inst && violation.is<rules::MutationChangesType>() &&
+      routed_.seen_whole().contains(rules::axes_of(violation)))
+    return false;
+  // What is exchanged by counts is as long as these say.
+  if (inst && violation.is<rules::ShapeMismatch>() && routed_.counted)
+    return false;
   if (certain(place, violation) && !again_in_optimizer(place, violation)) {
     if (inst)
       reported_axes_ |= rules::axes_of(violation);
@@ -972,7 +990,7 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
                                          own_logs_.axes(state_.operands.values[i])
                                    : AxisSet());
   if (const ValueId *value = violation.value(); value && value->valid())
-    add(result_.types[value->index]);
+    add(result_.types[value->index], routes_.owned(*value));
   // What is stated as unknown is of the kind that follows, whatever cut was assumed of it.
   if (const auto *claim = violation.as<rules::ClaimMismatch>(); claim && claim->value.valid())
     open |= gradual_.assumed_cuts(claim->value);
