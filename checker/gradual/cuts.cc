@@ -477,12 +477,16 @@ llvm::SmallVector<AxisId, 4> Cuts::in_order(ValueId value, AxisSet axes) const {
   return ordered;
 }
 
-bool Cuts::inside(ValueId value, AxisId id) const {
+int64_t Cuts::blocks(ValueId value, AxisId id) const {
   const Axis *axis = find(value, id);
-  return axis && llvm::any_of(positions_.of(value), [&](const CutPositions::Found &each) {
-           return each.at.outer != 1 && axis->cut.count(each.cls) != 0;
-         });
+  int64_t most = 1;
+  for (const CutPositions::Found &each : positions_.of(value))
+    if (axis && axis->cut.count(each.cls))
+      most = std::max(most, each.at.outer);
+  return most;
 }
+
+bool Cuts::inside(ValueId value, AxisId id) const { return blocks(value, id) != 1; }
 
 std::optional<Kind> Cuts::same(ValueId value, AxisId id) const {
   const Axis *axis = find(value, id);

@@ -31,6 +31,9 @@ public:
   llvm::SmallVector<ir::AxisId, 4> in_order(ir::ValueId value, ir::AxisSet axes) const;
   // Whether the axis cuts it inside: ranks side by side do not have neighbouring blocks.
   bool inside(ir::ValueId value, ir::AxisId axis) const;
+  // How many blocks of each rank lie behind one another in the dimension: 1 if the axis does not
+  // cut it inside.
+  int64_t blocks(ir::ValueId value, ir::AxisId axis) const;
   // Of a declared value of which it is not known whether it differs, and that is not cut: what it
   // is, as most parameters are on the axis. None if nothing is known of any.
   std::optional<ir::Kind> same(ir::ValueId value, ir::AxisId axis) const;

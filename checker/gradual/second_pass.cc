@@ -43,7 +43,7 @@ SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), norms_(program_), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
-      windows_(program_, gradual_.by_kinds()), alone_(offsets_), routes_(program_, zero_blocks_) {
+      windows_(program_, gradual_.by_kinds()), alone_(offsets_), routes_(program_, gradual_.cuts(), zero_blocks_) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
   result_.own.resize(program_.values.size());

@@ -21,7 +21,7 @@ void SecondPass::take_rows(const ir::Inst &inst, const rules::Application &app) 
   routed_ = routes_.made(app, state_.operands.values, results,
                          [&](size_t i) { return unread_.count(static_cast<uint32_t>(i)) != 0; });
   open_axes_ |= routed_.astray;
-  for (size_t i = 0; i < state_.args.size(); ++i) {
+  for (size_t i = 0; i < state_.args.size() && i < state_.operands.values.size(); ++i) {
     Type type = program_.types[state_.args[i].type];
     const AxisSet own = routes_.owned(state_.operands.values[i]);
     const AxisSet rows =
@@ -43,9 +43,9 @@ void SecondPass::keep_rows(InstId id, ValueId value, uint32_t index, Type &type)
                                            (type.of(Kind::Varying) - type.sharded()));
   if (of.valid())
     own |= routes_.owned(of) & type.of(Kind::Partial);
-  own -= routed_.astray | reported_axes_ | type.unknown | type.zero();
+  own -= routed_.astray | type.unknown | type.zero();
   type.set_kind(own, Kind::Varying);
-  routes_.own(value, own);
+  routes_.own(value, own - reported_axes_);
   for (AxisId axis : routed_.rows - routed_.astray - reported_axes_)
     if (type.dim(axis) != 0U)
       cut(type, axis, 0);

@@ -114,6 +114,13 @@ void Routed::bind(const Map &map, OrderId base) {
   known_[map.domain - 1].away = away(base);
 }
 
+int64_t Routed::blocks(ValueId value, AxisSet axes) const {
+  int64_t most = 1;
+  for (ir::AxisId axis : axes)
+    most = std::max(most, cuts_.blocks(value, axis));
+  return most;
+}
+
 bool Routed::is_zero(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                      size_t arg) const {
   return zero_blocks_.contains(operands[arg].index) ||
@@ -194,14 +201,16 @@ bool Routed::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operand
       return true;
     }
     made.order = base_of(*sorted);
-    made.map = Map{*made.order, sorted->domain, *rows, true, axes};
+    made.map = Map{*made.order, sorted->domain, *rows, 1, true, axes};
+    if (sorted->blocks != 1)
+      made.astray = axes;
     return true;
   }
   std::optional<OrderId> base = order_of(operands[0]);
   made.order = add({Order::Form::Picked, *base, results.back().index, 0, axes, away(*base)});
   if (counts(operands[0]))
     base = std::nullopt;
-  made.map = Map{*made.order, base, *rows, true, axes};
+  made.map = Map{*made.order, base, *rows, blocks(operands[0], axes), true, axes};
   return true;
 }
 
@@ -224,7 +233,8 @@ bool Routed::find_places(const rules::Application &app, llvm::ArrayRef<ValueId> 
       if (type.dim(axis) == d)
         cut |= axis;
     const std::optional<int64_t> rows = extent(program_, app.args[0].shape, d);
-    Map column{*made.order, of, rows.value_or(0), dims == 1, cut};
+    Map column{*made.order, of, rows.value_or(0), dims == 1 ? blocks(operands[0], axes) : 1,
+               dims == 1, cut};
     if (counts(operands[0]))
       column.base = std::nullopt;
     made.columns.push_back(column);
@@ -275,10 +285,12 @@ bool Routed::see_map(const rules::Application &app, llvm::ArrayRef<ValueId> oper
   if (!by && other && other->form == ir::AttrForm::Integer)
     by = other->as_integer();
   const bool divides = app.op.computes(Computes::FloorQuotient);
-  if (!(divides || app.op.computes(Computes::Remainder)) || !by || *by <= 0 ||
-      map->rows % *by != 0)
+  // `[n, k]` in one dimension has number i of what is i / k in n; `[k, n]`, of what is i % n.
+  if (!(divides || app.op.computes(Computes::Remainder)) || !by || *by <= 0 || !map->base ||
+      map->rows % *by != 0 || map->blocks != (divides ? 1 : map->rows / *by))
     return false;
   made.map = *map;
+  made.map->blocks = 1;
   made.map->rows = divides ? map->rows / *by : *by;
   made.map->once = map->once && made.map->rows == map->rows;
   made.rows = map->axes;
@@ -301,7 +313,7 @@ bool Routed::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operand
   made.rows = rows;
   if (map->axes.contains(rows))
     bind(*map, of);
-  bool fits = base_of(*map) == of && map->axes.contains(rows) &&
+  bool fits = base_of(*map) == of && blocks(operands[*table], rows) == map->blocks && map->axes.contains(rows) &&
               map->rows == extent(program_, app.args[*table].shape, 0);
   for (size_t other : index->others) // numbers of elements, which stand in the order of the rows
     fits &= order_of(operands[other]) == map->domain && !map_of(operands[other]);
@@ -311,18 +323,19 @@ bool Routed::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operand
   }
   made.order = map->domain;
   if (const Map *picked = map_of(operands[*table]))
-    made.map = Map{map->domain, base_of(*picked), picked->rows, picked->once && map->once, rows};
+    made.map = Map{map->domain, base_of(*picked), picked->rows, picked->blocks, picked->once && map->once, rows};
   return true;
 }
 
 // Rows that are put where such numbers say stand in the order from which these pick.
-bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands, Made &made) {
+bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                 llvm::ArrayRef<ValueId> results, Made &made) {
   const std::optional<size_t> into = arg_of(app, "a"), source = arg_of(app, "s");
   const std::optional<RowIndex> index = row_index(app);
   const Map *map = index ? map_of(operands[index->rows]) : nullptr;
   const bool adds =
       app.op.row->variant == rules::Variant::Adds || rules::flag_attr(app, "accumulate");
-  if (!into || !map || !index->others.empty() || app.op.computes(Computes::Index) ||
+  if (!into || !map || results.empty() || !index->others.empty() || app.op.computes(Computes::Index) ||
       app.op.computes(Computes::Gather) || rank(program_, app.args[index->rows].shape) != 1)
     return false;
   const AxisSet target = cut_rows(app.type(app.args[*into]));
@@ -335,6 +348,7 @@ bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands
   const bool fits = rows && base && map->axes.contains(rows) &&
                     (fresh || (target == rows && order_of(operands[*into]) == *base)) &&
                     (number || order_of(operands[*source]) == map->domain) &&
+                    blocks(results[0], rows) == map->blocks &&
                     (adds || number || map->once) &&
                     map->rows == extent(program_, app.args[*into].shape, 0);
   if (fits)
@@ -468,7 +482,7 @@ Routed::Made Routed::made(const rules::Application &app, llvm::ArrayRef<ValueId>
   const bool computes = app.op.form == rules::OpForm::Equation && app.op.row;
   made.whole = computes ? sort(app, operands, results, made) ||
                               find_places(app, operands, results, made) ||
-                              pick(app, operands, made) || put(app, operands, made) ||
+                              pick(app, operands, made) || put(app, operands, results, made) ||
                               take_part(app, operands, made)
                         : exchange(app, operands, made);
   if (!made.whole && !(computes && see_map(app, operands, results, made))) {

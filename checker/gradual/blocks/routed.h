@@ -4,6 +4,8 @@
 // an exchange has the one before.
 #pragma once
 
+#include "checker/gradual/cuts.h"
+
 #include "rules/apply.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -26,6 +28,7 @@ public:
     OrderId domain = 0;
     std::optional<OrderId> base; // none: that of the first rows that are picked by it
     int64_t rows = 0;            // how many there are to pick from
+    int64_t blocks = 1;          // how often what these are made of lies there, one after the other
     bool once = false;           // picks none twice
     ir::AxisSet axes;            // along which ranks have rows of their own
   };
@@ -52,8 +55,8 @@ public:
   };
 
   // `zero_blocks`: values that are made of zeros, and cut.
-  Routed(ir::Program &program, const llvm::DenseSet<uint32_t> &zero_blocks)
-      : program_(program), zero_blocks_(zero_blocks) {}
+  Routed(ir::Program &program, const Cuts &cuts, const llvm::DenseSet<uint32_t> &zero_blocks)
+      : program_(program), cuts_(cuts), zero_blocks_(zero_blocks) {}
 
   // `unread`: operands of which only the shape is read.
   Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
@@ -90,7 +93,8 @@ private:
   bool see_map(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                llvm::ArrayRef<ir::ValueId> results, Made &made);
   bool pick(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Made &made);
-  bool put(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Made &made);
+  bool put(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+           llvm::ArrayRef<ir::ValueId> results, Made &made);
   bool take_part(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Made &made);
   void join(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
             llvm::function_ref<bool(size_t)> unread, Made &made);
@@ -107,7 +111,10 @@ private:
   bool is_zero(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                size_t arg) const;
 
+  int64_t blocks(ir::ValueId value, ir::AxisSet axes) const;
+
   ir::Program &program_;
+  const Cuts &cuts_;
   const llvm::DenseSet<uint32_t> &zero_blocks_;
   std::vector<Order> known_; // by OrderId - 1
   std::map<std::tuple<Order::Form, OrderId, uint64_t, uint64_t, uint64_t>, OrderId> ids_;
