@@ -286,7 +286,7 @@ void Cuts::products(InstId id) {
   const ValueId made = inst.result(0);
   for (auto &[key, parameters] : parameters_)
     for (ValueId weight : operands.values) {
-      if (!holds(parameters, weight))
+      if (!holds(parameters, storage_of(program_, weight))) // or an entry of it
         continue;
       for (ValueId other : operands.values) {
         const ir::TypeId type = checked_.types[other.index];
@@ -307,7 +307,10 @@ void Cuts::products(InstId id) {
 // It has no dimension that may be cut, and one that would be but for what it is multiplied with.
 bool Cuts::is_own(const Axis &axis, ValueId value) const {
   bool own = false;
+  const ir::Shape &shape = program_.shapes[checked_.shapes[value.index]];
   for (const CutPositions::Found &each : positions_.of(value)) {
+    if (shape.dims[each.at.dim] == ir::Extent(1)) // one expert on each rank
+      continue;
     own |= axis.own.count(each.cls) != 0;
     if (!axis.own.count(each.cls) && !axis.never.count(each.cls))
       return false;

@@ -24,8 +24,7 @@ void SecondPass::take_rows(const ir::Inst &inst, const rules::Application &app) 
   for (size_t i = 0; i < state_.args.size() && i < state_.operands.values.size(); ++i) {
     Type type = program_.types[state_.args[i].type];
     const AxisSet own = routes_.owned(state_.operands.values[i]);
-    const AxisSet rows =
-        routed_.whole ? (routed_.rows & type.sharded()) - routed_.astray : AxisSet();
+    const AxisSet rows = routed_.taken_whole() & type.sharded();
     if (app.op.form == rules::OpForm::Transition)
       type.drop_shards(rows); // of which the exchange keeps none as a block
     else
@@ -46,9 +45,15 @@ void SecondPass::keep_rows(InstId id, ValueId value, uint32_t index, Type &type)
   own -= routed_.astray | type.unknown | type.zero();
   type.set_kind(own, Kind::Varying);
   routes_.own(value, own - reported_axes_);
+  if (of.valid())
+    for (AxisId axis : (routes_.in_entries(of) & type.of(Kind::Partial)) - type.zero())
+      cut(type, axis, 0);
   for (AxisId axis : routed_.rows - routed_.astray - reported_axes_)
     if (type.dim(axis) != 0U)
       cut(type, axis, 0);
+  type.set_unknown(routed_.astray);
+  if (routed_.rows && !is_float(value)) // numbers of rows are what they are
+    type.scale = program_.one();
   routes_.learn(value, index, index + 1 == inst.result_count, routed_, type);
 }
 

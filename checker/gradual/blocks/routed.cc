@@ -44,6 +44,11 @@ static size_t rank(const ir::Program &program, ir::ShapeId id) {
   return id.valid() && program.shapes[id].ranked ? program.shapes[id].dims.size() : 0;
 }
 
+// How the spelling takes dimensions apart, or the row under its own name.
+static rules::FactorsRule factors_of(const rules::ResolvedOp &op) {
+  return op.alias && op.alias->factors ? op.alias->factors : op.row->factors;
+}
+
 // The tensors that give an equation row an operand.
 static rules::Slot slot_of(const rules::Application &app, std::string_view name) {
   rules::OperandMismatch ignored;
@@ -116,6 +121,8 @@ void Routed::bind(const Map &map, OrderId base) {
 
 int64_t Routed::blocks(ValueId value, AxisSet axes) const {
   int64_t most = 1;
+  if (order_of(value) || counts(value)) // which have no place in a whole
+    return most;
   for (ir::AxisId axis : axes)
     most = std::max(most, cuts_.blocks(value, axis));
   return most;
@@ -361,7 +368,7 @@ bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands
 // Rows one behind the other, and all parts of them together again.
 bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                        Made &made) {
-  auto *factors = app.op.row->factors;
+  const rules::FactorsRule factors = factors_of(app.op);
   const bool joins = factors == rules::cat_factors;
   const bool parts = factors == rules::slice_factors || factors == rules::split_factors ||
                      factors == rules::chunk_factors;
@@ -411,6 +418,25 @@ bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> op
   }
   made.order = joined.second == uint64_t(joined.rows) ? joined.base : add(joined);
   return true;
+}
+
+// One of the experts of which a rank has some, behind one another in a parameter.
+bool Routed::take_entry(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                        size_t results, Made &made) {
+  const rules::FactorsRule factors = factors_of(app.op);
+  if (!(factors == rules::select_factors || factors == rules::unbind_factors) || app.args.empty())
+    return false;
+  const ir::Param *param = program_.find_param(operands[0]);
+  const auto dims = rules::placed_dims(app, rules::DefaultDim::First,
+                                       rank(program_, app.args[0].shape));
+  if (!param || param->role != ir::Role::Param || !dims || dims->size() != 1 || dims->front() != 0)
+    return false;
+  for (ir::AxisId axis : cut_rows(app.type(app.args[0])))
+    if (cuts_.origin(operands[0], axis).value_or(Origin::Stated) != Origin::Stated)
+      made.entries |= axis;
+  in_entries_[operands[0].index] |= made.entries;
+  made.owned.assign(results, made.entries);
+  return !made.entries.empty();
 }
 
 // What stays where it is: rows that meet have to stand in one order.
@@ -485,7 +511,8 @@ Routed::Made Routed::made(const rules::Application &app, llvm::ArrayRef<ValueId>
                               pick(app, operands, made) || put(app, operands, results, made) ||
                               take_part(app, operands, made)
                         : exchange(app, operands, made);
-  if (!made.whole && !(computes && see_map(app, operands, results, made))) {
+  if (!made.whole && !(computes && (see_map(app, operands, results, made) ||
+                                    take_entry(app, operands, results.size(), made)))) {
     join(app, operands, unread, made);
     find_owned(app, operands, results.size(), unread, made);
   }

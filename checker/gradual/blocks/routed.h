@@ -35,6 +35,7 @@ public:
   struct Made {
     ir::AxisSet rows;            // axes along which the results are such rows, in dimension 0
     bool whole = false;          // the rule is to see the rows of the operands as all that there are
+    ir::AxisSet entries;         // axes along which it takes one of a rank's own entries
     bool counted = false;        // how long the result is, counts say
     ir::AxisSet astray;          // axes along which rows in different orders meet
     // Axes along which each result is a rank's own, if it is equal.
@@ -52,6 +53,7 @@ public:
         axes |= own;
       return axes - astray;
     }
+    ir::AxisSet taken_whole() const { return ((whole ? rows : ir::AxisSet()) | entries) - astray; }
   };
 
   // `zero_blocks`: values that are made of zeros, and cut.
@@ -70,6 +72,8 @@ public:
   // Axes along which integers are what a rank has counted of its own rows, to send and pick them.
   ir::AxisSet counts(ir::ValueId value) const { return counts_.lookup(value.index); }
   void count(ir::ValueId value, ir::AxisSet axes) { counts_[value.index] |= axes; }
+  // Axes that cut the first dimension of a parameter of which ranks use one entry after the other.
+  ir::AxisSet in_entries(ir::ValueId param) const { return in_entries_.lookup(param.index); }
 
 private:
   struct Order {
@@ -96,6 +100,8 @@ private:
   bool put(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
            llvm::ArrayRef<ir::ValueId> results, Made &made);
   bool take_part(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Made &made);
+  bool take_entry(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+                  size_t results, Made &made);
   void join(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
             llvm::function_ref<bool(size_t)> unread, Made &made);
   ir::AxisSet find_owned(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
@@ -123,7 +129,7 @@ private:
   llvm::DenseMap<OrderId, OrderId> bound_; // of maps by their domains: what rows they first picked
   std::map<uint32_t, Map> maps_;
   std::map<uint32_t, std::vector<Map>> columns_;
-  llvm::DenseMap<uint32_t, ir::AxisSet> owned_, counts_;
+  llvm::DenseMap<uint32_t, ir::AxisSet> owned_, counts_, in_entries_;
 };
 
 } // namespace spmd::checker
