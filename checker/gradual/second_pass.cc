@@ -36,14 +36,11 @@ using ir::Type;
 using ir::ValueId;
 using rules::Computes;
 
-// Axes on which all ranks hold the same.
-static AxisSet equal_axes(const Type &type) { return type.replicated() | type.of(Kind::Invariant); }
-
 SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), norms_(program_), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
-      windows_(program_, gradual_.by_kinds()), alone_(offsets_), routes_(program_, gradual_.cuts(), zero_blocks_) {
+      windows_(program_, gradual_.by_kinds()), alone_(offsets_), routes_(program_, gradual_.cuts(), zero_blocks_), roots_(program_) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
   result_.own.resize(program_.values.size());
@@ -59,12 +56,16 @@ void SecondPass::declare(ValueId value, const Type &type) {
   const ir::ShapeId shape = program_.values[value].shape;
   if (param && (param->role == ir::Role::Const || param->role == ir::Role::Input))
     data_.insert(value.index);
+  if (param && param->role == ir::Role::Buffer)
+    buffers_.insert(value.index);
   if (param && param->role == ir::Role::Const && shape.valid() &&
       program_.shapes[shape].dims.empty())
     result_.proved[value.index] |= type.of(Kind::Varying);
-  // Which rows of a fused weight a rank has, its type cannot tell. Those of a batch may be any.
+  // Which rows of a fused weight a rank has taken, its type cannot tell. Those of a batch may be
+  // any, and what each rank has made by itself has no other rows than those it is used for.
   for (AxisId axis : type.sharded())
-    if (param && param->role == ir::Role::Param && gradual_.cuts().inside(value, axis))
+    if (param && param->role == ir::Role::Param && gradual_.cuts().inside(value, axis) &&
+        !rules::axes_of(program_, param->separate, type.mesh()).contains(axis))
       result_.proved[value.index] -= axis;
   result_.scaled[value.index] = result_.proved[value.index];
   if (param)
@@ -87,6 +88,8 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   unread_.clear();
   parts_ = offset_axes_ = {};
   routed_ = {};
+  on_root_ = {};
+  handed_out_ = false;
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
   takes_block_ = forward.valid() && state_.rules.resolve(program_.insts[forward].op).transition ==
                                         rules::TransitionOp::Convert;
@@ -325,6 +328,12 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
         open_axes_ |= axis;
   }
   find_sent(app);
+  judge_handed_out(id, app);
+  // A buffer is that of the rank that hands out its own, whatever the others had.
+  if (app.op.transition == rules::TransitionOp::Broadcast &&
+      llvm::all_of(state_.operands.values,
+                   [&](ValueId operand) { return buffers_.contains(operand.index); }))
+    open_axes_ -= rules::communicated_axes(app);
   if (app.op.transition == rules::TransitionOp::Convert && !state_.operands.values.empty() &&
       data_.contains(state_.operands.values[0].index))
     shared_out_ |= rules::communicated_axes(app);
@@ -544,6 +553,7 @@ void SecondPass::find_sent(const rules::Application &app) {
 // the storage of a parameter keeps is judged where it is written (effects.h).
 void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   find_unread(app);
+  take_root(app);
   take_rows(inst, app);
   find_parts(app);
   take_offset_operands(app);
@@ -599,6 +609,11 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
         return data_.count(operand.index) != 0;
       }))
     data_.insert(value.index);
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  if ((moves_elements(op) || (op.row && op.row->factors == rules::cat_factors)) &&
+      llvm::all_of(state_.operands.values,
+                   [&](ValueId operand) { return buffers_.contains(operand.index); }))
+    buffers_.insert(value.index);
   keep_own(value, type);
   if (index == 0) {
     extremes_.learn(value, extreme_);
@@ -655,7 +670,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
     type.scale = ir::ScaleId();
   follow_means(id, value, index);
   keep_rows(id, value, index, type);
-  prove(id, value, index, type);
+  keep_root(id, value, index, type);
 }
 
 // Blocks that were cut out of windows, and what one rank alone has.
@@ -839,7 +854,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
     if (!unread_.contains(i))
       before &= result_.proved[state_.operands.values[i].index] | (i == 0 ? written : AxisSet()) |
-                (routed_.rows & routes_.counts(state_.operands.values[i]));
+                (routed_.rows & routes_.counts(state_.operands.values[i])) |
+                proved_on_root(state_.operands.values[i]);
   llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   for (ValueId each : returned)
     before &= result_.proved[each.index];

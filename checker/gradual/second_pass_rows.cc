@@ -2,7 +2,9 @@
 // sent to.
 #include "checker/gradual/second_pass.h"
 
-#include "rules/violations/local.h"
+#include "checker/definitions.h"
+
+#include "rules/transitions/call.h"
 
 namespace spmd::checker {
 
@@ -55,6 +57,63 @@ void SecondPass::keep_rows(InstId id, ValueId value, uint32_t index, Type &type)
   if (routed_.rows && !is_float(value)) // numbers of rows are what they are
     type.scale = program_.one();
   routes_.learn(value, index, index + 1 == inst.result_count, routed_, type);
+}
+
+// What one rank has, it computes with as if all had it.
+void SecondPass::take_root(const rules::Application &app) {
+  on_root_ = roots_.together(app, state_.operands.values);
+  if (!on_root_) {
+    on_root_ = roots_.reduced(app);
+    return;
+  }
+  handed_out_ = app.op.transition == rules::TransitionOp::Broadcast;
+  for (size_t i = 0; i < state_.args.size(); ++i)
+    if (const Rooted::Seen *seen = roots_.find(state_.operands.values[i]))
+      state_.args[i].type = seen->type;
+}
+
+AxisSet SecondPass::proved_on_root(ValueId operand) const {
+  const Rooted::Seen *seen = on_root_ ? roots_.find(operand) : nullptr;
+  return seen && seen->proved ? AxisSet(seen->axis) : AxisSet();
+}
+
+// A parameter that its owner updates and hands out: the gradient that it needs for that is the
+// owner's, or that of all.
+void SecondPass::judge_handed_out(InstId id, const rules::Application &app) {
+  if (on_root_ && app.op.transition == rules::TransitionOp::Reduce)
+    open_axes_ -= on_root_->axis;
+  if (app.op.transition != rules::TransitionOp::Broadcast || handed_out_ ||
+      program_.insts[id].phase != ir::Phase::Optimizer)
+    return;
+  const std::optional<Rooted::Seen> call = roots_.call(app);
+  for (ValueId operand : state_.operands.values) {
+    const ValueId gradient = roots_.gradient(storage_of(program_, operand));
+    if (!call || !gradient.valid())
+      continue;
+    const Type &type = program_.types[result_.types[gradient.index]];
+    const Rooted::Seen *seen = roots_.find(gradient);
+    const bool all = (equal_axes(type) & result_.proved[gradient.index]).contains(call->axis);
+    if (!all && !(seen && *seen == *call && seen->proved))
+      open_axes_ |= call->axis;
+  }
+}
+
+void SecondPass::keep_root(InstId id, ValueId value, uint32_t index, Type &type) {
+  if (on_root_ && !handed_out_) {
+    const bool reduces =
+        state_.rules.resolve(program_.insts[id].op).transition == rules::TransitionOp::Reduce;
+    Type seen = reduces && on_root_->type.valid() ? program_.types[on_root_->type] : type;
+    prove(id, value, index, seen);
+    Rooted::Seen on_root = *on_root_;
+    on_root.type = state_.intern(seen);
+    on_root.proved = result_.proved[value.index].contains(on_root.axis);
+    roots_.learn(value, on_root);
+    result_.proved[value.index] -= on_root.axis; // the others do not have it
+    type.set_unknown(on_root.axis);
+  } else {
+    prove(id, value, index, type);
+  }
+  roots_.follow_gradient(value);
 }
 
 // Integers that a rank makes of how many rows it has for each expert are of its own rows.

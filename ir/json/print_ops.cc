@@ -55,7 +55,8 @@ void JsonPrinter::param(const Param &param) {
   if (param.grad.stated)
     gradient(param.grad, made, value_meshes_[param.value.index]);
   const std::pair<const char *, AxisRefsId> seen[] = {{"drifted", param.drifted},
-                                                      {"observed", param.observed}};
+                                                      {"observed", param.observed},
+                                                      {"separate", param.separate}};
   for (const auto &[name, refs] : seen)
     if (refs.valid()) {
       key(name);
