@@ -363,8 +363,8 @@ void Cuts::find_state_of_owned() {
       llvm::SmallVector<ValueId, 4> same;
       ValueId owner;
       for (size_t k = 0; k < operands.size(); ++k)
-        if (k % inst.result_count == r && checked_.shapes[operands[k].index] ==
-                                              checked_.shapes[inst.result(r).index]) {
+        if (k % inst.result_count == r &&
+            checked_.shapes[operands[k].index] == checked_.shapes[inst.result(r).index]) {
           same.push_back(operands[k]);
           owner = owner.valid() ? owner : of(operands[k]);
         }

@@ -89,7 +89,7 @@ private:
   std::map<Key, Axis> axes_;
   llvm::DenseMap<uint32_t, llvm::SmallVector<ir::AxisId, 2>> orders_; // classes, as it is stated
   std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut
-  llvm::DenseMap<uint32_t, ir::AxisSet> owned_; // by value
+  llvm::DenseMap<uint32_t, ir::AxisSet> owned_;                 // by value
   llvm::DenseSet<uint32_t> apart_; // values: batches that are taken apart for a loop
   std::map<Key, std::vector<ir::ValueId>> unknown_; // of which it is not known whether they do
 };

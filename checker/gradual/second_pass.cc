@@ -40,7 +40,8 @@ SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), norms_(program_), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
-      windows_(program_, gradual_.by_kinds()), alone_(offsets_), routes_(program_, gradual_.cuts(), zero_blocks_), roots_(program_) {
+      windows_(program_, gradual_.by_kinds()), alone_(offsets_),
+      routes_(program_, gradual_.cuts(), zero_blocks_), roots_(program_) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
   result_.own.resize(program_.values.size());
@@ -861,12 +862,11 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
     before &= result_.proved[each.index];
   const AxisSet windowed =
       window_.window ? AxisSet(window_.window->axis) - window_.window->astray : AxisSet();
-  AxisSet proved =
-      (axes & before &
-       (known_axes(type) | routes_.owned(value) | norms_.root(value).axes | looked_up_.looked_up |
-        looked_up_.shared |
-        (index == 0 ? extreme_.own | offsets_.axes(value) | windowed : AxisSet()))) -
-      reported_axes_ - open_axes_;
+  AxisSet proved = (axes & before &
+                    (known_axes(type) | routes_.owned(value) | norms_.root(value).axes |
+                     looked_up_.looked_up | looked_up_.shared |
+                     (index == 0 ? extreme_.own | offsets_.axes(value) | windowed : AxisSet()))) -
+                   reported_axes_ - open_axes_;
   if (AxisSet whole = joined(index) | beside_joined_)
     proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
   // How tensors lie behind one another is no question of cuts.
@@ -888,9 +888,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
       scaled &= result_.scaled[each.index];
     if (index == 0)
       scaled |= on_one_.scaled;
-    scaled &=
-        (known_axes(type) | routes_.owned(value) | (index == 0 ? windowed : AxisSet())) -
-        reported_axes_ - open_axes_;
+    scaled &= (known_axes(type) | routes_.owned(value) | (index == 0 ? windowed : AxisSet())) -
+              reported_axes_ - open_axes_;
   }
   result_.scaled[value.index] = scaled | proved;
 }

@@ -43,7 +43,8 @@ public:
 
   // Of each instruction, in this order; `state` holds its operands.
   void begin(const ir::Inst &inst, const rules::ResolvedOp &op); // may see operands otherwise
-  void bind(const ir::Inst &inst, const rules::Application &app); // which operands are read; may see the others otherwise
+  void bind(const ir::Inst &inst,
+            const rules::Application &app); // which operands are read; may see the others otherwise
   // What the results are if it only says of per-rank values what they are to each other; none: the
   // rule says it.
   std::optional<rules::Outcome> restated(const ir::Inst &inst, const rules::Application &app);
@@ -132,7 +133,7 @@ private:
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
   ir::AxisSet shared_out_;        // axes along which ranks take parts of data that all have
   llvm::DenseSet<uint32_t> data_; // values of the forward that are made of inputs and numbers alone
-  llvm::DenseSet<uint32_t> buffers_; // values that are made of buffers alone
+  llvm::DenseSet<uint32_t> buffers_;              // values that are made of buffers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;

@@ -128,8 +128,7 @@ AxisSet SecondPass::own_counts_made(ValueId value, const Type &type) const {
     if (!is_float(operand))
       counts |= program_.types[result_.types[operand.index]].of(Kind::Partial);
   }
-  return is_float(value) ? AxisSet()
-                         : counts & known & program_.meshes[type.mesh()].typed_axes();
+  return is_float(value) ? AxisSet() : counts & known & program_.meshes[type.mesh()].typed_axes();
 }
 
 } // namespace spmd::checker

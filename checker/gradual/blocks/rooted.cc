@@ -32,8 +32,8 @@ std::optional<Rooted::Seen> Rooted::reduced(const rules::Application &app) const
   const auto stated = rules::read_call(app, ignored);
   const ir::Combiner by = stated ? stated->combiner.value_or(ir::Combiner::Sum) : ir::Combiner::Max;
   if (by == ir::Combiner::Avg)
-    type.scale = ir::quotient(program_, type.scale,
-                              ir::axis_scale(program_, type.mesh(), seen->axis));
+    type.scale =
+        ir::quotient(program_, type.scale, ir::axis_scale(program_, type.mesh(), seen->axis));
   else if (by != ir::Combiner::Sum)
     return std::nullopt;
   type.set_kind(seen->axis, Kind::Replicate);
@@ -54,8 +54,7 @@ std::optional<Rooted::Seen> Rooted::together(const rules::Application &app,
     return std::nullopt;
   for (size_t i = 0; i < operands.size(); ++i) {
     const ir::Type &type = app.type(app.args[i]);
-    if (!find(operands[i]) &&
-        !(type.replicated() | type.of(Kind::Invariant)).contains(first->axis))
+    if (!find(operands[i]) && !(type.replicated() | type.of(Kind::Invariant)).contains(first->axis))
       return std::nullopt;
   }
   if (app.op.form == rules::OpForm::Transition &&

@@ -77,8 +77,8 @@ static std::optional<RowIndex> row_index(const rules::Application &app) {
     const auto of = arg_of(app, "a");
     if (!of || app.op.row->placed.empty())
       return std::nullopt;
-    const auto dims = rules::placed_dims(app, app.op.row->default_dim,
-                                         rank(app.program, app.args[*of].shape));
+    const auto dims =
+        rules::placed_dims(app, app.op.row->default_dim, rank(app.program, app.args[*of].shape));
     if (!dims || dims->size() != 1 || dims->front() != 0)
       return std::nullopt;
     return RowIndex{slot.first, {}};
@@ -241,7 +241,7 @@ bool Routed::find_places(const rules::Application &app, llvm::ArrayRef<ValueId> 
         cut |= axis;
     const std::optional<int64_t> rows = extent(program_, app.args[0].shape, d);
     Map column{*made.order, of, rows.value_or(0), dims == 1 ? blocks(operands[0], axes) : 1,
-               dims == 1, cut};
+               dims == 1,   cut};
     if (counts(operands[0]))
       column.base = std::nullopt;
     made.columns.push_back(column);
@@ -320,8 +320,8 @@ bool Routed::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operand
   made.rows = rows;
   if (map->axes.contains(rows))
     bind(*map, of);
-  bool fits = base_of(*map) == of && blocks(operands[*table], rows) == map->blocks && map->axes.contains(rows) &&
-              map->rows == extent(program_, app.args[*table].shape, 0);
+  bool fits = base_of(*map) == of && blocks(operands[*table], rows) == map->blocks &&
+              map->axes.contains(rows) && map->rows == extent(program_, app.args[*table].shape, 0);
   for (size_t other : index->others) // numbers of elements, which stand in the order of the rows
     fits &= order_of(operands[other]) == map->domain && !map_of(operands[other]);
   if (!fits) {
@@ -330,7 +330,8 @@ bool Routed::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operand
   }
   made.order = map->domain;
   if (const Map *picked = map_of(operands[*table]))
-    made.map = Map{map->domain, base_of(*picked), picked->rows, picked->blocks, picked->once && map->once, rows};
+    made.map = Map{map->domain,    base_of(*picked),          picked->rows,
+                   picked->blocks, picked->once && map->once, rows};
   return true;
 }
 
@@ -342,11 +343,13 @@ bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands
   const Map *map = index ? map_of(operands[index->rows]) : nullptr;
   const bool adds =
       app.op.row->variant == rules::Variant::Adds || rules::flag_attr(app, "accumulate");
-  if (!into || !map || results.empty() || !index->others.empty() || app.op.computes(Computes::Index) ||
-      app.op.computes(Computes::Gather) || rank(program_, app.args[index->rows].shape) != 1)
+  if (!into || !map || results.empty() || !index->others.empty() ||
+      app.op.computes(Computes::Index) || app.op.computes(Computes::Gather) ||
+      rank(program_, app.args[index->rows].shape) != 1)
     return false;
   const AxisSet target = cut_rows(app.type(app.args[*into]));
-  const bool fresh = is_zero(app, operands, *into), number = !source || is_zero(app, operands, *source);
+  const bool fresh = is_zero(app, operands, *into),
+             number = !source || is_zero(app, operands, *source);
   const AxisSet rows = number ? target : cut_rows(app.type(app.args[*source]));
   made.rows = rows | (fresh ? AxisSet() : target);
   if (!fresh)
@@ -355,8 +358,7 @@ bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands
   const bool fits = rows && base && map->axes.contains(rows) &&
                     (fresh || (target == rows && order_of(operands[*into]) == *base)) &&
                     (number || order_of(operands[*source]) == map->domain) &&
-                    blocks(results[0], rows) == map->blocks &&
-                    (adds || number || map->once) &&
+                    blocks(results[0], rows) == map->blocks && (adds || number || map->once) &&
                     map->rows == extent(program_, app.args[*into].shape, 0);
   if (fits)
     made.order = *base;
@@ -374,8 +376,8 @@ bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> op
                      factors == rules::chunk_factors;
   if (!(joins || parts) || operands.empty())
     return false;
-  const auto dims = rules::placed_dims(app, rules::DefaultDim::First,
-                                       rank(program_, app.args[0].shape));
+  const auto dims =
+      rules::placed_dims(app, rules::DefaultDim::First, rank(program_, app.args[0].shape));
   if (!dims || dims->size() != 1 || dims->front() != 0)
     return false;
   const OrderId of = order_of(operands[0]);
@@ -387,8 +389,8 @@ bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> op
         factors == rules::slice_factors ? first_taken(app, 0) : std::optional<int64_t>(0);
     const ir::AttrValue *step = app.attr("step");
     const std::optional<int64_t> rows = extent(program_, app.args[0].shape, 0);
-    const bool fits = first && rows && (!step || (step->form == ir::AttrForm::Integer &&
-                                          step->as_integer() == 1));
+    const bool fits = first && rows &&
+                      (!step || (step->form == ir::AttrForm::Integer && step->as_integer() == 1));
     int64_t begin = first.value_or(0);
     for (const rules::ResultClaim &result : app.results) {
       const std::optional<int64_t> length = extent(program_, result.shape, 0);
@@ -397,10 +399,10 @@ bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> op
         return true;
       }
       const bool all = begin == 0 && length == rows;
-      made.parts.push_back(all ? of
-                               : add({Order::Form::Part, of, uint64_t(begin),
-                                      uint64_t(begin + *length), known_[of - 1].axes,
-                                      known_[of - 1].away, *rows}));
+      made.parts.push_back(
+          all ? of
+              : add({Order::Form::Part, of, uint64_t(begin), uint64_t(begin + *length),
+                     known_[of - 1].axes, known_[of - 1].away, *rows}));
       begin += *length;
     }
     return true;
@@ -427,8 +429,8 @@ bool Routed::take_entry(const rules::Application &app, llvm::ArrayRef<ValueId> o
   if (!(factors == rules::select_factors || factors == rules::unbind_factors) || app.args.empty())
     return false;
   const ir::Param *param = program_.find_param(operands[0]);
-  const auto dims = rules::placed_dims(app, rules::DefaultDim::First,
-                                       rank(program_, app.args[0].shape));
+  const auto dims =
+      rules::placed_dims(app, rules::DefaultDim::First, rank(program_, app.args[0].shape));
   if (!param || param->role != ir::Role::Param || !dims || dims->size() != 1 || dims->front() != 0)
     return false;
   for (ir::AxisId axis : cut_rows(app.type(app.args[0])))
@@ -450,7 +452,8 @@ void Routed::join(const rules::Application &app, llvm::ArrayRef<ValueId> operand
       made.astray |= map->axes;
   }
   for (size_t i = 0; i < operands.size() && i < app.args.size(); ++i) {
-    if (unread(i) || is_zero(app, operands, i) || (app.type(app.args[i]).sharded() & routed).empty())
+    if (unread(i) || is_zero(app, operands, i) ||
+        (app.type(app.args[i]).sharded() & routed).empty())
       continue;
     const OrderId of = order_of(operands[i]);
     if (made.order && *made.order != of)
@@ -482,8 +485,7 @@ AxisSet Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId
 
 // Of lists, the elements in one place belong together.
 void Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                        size_t results, llvm::function_ref<bool(size_t)> unread,
-                        Made &made) const {
+                        size_t results, llvm::function_ref<bool(size_t)> unread, Made &made) const {
   for (size_t r = 0; r < results; ++r) {
     llvm::SmallVector<size_t, 4> together;
     for (const rules::Slot &slot : app.slots) {
@@ -506,11 +508,11 @@ Routed::Made Routed::made(const rules::Application &app, llvm::ArrayRef<ValueId>
   if (operands.size() != app.args.size())
     return made;
   const bool computes = app.op.form == rules::OpForm::Equation && app.op.row;
-  made.whole = computes ? sort(app, operands, results, made) ||
-                              find_places(app, operands, results, made) ||
-                              pick(app, operands, made) || put(app, operands, results, made) ||
-                              take_part(app, operands, made)
-                        : exchange(app, operands, made);
+  made.whole = computes
+                   ? sort(app, operands, results, made) ||
+                         find_places(app, operands, results, made) || pick(app, operands, made) ||
+                         put(app, operands, results, made) || take_part(app, operands, made)
+                   : exchange(app, operands, made);
   if (!made.whole && !(computes && (see_map(app, operands, results, made) ||
                                     take_entry(app, operands, results.size(), made)))) {
     join(app, operands, unread, made);

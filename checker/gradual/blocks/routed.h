@@ -10,8 +10,8 @@
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
-#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
 
 #include <map>
 #include <optional>
@@ -33,11 +33,11 @@ public:
     ir::AxisSet axes;            // along which ranks have rows of their own
   };
   struct Made {
-    ir::AxisSet rows;            // axes along which the results are such rows, in dimension 0
-    bool whole = false;          // the rule is to see the rows of the operands as all that there are
-    ir::AxisSet entries;         // axes along which it takes one of a rank's own entries
-    bool counted = false;        // how long the result is, counts say
-    ir::AxisSet astray;          // axes along which rows in different orders meet
+    ir::AxisSet rows;     // axes along which the results are such rows, in dimension 0
+    bool whole = false;   // the rule is to see the rows of the operands as all that there are
+    ir::AxisSet entries;  // axes along which it takes one of a rank's own entries
+    bool counted = false; // how long the result is, counts say
+    ir::AxisSet astray;   // axes along which rows in different orders meet
     // Axes along which each result is a rank's own, if it is equal.
     llvm::SmallVector<ir::AxisSet, 1> owned;
     std::optional<OrderId> order; // of the rows of the results
@@ -62,8 +62,7 @@ public:
 
   // `unread`: operands of which only the shape is read.
   Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-            llvm::ArrayRef<ir::ValueId> results,
-            llvm::function_ref<bool(size_t)> unread);
+            llvm::ArrayRef<ir::ValueId> results, llvm::function_ref<bool(size_t)> unread);
   void learn(ir::ValueId value, uint32_t index, bool last, const Made &made, const ir::Type &type);
 
   // Axes along which a value is a rank's own, as the weights of its experts are.
@@ -111,9 +110,7 @@ private:
   const Map *map_of(ir::ValueId value) const;
   std::optional<OrderId> base_of(const Map &map) const;
   void bind(const Map &map, OrderId base);
-  ir::AxisSet away(OrderId order) const {
-    return order ? known_[order - 1].away : ir::AxisSet();
-  }
+  ir::AxisSet away(OrderId order) const { return order ? known_[order - 1].away : ir::AxisSet(); }
   bool is_zero(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                size_t arg) const;
 
