@@ -102,6 +102,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   take_squares(inst, op);
   take_joined_counts(op);
   hand_in(inst, op);
+  judge_handed_out(inst, op);
 }
 
 // The operand with which a result of a loop begins, if it is one that all turns hand on.
@@ -329,7 +330,8 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
         open_axes_ |= axis;
   }
   find_sent(app);
-  judge_handed_out(id, app);
+  if (on_root_ && app.op.transition == rules::TransitionOp::Reduce)
+    open_axes_ -= on_root_->axis;
   // A buffer is that of the rank that hands out its own, whatever the others had.
   if (app.op.transition == rules::TransitionOp::Broadcast &&
       llvm::all_of(state_.operands.values,

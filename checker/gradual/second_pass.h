@@ -97,7 +97,7 @@ private:
   void keep_rows(ir::InstId id, ir::ValueId value, uint32_t index, ir::Type &type);
   void take_root(const rules::Application &app);
   ir::AxisSet proved_on_root(ir::ValueId operand) const;
-  void judge_handed_out(ir::InstId id, const rules::Application &app);
+  void judge_handed_out(const ir::Inst &inst, const rules::ResolvedOp &op);
   void keep_root(ir::InstId id, ir::ValueId value, uint32_t index, ir::Type &type);
   ir::AxisSet own_counts_made(ir::ValueId value, const ir::Type &type) const;
   llvm::SmallVector<ir::ValueId, 2> returned_as(ir::InstId id, ir::ValueId value) const;

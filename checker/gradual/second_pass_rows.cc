@@ -6,6 +6,8 @@
 
 #include "rules/transitions/call.h"
 
+#include "ir/mesh/axis_scale.h"
+
 namespace spmd::checker {
 
 using ir::AxisId;
@@ -68,8 +70,12 @@ void SecondPass::take_root(const rules::Application &app) {
   }
   handed_out_ = app.op.transition == rules::TransitionOp::Broadcast;
   for (size_t i = 0; i < state_.args.size(); ++i)
-    if (const Rooted::Seen *seen = roots_.find(state_.operands.values[i]))
-      state_.args[i].type = seen->type;
+    if (const Rooted::Seen *seen = roots_.find(state_.operands.values[i])) {
+      Type type = program_.types[seen->type];
+      if (handed_out_)
+        type.set_kind(seen->axis, Kind::Varying);
+      state_.args[i].type = state_.intern(type);
+    }
 }
 
 AxisSet SecondPass::proved_on_root(ValueId operand) const {
@@ -77,23 +83,24 @@ AxisSet SecondPass::proved_on_root(ValueId operand) const {
   return seen && seen->proved ? AxisSet(seen->axis) : AxisSet();
 }
 
-// A parameter that its owner updates and hands out: the gradient that it needs for that is the
-// owner's, or that of all.
-void SecondPass::judge_handed_out(InstId id, const rules::Application &app) {
-  if (on_root_ && app.op.transition == rules::TransitionOp::Reduce)
-    open_axes_ -= on_root_->axis;
-  if (app.op.transition != rules::TransitionOp::Broadcast || handed_out_ ||
-      program_.insts[id].phase != ir::Phase::Optimizer)
+// A parameter that its owner updates and hands out, while this program does not see it: the
+// gradient that it needs for that is the owner's, or that of all, and as large as it should be.
+void SecondPass::judge_handed_out(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  if (op.transition != rules::TransitionOp::Broadcast || inst.phase != ir::Phase::Optimizer)
     return;
+  const rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
+                               state_.args, {}};
   const std::optional<Rooted::Seen> call = roots_.call(app);
   for (ValueId operand : state_.operands.values) {
     const ValueId gradient = roots_.gradient(storage_of(program_, operand));
-    if (!call || !gradient.valid())
+    if (!call || !gradient.valid() || roots_.find(operand))
       continue;
-    const Type &type = program_.types[result_.types[gradient.index]];
     const Rooted::Seen *seen = roots_.find(gradient);
-    const bool all = (equal_axes(type) & result_.proved[gradient.index]).contains(call->axis);
-    if (!all && !(seen && *seen == *call && seen->proved))
+    const Type &type = program_.types[seen ? seen->type : result_.types[gradient.index]];
+    const bool known = seen ? *seen == *call && seen->proved
+                            : result_.proved[gradient.index].contains(call->axis);
+    if (!known || !equal_axes(type).contains(call->axis) || !type.scale.valid() ||
+        ir::exponent_of(program_, type.scale, type.mesh(), call->axis) != 0)
       open_axes_ |= call->axis;
   }
 }
