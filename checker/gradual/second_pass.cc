@@ -875,7 +875,7 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   proved |= axes & before & known_pieces(value, type.mesh());
   const AxisSet counts = own_counts_made(value, type) - proved;
   routes_.count(value, counts);
-  for (AxisId axis : (axes & before) - proved - counts)
+  for (AxisId axis : (axes & before) - proved - counts - routes_.counts(value))
     result_.lost.push_back({axis, Place::inst(id)});
   result_.proved[value.index] = proved;
   AxisSet scaled = axes;

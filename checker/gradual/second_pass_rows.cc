@@ -24,7 +24,7 @@ void SecondPass::take_rows(const ir::Inst &inst, const rules::Application &app) 
     results.push_back(inst.result(r));
   routed_ = routes_.made(app, state_.operands.values, results,
                          [&](size_t i) { return unread_.count(static_cast<uint32_t>(i)) != 0; });
-  open_axes_ |= routed_.astray;
+  open_axes_ |= routed_.astray | routed_.unsent;
   for (size_t i = 0; i < state_.args.size() && i < state_.operands.values.size(); ++i) {
     Type type = program_.types[state_.args[i].type];
     const AxisSet own = routes_.owned(state_.operands.values[i]);
@@ -32,7 +32,7 @@ void SecondPass::take_rows(const ir::Inst &inst, const rules::Application &app) 
     if (app.op.form == rules::OpForm::Transition)
       type.drop_shards(rows); // of which the exchange keeps none as a block
     else
-      type.set_kind(rows | (own - routed_.astray), Kind::Replicate);
+      type.set_kind(rows | (own - routed_.astray - routed_.unsent), Kind::Replicate);
     type.close_orders();
     state_.args[i].type = state_.intern(type);
   }
@@ -45,17 +45,21 @@ void SecondPass::keep_rows(InstId id, ValueId value, uint32_t index, Type &type)
   AxisSet own = routed_.owned_by(index) & (type.replicated() | type.of(Kind::Invariant) |
                                            (type.of(Kind::Varying) - type.sharded()));
   if (of.valid())
-    own |= routes_.owned(of) & type.of(Kind::Partial);
-  own -= routed_.astray | type.unknown | type.zero();
+    own |= routes_.used_for_sent(of) & type.of(Kind::Partial) & routed_.summed;
+  own -= routed_.astray | routed_.unsent | type.unknown | type.zero();
   type.set_kind(own, Kind::Varying);
   routes_.own(value, own - reported_axes_);
   if (of.valid())
-    for (AxisId axis : (routes_.in_entries(of) & type.of(Kind::Partial)) - type.zero())
+    for (AxisId axis :
+         (routes_.in_entries(of) & type.of(Kind::Partial) & routed_.summed) - type.zero())
       cut(type, axis, 0);
+  const bool sorted = routed_.last && index + 1 != inst.result_count;
   for (AxisId axis : routed_.rows - routed_.astray - reported_axes_)
-    if (type.dim(axis) != 0U)
+    if (type.dim(axis) != 0U && !sorted)
       cut(type, axis, 0);
-  type.set_unknown(routed_.astray);
+  type.set_unknown(routed_.astray | (sorted ? routed_.rows : AxisSet()));
+  if (sorted)
+    return routes_.count(value, is_float(value) ? AxisSet() : routed_.rows);
   if (routed_.rows && !is_float(value)) // numbers of rows are what they are
     type.scale = program_.one();
   routes_.learn(value, index, index + 1 == inst.result_count, routed_, type);
@@ -97,8 +101,8 @@ void SecondPass::judge_handed_out(const ir::Inst &inst, const rules::ResolvedOp 
       continue;
     const Rooted::Seen *seen = roots_.find(gradient);
     const Type &type = program_.types[seen ? seen->type : result_.types[gradient.index]];
-    const bool known = seen ? *seen == *call && seen->proved
-                            : result_.proved[gradient.index].contains(call->axis);
+    const bool known =
+        seen ? *seen == *call && seen->proved : result_.proved[gradient.index].contains(call->axis);
     if (!known || !equal_axes(type).contains(call->axis) || !type.scale.valid() ||
         ir::exponent_of(program_, type.scale, type.mesh(), call->axis) != 0)
       open_axes_ |= call->axis;

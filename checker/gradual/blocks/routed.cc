@@ -202,6 +202,7 @@ bool Routed::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operand
   if (!axes || !rows)
     return false;
   made.rows = axes;
+  made.last = true; // the greatest of a rank's own rows are not those of all
   if (const Map *sorted = map_of(operands[0])) {
     if (!sorted->once || sorted->rows != *rows || !base_of(*sorted)) {
       made.astray = axes;
@@ -451,9 +452,14 @@ void Routed::join(const rules::Application &app, llvm::ArrayRef<ValueId> operand
     if (const Map *map = map_of(operand))
       made.astray |= map->axes;
   }
+  made.summed = ~AxisSet();
   for (size_t i = 0; i < operands.size() && i < app.args.size(); ++i) {
-    if (unread(i) || is_zero(app, operands, i) ||
-        (app.type(app.args[i]).sharded() & routed).empty())
+    if (unread(i) || is_zero(app, operands, i))
+      continue;
+    const ir::Type &type = app.type(app.args[i]);
+    made.summed -= (type.of(Kind::Varying) | type.of(Kind::Partial) | type.unknown) -
+                   away(order_of(operands[i])) - summed(operands[i]) - owned(operands[i]);
+    if ((type.sharded() & routed).empty())
       continue;
     const OrderId of = order_of(operands[i]);
     if (made.order && *made.order != of)
@@ -465,7 +471,7 @@ void Routed::join(const rules::Application &app, llvm::ArrayRef<ValueId> operand
 // What experts make of the rows that were sent to them, and what an optimizer makes of experts.
 // `of`: the operands that are looked at.
 AxisSet Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                           llvm::ArrayRef<size_t> of, AxisSet &astray) const {
+                           llvm::ArrayRef<size_t> of, AxisSet &unsent) const {
   AxisSet own;
   for (size_t i : of)
     own |= owned(operands[i]);
@@ -475,17 +481,17 @@ AxisSet Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId
     const AxisSet sent = away(order_of(operands[i]));
     if (is_zero(app, operands, i))
       continue;
-    astray |= others & type.of(Kind::Partial);
-    astray |= (others & type.sharded()) - sent;
+    unsent |= others & type.of(Kind::Partial);
+    unsent |= (others & type.sharded()) - sent;
     if (rank(program_, app.args[i].shape) != 0)
-      astray |= others & (type.replicated() | type.of(Kind::Invariant));
+      unsent |= others & (type.replicated() | type.of(Kind::Invariant));
   }
   return own;
 }
 
 // Of lists, the elements in one place belong together.
 void Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                        size_t results, llvm::function_ref<bool(size_t)> unread, Made &made) const {
+                        size_t results, llvm::function_ref<bool(size_t)> unread, Made &made) {
   for (size_t r = 0; r < results; ++r) {
     llvm::SmallVector<size_t, 4> together;
     for (const rules::Slot &slot : app.slots) {
@@ -495,10 +501,13 @@ void Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> o
         if (slot.first + i < app.args.size() && !unread(slot.first + i))
           together.push_back(slot.first + i);
     }
-    made.owned.push_back(find_owned(app, operands, together, made.astray));
+    made.owned.push_back(find_owned(app, operands, together, made.unsent));
     if (app.op.form == rules::OpForm::Transition)
-      made.astray |= made.owned.back() & rules::communicated_axes(app);
+      made.unsent |= made.owned.back() & rules::communicated_axes(app);
   }
+  for (ValueId operand : operands)
+    if (const AxisSet axes = owned(operand) & made.unsent)
+      misused_[storage_of(program_, operand).index] |= axes;
 }
 
 Routed::Made Routed::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
@@ -529,6 +538,7 @@ void Routed::learn(ValueId value, uint32_t index, bool last, const Made &made,
     orders_[value.index] = made.parts[index];
   else if (made.order && *made.order && type.sharded())
     orders_[value.index] = *made.order;
+  summed_[value.index] = made.summed & type.of(Kind::Partial);
   if (made.map && last)
     maps_[value.index] = *made.map;
   if (!made.columns.empty() && index == 0 && last)

@@ -36,8 +36,11 @@ public:
     ir::AxisSet rows;     // axes along which the results are such rows, in dimension 0
     bool whole = false;   // the rule is to see the rows of the operands as all that there are
     ir::AxisSet entries;  // axes along which it takes one of a rank's own entries
+    bool last = false;    // only the last result is such rows: others are in an order of their own
     bool counted = false; // how long the result is, counts say
     ir::AxisSet astray;   // axes along which rows in different orders meet
+    ir::AxisSet unsent;   // axes along which a rank's own meets what was not sent to it
+    ir::AxisSet summed;   // axes along which what is summed over rows has only rows that were sent
     // Axes along which each result is a rank's own, if it is equal.
     llvm::SmallVector<ir::AxisSet, 1> owned;
     std::optional<OrderId> order; // of the rows of the results
@@ -51,7 +54,7 @@ public:
       ir::AxisSet axes = whole ? rows : ir::AxisSet();
       for (ir::AxisSet own : owned)
         axes |= own;
-      return axes - astray;
+      return axes - astray - unsent;
     }
     ir::AxisSet taken_whole() const { return ((whole ? rows : ir::AxisSet()) | entries) - astray; }
   };
@@ -68,6 +71,12 @@ public:
   // Axes along which a value is a rank's own, as the weights of its experts are.
   ir::AxisSet owned(ir::ValueId value) const { return owned_.lookup(value.index); }
   void own(ir::ValueId value, ir::AxisSet axes) { owned_[value.index] |= axes; }
+  // Those along which it was used for nothing but rows that were sent to it.
+  ir::AxisSet used_for_sent(ir::ValueId param) const {
+    return owned(param) - misused_.lookup(param.index);
+  }
+  // Axes along which a value is a sum over rows that were sent to the rank, and no others.
+  ir::AxisSet summed(ir::ValueId value) const { return summed_.lookup(value.index); }
   // Axes along which integers are what a rank has counted of its own rows, to send and pick them.
   ir::AxisSet counts(ir::ValueId value) const { return counts_.lookup(value.index); }
   void count(ir::ValueId value, ir::AxisSet axes) { counts_[value.index] |= axes; }
@@ -104,9 +113,9 @@ private:
   void join(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
             llvm::function_ref<bool(size_t)> unread, Made &made);
   ir::AxisSet find_owned(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-                         llvm::ArrayRef<size_t> of, ir::AxisSet &astray) const;
+                         llvm::ArrayRef<size_t> of, ir::AxisSet &unsent) const;
   void find_owned(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-                  size_t results, llvm::function_ref<bool(size_t)> unread, Made &made) const;
+                  size_t results, llvm::function_ref<bool(size_t)> unread, Made &made);
   const Map *map_of(ir::ValueId value) const;
   std::optional<OrderId> base_of(const Map &map) const;
   void bind(const Map &map, OrderId base);
@@ -126,7 +135,7 @@ private:
   llvm::DenseMap<OrderId, OrderId> bound_; // of maps by their domains: what rows they first picked
   std::map<uint32_t, Map> maps_;
   std::map<uint32_t, std::vector<Map>> columns_;
-  llvm::DenseMap<uint32_t, ir::AxisSet> owned_, counts_, in_entries_;
+  llvm::DenseMap<uint32_t, ir::AxisSet> owned_, counts_, in_entries_, misused_, summed_;
 };
 
 } // namespace spmd::checker
