@@ -164,6 +164,9 @@ struct Param {
   AxisRefsId drifted;
   // Axes on which a recorder compared ranks to find the type, and nothing states it; else none.
   AxisRefsId observed;
+  // Axes along which each rank has made its block by itself, as a recorder saw it: it is no part of
+  // a whole tensor that has been there, so that its rows are those that the program takes them for.
+  AxisRefsId separate;
   // The gradient that the optimizer gets, over the one that finite differences of the loss give, as
   // a recorder measured them; 1: they agree, up to a factor that all gradients share.
   std::optional<double> gradient_ratio;

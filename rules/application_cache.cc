@@ -97,8 +97,8 @@ struct Rules::State {
 };
 
 Rules::Rules(ir::Program &program, bool memoise)
-    : state_(new State{
-          program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}, nullptr}) {}
+    : state_(new State{program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}, nullptr}) {
+}
 Rules::~Rules() = default;
 
 size_t Rules::distinct() const { return state_->outcomes.size(); }

@@ -41,8 +41,7 @@ ValueId moved(ir::Program &program, const rules::ResolvedOp &op, const ir::Inst 
   const uint8_t operand = row.refs[row.atoms[0].first].operand;
   rules::OperandMismatch ignored;
   const std::optional<rules::Binding> bound = rules::bind_operands(app, row, ignored);
-  const rules::Slot *slot =
-      bound && operand != rules::kGenerator ? (*bound)[operand] : nullptr;
+  const rules::Slot *slot = bound && operand != rules::kGenerator ? (*bound)[operand] : nullptr;
   return slot && slot->form == rules::Slot::Form::Tensor ? operands.values[slot->first]
                                                          : operands.values[0];
 }
@@ -92,8 +91,8 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
       const bool scales = op.boundary == rules::Boundary::Scale;
       const ir::AttrValue *by = scales ? program.find(inst.attrs, "by") : nullptr;
       if (by && by->form == ir::AttrForm::Scale)
-        named_[i] =
-            ir::canonical_scale(program, by->as<ir::ScaleId>(), program.contexts[inst.context].mesh);
+        named_[i] = ir::canonical_scale(program, by->as<ir::ScaleId>(),
+                                        program.contexts[inst.context].mesh);
       if (scales)
         for (ValueId value : {operands.values[r], inst.result(r)})
           scaled_.insert(value.index);
@@ -116,8 +115,8 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
         const ir::TypeId type = checked.types[operands.values[r].index];
         const Type seen = type.valid() ? program.types[type] : Type();
         const AxisSet equal = (seen.replicated() | seen.of(ir::Kind::Invariant)) - seen.zero();
-        entered_[operands.values[r].index] = left_[inst.result(r).index] = {axes->all(),
-                                                                            axes->all() & equal};
+        entered_[operands.values[r].index] =
+            left_[inst.result(r).index] = {axes->all(), axes->all() & equal};
       }
     }
   }

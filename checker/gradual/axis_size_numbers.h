@@ -61,7 +61,7 @@ private:
   llvm::DenseSet<uint32_t>
       scaled_; // what a size that the program names multiplies, and the products
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, int64_t>
-      runs_; // instructions of the forward, by spelling and place
+      runs_;   // instructions of the forward, by spelling and place
   struct Sum { // the axes of a collective that adds up, and those where it adds up equal values
     ir::AxisSet all, equal;
   };
@@ -71,7 +71,7 @@ private:
   llvm::DenseMap<uint32_t, ir::ScaleId> named_;  // likewise, where the program names the size
   llvm::DenseMap<uint32_t, double> factors_;     // likewise: the number that it is
   llvm::DenseMap<uint32_t, Mean> means_;         // likewise
-  llvm::DenseMap<uint32_t, Product> products_; // likewise: with a whole number
+  llvm::DenseMap<uint32_t, Product> products_;   // likewise: with a whole number
 };
 
 } // namespace spmd::checker

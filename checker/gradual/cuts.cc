@@ -2,6 +2,7 @@
 // all.
 #include "checker/gradual/cuts.h"
 
+#include "checker/definitions.h"
 #include "checker/operand_list.h"
 #include "checker/walk/gradients/search.h"
 
@@ -58,6 +59,7 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
     choose_parameters(axes_[key], values);
     find_drifted(key, axes_[key]);
   }
+  find_state_of_owned();
   for (auto &[key, values] : inputs_)
     choose_inputs(axes_[key], values);
   follow_exchanges();
@@ -284,7 +286,7 @@ void Cuts::products(InstId id) {
   const ValueId made = inst.result(0);
   for (auto &[key, parameters] : parameters_)
     for (ValueId weight : operands.values) {
-      if (!holds(parameters, weight))
+      if (!holds(parameters, storage_of(program_, weight))) // or an entry of it
         continue;
       for (ValueId other : operands.values) {
         const ir::TypeId type = checked_.types[other.index];
@@ -305,7 +307,10 @@ void Cuts::products(InstId id) {
 // It has no dimension that may be cut, and one that would be but for what it is multiplied with.
 bool Cuts::is_own(const Axis &axis, ValueId value) const {
   bool own = false;
+  const ir::Shape &shape = program_.shapes[checked_.shapes[value.index]];
   for (const CutPositions::Found &each : positions_.of(value)) {
+    if (shape.dims[each.at.dim] == ir::Extent(1)) // one expert on each rank
+      continue;
     own |= axis.own.count(each.cls) != 0;
     if (!axis.own.count(each.cls) && !axis.never.count(each.cls))
       return false;
@@ -327,11 +332,53 @@ void Cuts::find_drifted(const Key &key, Axis &axis) {
         beside.insert(value.index);
   }
   for (ValueId value : parameters_[key])
+    if (!axis.origins.count(value.index) && beside.count(value.index))
+      owned_[value.index] |= AxisId{key.second};
+  for (ValueId value : parameters_[key])
     if (!axis.origins.count(value.index) && !beside.count(value.index) &&
         llvm::all_of(positions_.of(value), [&](const CutPositions::Found &each) {
           return axis.never.count(each.cls) != 0;
         }))
       axis.drifted.insert(value.index);
+}
+
+// What an optimizer keeps for a rank's own parameter is its own: what it writes together with the
+// parameter's gradient, of the same extents.
+void Cuts::find_state_of_owned() {
+  std::vector<ValueId> whose(program_.values.size()); // the parameter, by value
+  auto of = [&](ValueId value) -> ValueId & { return whose[storage_of(program_, value).index]; };
+  for (const auto &[value, axes] : owned_)
+    whose[value] = ValueId{value};
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (const ValueId param = program_.values[inst.result(r)].grad_of;
+          param.valid() && owned_.count(param.index))
+        of(inst.result(r)) = param;
+    if (inst.phase != ir::Phase::Optimizer)
+      continue;
+    const auto operands = tensors_of(program_, InstId{i});
+    for (uint32_t r = 0; r < inst.result_count; ++r) {
+      // Of lists, the elements in one place belong together.
+      llvm::SmallVector<ValueId, 4> same;
+      ValueId owner;
+      for (size_t k = 0; k < operands.size(); ++k)
+        if (k % inst.result_count == r &&
+            checked_.shapes[operands[k].index] == checked_.shapes[inst.result(r).index]) {
+          same.push_back(operands[k]);
+          owner = owner.valid() ? owner : of(operands[k]);
+        }
+      for (ValueId operand : same)
+        if (const ir::Param *param = program_.find_param(storage_of(program_, operand));
+            owner.valid() && param && param->role == ir::Role::OptState) {
+          of(operand) = owner;
+          const ir::Type &type = program_.types[checked_.types[param->value.index]];
+          owned_[param->value.index] |= owned_.lookup(owner.index) & type.of(Kind::Varying);
+        }
+      if (owner.valid())
+        of(inst.result(r)) = owner;
+    }
+  }
 }
 
 // Few collectives that leave it whole, many parameters that have it, in front of a dimension rather
@@ -433,12 +480,16 @@ llvm::SmallVector<AxisId, 4> Cuts::in_order(ValueId value, AxisSet axes) const {
   return ordered;
 }
 
-bool Cuts::inside(ValueId value, AxisId id) const {
+int64_t Cuts::blocks(ValueId value, AxisId id) const {
   const Axis *axis = find(value, id);
-  return axis && llvm::any_of(positions_.of(value), [&](const CutPositions::Found &each) {
-           return each.at.outer != 1 && axis->cut.count(each.cls) != 0;
-         });
+  int64_t most = 1;
+  for (const CutPositions::Found &each : positions_.of(value))
+    if (axis && axis->cut.count(each.cls))
+      most = std::max(most, each.at.outer);
+  return most;
 }
+
+bool Cuts::inside(ValueId value, AxisId id) const { return blocks(value, id) != 1; }
 
 std::optional<Kind> Cuts::same(ValueId value, AxisId id) const {
   const Axis *axis = find(value, id);
@@ -449,7 +500,7 @@ std::optional<Kind> Cuts::same(ValueId value, AxisId id) const {
 
 bool Cuts::has_drifted(ValueId value, AxisId id) const {
   const Axis *axis = find(value, id);
-  return axis && axis->drifted.count(value.index) != 0;
+  return axis && axis->drifted.count(value.index) != 0 && !owned(value).contains(id);
 }
 
 bool Cuts::repeats(ValueId value, AxisId id) const {

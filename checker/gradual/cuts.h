@@ -31,12 +31,18 @@ public:
   llvm::SmallVector<ir::AxisId, 4> in_order(ir::ValueId value, ir::AxisSet axes) const;
   // Whether the axis cuts it inside: ranks side by side do not have neighbouring blocks.
   bool inside(ir::ValueId value, ir::AxisId axis) const;
+  // How many blocks of each rank lie behind one another in the dimension: 1 if the axis does not
+  // cut it inside.
+  int64_t blocks(ir::ValueId value, ir::AxisId axis) const;
   // Of a declared value of which it is not known whether it differs, and that is not cut: what it
   // is, as most parameters are on the axis. None if nothing is known of any.
   std::optional<ir::Kind> same(ir::ValueId value, ir::AxisId axis) const;
   // True of a parameter, or its state, that differs although the axis can cut none of its
   // dimensions: its copies have drifted apart.
   bool has_drifted(ir::ValueId value, ir::AxisId axis) const;
+  // The axes along which a parameter, or its state, is a rank's own, as the weights of an expert
+  // are: no axis cuts it, and each rank multiplies what it has itself with it.
+  ir::AxisSet owned(ir::ValueId value) const { return owned_.lookup(value.index); }
   // True of an input whose rows are numbers that each row of a batch has alike, such as positions:
   // the ranks hold equal blocks of it.
   bool repeats(ir::ValueId value, ir::AxisId axis) const;
@@ -70,6 +76,7 @@ private:
   void follow_parts();
   bool is_own(const Axis &axis, ir::ValueId value) const;
   void find_drifted(const Key &key, Axis &axis);
+  void find_state_of_owned();
   void choose_parameters(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
   void choose_inputs(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
   std::optional<uint32_t> best(const Axis &axis, ir::ValueId value) const;
@@ -82,6 +89,7 @@ private:
   std::map<Key, Axis> axes_;
   llvm::DenseMap<uint32_t, llvm::SmallVector<ir::AxisId, 2>> orders_; // classes, as it is stated
   std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut
+  llvm::DenseMap<uint32_t, ir::AxisSet> owned_;                 // by value
   llvm::DenseSet<uint32_t> apart_; // values: batches that are taken apart for a loop
   std::map<Key, std::vector<ir::ValueId>> unknown_; // of which it is not known whether they do
 };

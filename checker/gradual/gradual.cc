@@ -44,6 +44,7 @@ namespace {
 
 CheckResult judged_by_kinds(ir::Program &program, const CheckOptions &options) {
   program.mode = ir::Mode::Local;
+  program.axis_scales = {}; // a check before this one has made them for whole tensors
   CheckResult result;
   Walk(program, options, result).run();
   // On one device the axes of whole tensors are axes, and their sizes count.
@@ -244,8 +245,7 @@ static bool asks_whether_finite(const ir::Program &program, const Place &place,
   OperandList operands;
   operands.read(program, program.insts[place.as_inst()].operands);
   const bool with_itself = operands.values.size() == 2 && operands.values[0] == operands.values[1];
-  return with_itself ||
-         (!row->gradient && row->function_scale == rules::OpDef::FunctionScale::Any);
+  return with_itself || (!row->gradient && row->function_scale == rules::OpDef::FunctionScale::Any);
 }
 
 bool Gradual::certain(const Place &place, const rules::Violation &violation, AxisSet open) const {

@@ -28,7 +28,9 @@ bool keeps_positions(const rules::ResolvedOp &op, llvm::ArrayRef<ValueId> operan
                      op.row->factors != rules::view_as_factors &&
                      op.row->factors != rules::flatten_factors &&
                      op.row->factors != rules::unflatten_factors;
-  return !moves && row.sum_count == 1 && row.term_count == 1 && row.terms[0].divisors == 0;
+  // What an attribute places, such as `flip`, changes elements of a dimension with each other.
+  return !moves && op.row->placed.empty() && row.sum_count == 1 && row.term_count == 1 &&
+         row.terms[0].divisors == 0;
 }
 
 int64_t first_of(const ir::Program &program, ir::AttrsId attrs) {

@@ -36,33 +36,37 @@ using ir::Type;
 using ir::ValueId;
 using rules::Computes;
 
-// Axes on which all ranks hold the same.
-static AxisSet equal_axes(const Type &type) { return type.replicated() | type.of(Kind::Invariant); }
-
 SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), norms_(program_), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
-      windows_(program_, gradual_.by_kinds()), alone_(offsets_) {
+      windows_(program_, gradual_.by_kinds()), alone_(offsets_),
+      routes_(program_, gradual_.cuts(), zero_blocks_), roots_(program_) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
   result_.own.resize(program_.values.size());
 }
 
 void SecondPass::declare(ValueId value, const Type &type) {
-  result_.proved[value.index] = known_axes(type) - gradual_.copies().differing(value);
+  const AxisSet own = gradual_.cuts().owned(value) & (type.of(Kind::Varying) - type.sharded());
+  routes_.own(value, own);
+  result_.proved[value.index] = (known_axes(type) | own) - gradual_.copies().differing(value);
   // A number that a rank has counted, such as its tokens, is an addend of that of all, if of
   // anything.
   const ir::Param *param = program_.find_param(value);
   const ir::ShapeId shape = program_.values[value].shape;
   if (param && (param->role == ir::Role::Const || param->role == ir::Role::Input))
     data_.insert(value.index);
+  if (param && param->role == ir::Role::Buffer)
+    buffers_.insert(value.index);
   if (param && param->role == ir::Role::Const && shape.valid() &&
       program_.shapes[shape].dims.empty())
     result_.proved[value.index] |= type.of(Kind::Varying);
-  // Which rows of a fused weight a rank has, its type cannot tell. Those of a batch may be any.
+  // Which rows of a fused weight a rank has taken, its type cannot tell. Those of a batch may be
+  // any, and what each rank has made by itself has no other rows than those it is used for.
   for (AxisId axis : type.sharded())
-    if (param && param->role == ir::Role::Param && gradual_.cuts().inside(value, axis))
+    if (param && param->role == ir::Role::Param && gradual_.cuts().inside(value, axis) &&
+        !rules::axes_of(program_, param->separate, type.mesh()).contains(axis))
       result_.proved[value.index] -= axis;
   result_.scaled[value.index] = result_.proved[value.index];
   if (param)
@@ -84,6 +88,9 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   made_norms_.clear();
   unread_.clear();
   parts_ = offset_axes_ = {};
+  routed_ = {};
+  on_root_ = {};
+  handed_out_ = false;
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
   takes_block_ = forward.valid() && state_.rules.resolve(program_.insts[forward].op).transition ==
                                         rules::TransitionOp::Convert;
@@ -95,6 +102,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   take_squares(inst, op);
   take_joined_counts(op);
   hand_in(inst, op);
+  judge_handed_out(inst, op);
 }
 
 // The operand with which a result of a loop begins, if it is one that all turns hand on.
@@ -173,7 +181,7 @@ void SecondPass::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) 
     for (AxisId axis : same)
       if (type.scale.valid() && ir::exponent_of(program_, type.scale, type.mesh(), axis) < 0)
         addends |= axis;
-    for (AxisId axis : same & addends) {
+    for (AxisId axis : same &addends) {
       type.set_kind(axis, Kind::Partial);
       type.scale = ir::product(program_, type.scale, ir::axis_scale(program_, type.mesh(), axis));
     }
@@ -347,6 +355,13 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
         open_axes_ |= axis;
   }
   find_sent(app);
+  if (on_root_ && app.op.transition == rules::TransitionOp::Reduce)
+    open_axes_ -= on_root_->axis;
+  // A buffer is that of the rank that hands out its own, whatever the others had.
+  if (app.op.transition == rules::TransitionOp::Broadcast &&
+      llvm::all_of(state_.operands.values,
+                   [&](ValueId operand) { return buffers_.contains(operand.index); }))
+    open_axes_ -= rules::communicated_axes(app);
   if (app.op.transition == rules::TransitionOp::Convert && !state_.operands.values.empty() &&
       data_.contains(state_.operands.values[0].index))
     shared_out_ |= rules::communicated_axes(app);
@@ -564,8 +579,10 @@ void SecondPass::find_sent(const rules::Application &app) {
 // What an operation overwrites, or only takes the shape of, says nothing of its results. What is
 // overwritten as a whole is what it is overwritten with: temporary storage is of no kind, and what
 // the storage of a parameter keeps is judged where it is written (effects.h).
-void SecondPass::bind(const rules::Application &app) {
+void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   find_unread(app);
+  take_root(app);
+  take_rows(inst, app);
   find_parts(app);
   take_offset_operands(app);
   take_own_numbers(app);
@@ -596,7 +613,8 @@ void SecondPass::find_unread(const rules::Application &app) {
     for (uint32_t i = 0; slot && i < slot->count; ++i)
       unread_.insert(slot->first + i);
   };
-  add(app.named("out"));
+  for (llvm::StringRef name : {"out", "in_splits", "out_splits"})
+    add(app.named(name));
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return;
   const rules::Equation &row = app.op.row->equation.equation;
@@ -620,6 +638,11 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
       }))
     data_.insert(value.index);
   keep_shared_gradient(inst, value);
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  if ((moves_elements(op) || (op.row && op.row->factors == rules::cat_factors)) &&
+      llvm::all_of(state_.operands.values,
+                   [&](ValueId operand) { return buffers_.contains(operand.index); }))
+    buffers_.insert(value.index);
   keep_own(value, type);
   if (index == 0) {
     extremes_.learn(value, extreme_);
@@ -678,7 +701,8 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   if (scale_open_ || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
   follow_means(id, value, index);
-  prove(id, value, index, type);
+  keep_rows(id, value, index, type);
+  keep_root(id, value, index, type);
 }
 
 // Blocks that were cut out of windows, and what one rank alone has.
@@ -877,22 +901,26 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   const AxisSet written = written_rows(id, type);
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
     if (!unread_.contains(i))
-      before &= result_.proved[state_.operands.values[i].index] | (i == 0 ? written : AxisSet());
+      before &= result_.proved[state_.operands.values[i].index] | (i == 0 ? written : AxisSet()) |
+                (routed_.rows & routes_.counts(state_.operands.values[i])) |
+                proved_on_root(state_.operands.values[i]);
   llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   for (ValueId each : returned)
     before &= result_.proved[each.index];
   const AxisSet windowed =
       window_.window ? AxisSet(window_.window->axis) - window_.window->astray : AxisSet();
-  AxisSet proved =
-      (axes & before &
-       (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up | looked_up_.shared |
-        (index == 0 ? extreme_.own | offsets_.axes(value) | windowed : AxisSet()))) -
-      reported_axes_ - open_axes_;
+  AxisSet proved = (axes & before &
+                    (known_axes(type) | routes_.owned(value) | norms_.root(value).axes |
+                     looked_up_.looked_up | looked_up_.shared |
+                     (index == 0 ? extreme_.own | offsets_.axes(value) | windowed : AxisSet()))) -
+                   reported_axes_ - open_axes_;
   if (AxisSet whole = joined(index) | beside_joined_)
     proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());
-  for (AxisId axis : (axes & before) - proved)
+  const AxisSet counts = own_counts_made(value, type) - proved;
+  routes_.count(value, counts);
+  for (AxisId axis : (axes & before) - proved - counts - routes_.counts(value))
     result_.lost.push_back({axis, Place::inst(id)});
   result_.proved[value.index] = proved;
   AxisSet scaled = axes;
@@ -907,8 +935,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
       scaled &= result_.scaled[each.index];
     if (index == 0)
       scaled |= on_one_.scaled;
-    scaled &=
-        (known_axes(type) | (index == 0 ? windowed : AxisSet())) - reported_axes_ - open_axes_;
+    scaled &= (known_axes(type) | routes_.owned(value) | (index == 0 ? windowed : AxisSet())) -
+              reported_axes_ - open_axes_;
   }
   result_.scaled[value.index] = scaled | proved;
 }
@@ -949,6 +977,13 @@ AxisSet SecondPass::known_axes(const Type &type) const {
 
 bool SecondPass::admits(Place place, rules::Violation &violation) {
   const bool inst = place.form == Place::Form::Inst;
+  // What is written to is a rank's own, as the operands are.
+  if (inst && violation.is<rules::MutationChangesType>() &&
+      routed_.seen_whole().contains(rules::axes_of(violation)))
+    return false;
+  // What is exchanged by counts is as long as these say.
+  if (inst && violation.is<rules::ShapeMismatch>() && routed_.counted)
+    return false;
   if (certain(place, violation) && !again_in_optimizer(place, violation)) {
     if (inst)
       reported_axes_ |= rules::axes_of(violation);
@@ -1022,7 +1057,7 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
                                          own_logs_.axes(state_.operands.values[i])
                                    : AxisSet());
   if (const ValueId *value = violation.value(); value && value->valid())
-    add(result_.types[value->index]);
+    add(result_.types[value->index], routes_.owned(*value));
   // What is stated as unknown is of the kind that follows, whatever cut was assumed of it.
   if (const auto *claim = violation.as<rules::ClaimMismatch>(); claim && claim->value.valid())
     open |= gradual_.assumed_cuts(claim->value);

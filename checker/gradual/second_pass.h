@@ -11,6 +11,8 @@
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/blocks/offsets.h"
 #include "checker/gradual/blocks/own_logs.h"
+#include "checker/gradual/blocks/rooted.h"
+#include "checker/gradual/blocks/routed.h"
 #include "checker/gradual/blocks/selected.h"
 #include "checker/gradual/blocks/windows.h"
 #include "checker/gradual/gradual.h"
@@ -24,6 +26,11 @@
 
 namespace spmd::checker {
 
+// Axes on which all ranks hold the same.
+inline ir::AxisSet equal_axes(const ir::Type &type) {
+  return type.replicated() | type.of(ir::Kind::Invariant);
+}
+
 class SecondPass {
 public:
   explicit SecondPass(WalkState &state); // its result has the first pass
@@ -36,7 +43,8 @@ public:
 
   // Of each instruction, in this order; `state` holds its operands.
   void begin(const ir::Inst &inst, const rules::ResolvedOp &op); // may see operands otherwise
-  void bind(const rules::Application &app); // which operands are read; may see the others otherwise
+  void bind(const ir::Inst &inst,
+            const rules::Application &app); // which operands are read; may see the others otherwise
   // What the results are if it only says of per-rank values what they are to each other; none: the
   // rule says it.
   std::optional<rules::Outcome> restated(const ir::Inst &inst, const rules::Application &app);
@@ -87,6 +95,13 @@ private:
   void find_sent(const rules::Application &app);
   void apply_norms(ir::ValueId value, uint32_t index, ir::Type &type);
   void restore(ir::ValueId value, ir::Type &type) const;
+  void take_rows(const ir::Inst &inst, const rules::Application &app);
+  void keep_rows(ir::InstId id, ir::ValueId value, uint32_t index, ir::Type &type);
+  void take_root(const rules::Application &app);
+  ir::AxisSet proved_on_root(ir::ValueId operand) const;
+  void judge_handed_out(const ir::Inst &inst, const rules::ResolvedOp &op);
+  void keep_root(ir::InstId id, ir::ValueId value, uint32_t index, ir::Type &type);
+  ir::AxisSet own_counts_made(ir::ValueId value, const ir::Type &type) const;
   llvm::SmallVector<ir::ValueId, 2> returned_as(ir::InstId id, ir::ValueId value) const;
   bool is_float(ir::ValueId value) const;
   void prove(ir::InstId id, ir::ValueId value, uint32_t index, const ir::Type &type);
@@ -115,10 +130,13 @@ private:
   Alone alone_;
   Selected selected_;
   OwnLogs own_logs_;
+  Routed routes_;
+  Rooted roots_;
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
-  ir::AxisSet shared_out_;        // axes along which ranks take parts of data that all have
+  ir::AxisSet shared_out_; // axes along which ranks take parts of data that all have
   llvm::DenseSet<uint32_t> shared_gradients_; // values: see keep_shared_gradient
-  llvm::DenseSet<uint32_t> data_;             // values of the forward that are made of inputs and numbers alone
+  llvm::DenseSet<uint32_t> data_;    // values of the forward made of inputs and numbers alone
+  llvm::DenseSet<uint32_t> buffers_; // values that are made of buffers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet reported_axes_, open_axes_;
@@ -142,6 +160,9 @@ private:
   llvm::DenseMap<uint32_t, ir::AxisSet> equal_counts_; // by value: axes along which ranks have it
   llvm::SmallSet<uint32_t, 4> unread_;                 // operands, by index
   Lookups::Made looked_up_;
+  Routed::Made routed_;
+  std::optional<Rooted::Seen> on_root_; // what the operands are on one rank, or the result of a sum
+  bool handed_out_ = false;             // what that rank has is handed out
   llvm::SmallVector<Norms::Made, 2> made_norms_;
   Extremes::Made extreme_;                                    // of the first result
   Windows::Made window_;                                      // likewise

@@ -510,7 +510,11 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   report.check_options = check_options;
   report.check_options.progress = {};
   find_costs(report, options);
-  const bool none = result.findings.empty() && report.made.empty();
+  // The last line names where proofs end, if no source does.
+  const bool ends_here = llvm::any_of(result.lost, [&](const auto &lost) {
+    return lost.second.form == Place::Form::Param || !frame_of(report, lost.second).valid();
+  });
+  const bool none = result.findings.empty() && report.made.empty() && !ends_here;
   report.line_starts =
       none && result.inferred.empty() ? std::vector<uint64_t>{0} : index_lines(bytes);
   if (report.line_starts.size() > 1 || !none)

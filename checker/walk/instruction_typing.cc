@@ -129,7 +129,7 @@ void InstructionTyping::instruction(InstId id) {
   if (state_.options.undeclared && is_equal_broadcast(app))
     return results(id, inst, op, as_it_was(app));
   if (state_.second) {
-    state_.second->bind(app);
+    state_.second->bind(inst, app);
     if (std::optional<rules::Outcome> restated = state_.second->restated(inst, app))
       return results(id, inst, op, *restated);
   }

@@ -195,8 +195,9 @@ class _Stage:
         along, kept = self._line.along, dict(claims)
         if "type" in kept:
             kept["type"] = {axis: kind for axis, kind in kept["type"].items() if axis not in along}
-        if "observed" in kept:
-            kept["observed"] = [axis for axis in kept["observed"] if axis not in along]
+        for key in ("observed", "separate"):
+            if key in kept:
+                kept[key] = [axis for axis in kept[key] if axis not in along]
         for key in ("grad", "step"):
             if isinstance(kept.get(key), dict):
                 kept[key] = self._line_alone(kept[key])

@@ -54,8 +54,8 @@ void JsonPrinter::param(const Param &param) {
   value(param.value, mesh_of(ContextId{0}));
   if (param.grad.stated)
     gradient(param.grad, made, value_meshes_[param.value.index]);
-  const std::pair<const char *, AxisRefsId> seen[] = {{"drifted", param.drifted},
-                                                      {"observed", param.observed}};
+  const std::pair<const char *, AxisRefsId> seen[] = {
+      {"drifted", param.drifted}, {"observed", param.observed}, {"separate", param.separate}};
   for (const auto &[name, refs] : seen)
     if (refs.valid()) {
       key(name);

@@ -15,16 +15,17 @@ constexpr std::array<std::string_view, 5> kFunctionKeys = {"ctx", "params", "ops
                                                            "out"};
 enum FunctionKey : unsigned { Ctx, Params, Ops, Results, Out };
 
-constexpr std::array<std::string_view, ValueKeyCount + 8> kParamKeys = {
-    "dtype",   "shape",         "gshape",         "mesh",     "type", "spec", "scale",
-    "id",      "requires_grad", "grad_of",        "alias_of", "role", "name", "grad",
-    "drifted", "observed",      "gradient_ratio", "loc",      "scope"};
+constexpr std::array<std::string_view, ValueKeyCount + 9> kParamKeys = {
+    "dtype",   "shape",         "gshape",   "mesh",           "type", "spec", "scale",
+    "id",      "requires_grad", "grad_of",  "alias_of",       "role", "name", "grad",
+    "drifted", "observed",      "separate", "gradient_ratio", "loc",  "scope"};
 enum ParamKey : unsigned {
   RoleKey = ValueKeyCount,
   NameKey,
   GradKey,
   DriftedKey,
   ObservedKey,
+  SeparateKey,
   RatioKey,
   LocKey,
   ScopeKey
@@ -125,6 +126,8 @@ void JsonReader::param() {
     param.drifted = declared_axes(mesh_of(param.value));
   if (members.at(ObservedKey) && param.value.valid())
     param.observed = declared_axes(mesh_of(param.value));
+  if (members.at(SeparateKey) && param.value.valid())
+    param.separate = declared_axes(mesh_of(param.value));
   if (members.at(RatioKey))
     if (std::optional<JsonCursor::Number> ratio = json_.number())
       param.gradient_ratio = ratio->whole ? static_cast<double>(ratio->integer) : ratio->real;

@@ -234,6 +234,8 @@ void TextPrinter::param(const Param &param) {
     words.push_back("gradient_ratio = " + print_number(*param.gradient_ratio));
   if (param.observed.valid())
     words.push_back("observed = " + axes(program_.axis_refs[param.observed]));
+  if (param.separate.valid())
+    words.push_back("separate = " + axes(program_.axis_refs[param.separate]));
   if (!words.empty())
     text += fmt::format(" {{ {} }}", joined(words));
   line(text + where(param.loc) + in_words(param.value, 1));

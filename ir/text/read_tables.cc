@@ -353,8 +353,9 @@ bool TextReader::read_declaration(WrittenValue written, Role role, uint64_t orig
 }
 
 bool TextReader::read_declaration_key(Param &param, const Token &token, Key key) {
-  static constexpr std::string_view kKeys[] = {
-      "grad", "sync", "step", "hints", "requires_grad", "drifted", "observed", "gradient_ratio"};
+  static constexpr std::string_view kKeys[] = {"grad",     "sync",          "step",
+                                               "hints",    "requires_grad", "drifted",
+                                               "observed", "separate",      "gradient_ratio"};
   if (key == "requires_grad") {
     std::optional<bool> requires_grad = boolean();
     if (requires_grad)
@@ -370,11 +371,14 @@ bool TextReader::read_declaration_key(Param &param, const Token &token, Key key)
                                  : ratio->as_number();
     return ratio.has_value();
   }
-  if (key == "drifted" || key == "observed") {
-    std::optional<AxisRefsId> refs = declared_axes();
-    (key == "drifted" ? param.drifted : param.observed) = refs.value_or(AxisRefsId());
-    return refs.has_value();
-  }
+  const std::pair<llvm::StringRef, AxisRefsId *> seen[] = {
+      {"drifted", &param.drifted}, {"observed", &param.observed}, {"separate", &param.separate}};
+  for (const auto &[name, axes] : seen)
+    if (key == name) {
+      std::optional<AxisRefsId> refs = declared_axes();
+      *axes = refs.value_or(AxisRefsId());
+      return refs.has_value();
+    }
   bool contract = llvm::is_contained(llvm::ArrayRef(kKeys).take_front(4), view(key));
   if (!contract) {
     unknown_key(token, "a declaration", kKeys);

@@ -90,6 +90,8 @@ enum class Computes : uint8_t {
   LogOfSum, // of exponentials
   Larger,   // of two operands
   Power,
+  FloorQuotient,
+  Remainder,
   Total, // of the elements of one operand
   Norm,
   Greatest, // element
@@ -98,6 +100,8 @@ enum class Computes : uint8_t {
   Index,
   Gather, // along the dimension that attribute `dim` names
   Put,    // at an index
+  Order,  // in which elements are sorted: the last result
+  Places, // of what is not zero
   RowSums, // what an index names, added to the rows of a new table
   Equal,  // to the second operand
   Less,   // than it

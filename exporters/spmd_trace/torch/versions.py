@@ -286,7 +286,12 @@ def _work(*results):
     found = ([one for one in flatten([part]) if isinstance(one, torch.Tensor)] for part in results)
     future = _finished()(next(filter(None, found)))
     future.wait()
-    return _create_work_from_future(future).boxed()
+    return work_of(future).boxed()
+
+
+def work_of(future: torch.futures.Future) -> dist.Work:
+    """The handle of a call whose results are those of a future."""
+    return _create_work_from_future(future)
 
 
 def _kernel(name: str):

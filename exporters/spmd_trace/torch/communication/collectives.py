@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from .. import versions
 from ..document import Op
+from ..hostnumbers import HostSizes
 from ..operands import flatten
 from . import collective_lists, messages
 
@@ -152,12 +153,37 @@ def _reduce(recorder, given, attrs):
     _in_place(recorder, "reduce", given["tensors"], attrs)
 
 
+_SPLITS = (("in_splits", "input_split_sizes"), ("out_splits", "output_split_sizes"))
+
+
+def _splits(given) -> dict:
+    return {word: list(given[name]) for word, name in _SPLITS if given.get(name)}
+
+
 def _all_to_all(recorder, given, attrs):
-    for word, name in (("in_splits", "input_split_sizes"), ("out_splits", "output_split_sizes")):
-        if given[name]:
-            attrs[word] = list(given[name])
-    attrs |= {"split_dim": 0, "concat_dim": 0} | recorder.words_for("all_to_all")
+    attrs |= _splits(given) | {"split_dim": 0, "concat_dim": 0} | recorder.words_for("all_to_all")
     _write(recorder, "all_to_all", given["input"], given["output"], attrs)
+
+
+def even(numbers: list | None) -> bool:
+    """Whether blocks have these numbers of rows because all blocks have as many."""
+    return not isinstance(numbers, HostSizes) and len(set(numbers or [])) < 2
+
+
+def record_uneven(recorder, operands: list, output: torch.Tensor, sizes: dict, group) -> None:
+    """Records an exchange of blocks whose rows are counted, which has filled `output`.
+
+    `sizes`: lists of numbers, or what the program took from tensors.
+    """
+    attrs: dict = {"split_dim": 0, "concat_dim": 0} | recorder.words_for("all_to_all")
+    if dist.get_world_size(group) > 1:
+        attrs["group"] = group_key(recorder, group or dist.group.WORLD)
+    named = {word: one for word, one in sizes.items() if isinstance(one, HostSizes)}
+    attrs |= {word: list(one) for word, one in sizes.items() if one and word not in named}
+    op = Op("all_to_all", operands, [], attrs, {"out": recorder.current(output)})
+    op.kw |= {word: recorder.current(numbers.tensor) for word, numbers in named.items()}
+    op.outs = [recorder.values.define(output, op.kw["out"], written=True)]
+    recorder.add(op)
 
 
 def _each(handler):
@@ -237,7 +263,8 @@ def record_functional(recorder, func, args, kwargs):
     group = given["group_name"]
     if isinstance(group, str):
         group = dist.distributed_c10d._resolve_process_group(group)
-    attrs = {"group": group_key(recorder, group)} | attrs | recorder.words_for(word)
+    attrs = {"group": group_key(recorder, group)} | attrs | _splits(given)
+    attrs |= recorder.words_for(word)
     if "reduce_op" in given:
         attrs["op"] = given["reduce_op"].lower().replace("product", "prod")
     if name == "broadcast":

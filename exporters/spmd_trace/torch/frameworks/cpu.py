@@ -16,6 +16,8 @@ from torch.overrides import TorchFunctionMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from .. import locations, versions
+from .. import recorder as recording
+from ..communication import collectives
 
 
 class _Idle:
@@ -309,13 +311,25 @@ def _all_to_all_single(
     output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False
 ):
     """Fills uneven blocks, which the fake group leaves as they are, with this rank's own rows."""
-    if output_split_sizes is None:
+    sizes = {"in_splits": input_split_sizes, "out_splits": output_split_sizes}
+    alone = dist.get_world_size(group) == 1
+    if alone or all(collectives.even(numbers) for numbers in sizes.values()):
         return _even_all_to_all(output, input, group=group, async_op=async_op)
-    if async_op:
-        raise NotImplementedError("an asynchronous all_to_all of uneven blocks")
-    with torch.no_grad():
+    recorder = recording.active()
+    with recording.unrecorded(), torch.no_grad():
+        before = recorder.resolve([input]) if recorder else []
         rows = torch.arange(len(output)) % max(len(input), 1)
-        return output.copy_(input[rows]) if len(input) else output.zero_()
+        output.copy_(input[rows]) if len(input) else output.zero_()
+    if recorder is not None:
+        collectives.record_uneven(recorder, before, output, sizes, group)
+    return _done(output) if async_op else None
+
+
+def _done(output: torch.Tensor) -> dist.Work:
+    """The handle of what is ready at once."""
+    future: torch.futures.Future = torch.futures.Future()
+    future.set_result([output])
+    return versions.work_of(future)
 
 
 @contextlib.contextmanager

@@ -45,6 +45,15 @@ def _l2_norm(chunk_size, overflow, tensor_lists, per_tensor, *args):
     return torch.linalg.vector_norm(norms).reshape(1), None
 
 
+def fused_norm():
+    """The norm of a list as one tensor: without CUDA extensions Megatron-Core takes it through
+    numbers of the host."""
+    clip_grads = sys.modules.get("megatron.core.optimizer.clip_grads")
+    if clip_grads is None:
+        return contextlib.nullcontext()
+    return replaced(clip_grads, l2_norm_impl=_l2_norm)
+
+
 @contextlib.contextmanager
 def cpu_standins():
     """Replaces what Megatron-Core takes from CUDA extensions, and its random states."""

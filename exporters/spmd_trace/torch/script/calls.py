@@ -65,11 +65,13 @@ class Log:
 
     def __init__(self, file: pathlib.Path):
         self._file = open(file, "w", encoding="utf-8")
+        self.called: set[str] = set()
 
     def add(self, call: str, group: list, about: str = "", message: dict | None = None) -> None:
         """`group`: a name and its ranks; `about`: what has to be the same on all of them;
         `message`: of one from rank to rank, the other rank (none: any), its tag and its size.
         """
+        self.called.add(call)
         row = {"call": call, "group": group, "about": about, "stack": _stack()}
         self._write(row | ({"message": message} if message else {}))
 

@@ -224,6 +224,7 @@ class _Rank:
         ):
             of_all = (settings["step"], self._done, self._observed())
             steps = self.steps = step.Steps(self.job, self.seen, *of_all, digests=self.compared)
+            steps.log = self.log
             self._impatience()
             if check is not None:
                 steps.at_step = functools.partial(_checked, check, self.outcome, steps)

@@ -216,6 +216,7 @@ class Roles:
         self.initial: dict[
             int, tuple[torch.Tensor, str | None]
         ] = {}  # `initial_digests`, with them
+        self.separate: set[int] = set()  # storages of parameters that this rank has made by itself
         self.contradicted: list[str] = []  # parameters that a wrapper keeps equal, and that differ
         self._unnamed = 0
         self.batches: set[int] = set()  # storages of what a model is called with
@@ -546,6 +547,9 @@ class Roles:
         ]
         if compared:
             claims["observed"] = compared
+        own = [axis for axis in compared if kinds[axis] == "V"]
+        if role == "param" and own and storage_of(tensor) in self.separate:
+            claims["separate"] = own
         self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
         if role == "input" and kinds and set(kinds.values()) == {"R|I"}:

@@ -19,12 +19,13 @@ from ..communication import mappings, messages
 from ..communication.transitions import reinterpret
 from ..composites import Composites
 from ..document import Program
-from ..frameworks import ddp, dtensors, fsdp, fsdp1
+from ..frameworks import ddp, dtensors, fsdp, fsdp1, megatron
 from ..frameworks.cpu import replaced
 from ..ranks import ownparts
 from ..recorder import Recorder, Refusal
-from . import axes, evidence, roles, updates
+from . import axes, calls, evidence, roles, updates
 from .batch import Batch, leave_out
+from .origins import HANDED_OUT, Origins
 from .world import Job, Seen
 
 # Functions whose results are data where no module calls them.
@@ -63,7 +64,10 @@ class _Watch(TorchFunctionMode):
                 return self._seen(func, types, args, kwargs)
         if func in _DATA or func in _TAKES:
             steps.makes_batch()
-        return self._seen(func, types, args, kwargs)
+        result = self._seen(func, types, args, kwargs)
+        if steps.digests and steps.initial is None:
+            steps.origins.note(func, args, kwargs, result)
+        return result
 
     def _seen(self, func, types, args, kwargs):
         steps = self.steps
@@ -108,6 +112,9 @@ class Steps:
         self._again: tuple[int, int] | None = None
         self._modules_train = False  # whether they were seen to have parameters
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
+        self.origins = Origins()  # of what there is before it
+        self.separate: set[int] = set()  # storages of what is trained that this rank has made
+        self.log: calls.Log | None = None
         self.updates = updates.Updates()
         self.exchanged: list[str] = []  # parameters that ranks send to each other
         self.messages: list[dict] = []  # that the recorded step sends and receives
@@ -155,6 +162,11 @@ class Steps:
         """What is trained, before the first step."""
         if self.digests and self.initial is None:
             self.initial = roles.initial_digests()
+            if self.log is not None and not self.log.called & HANDED_OUT:
+                trained = [tensor for tensor, _ in self.initial.values()]
+                own = [one for one in trained if self.origins.is_own(one)]
+                self.separate = {roles.storage_of(one) for one in own}
+            self.origins = Origins()
 
     @property
     def by_hand(self) -> bool:
@@ -379,7 +391,9 @@ class Steps:
         if self.digests:
             self.roles.digests = []
             self.roles.initial = self.initial or {}
+        self.roles.separate = self.separate
         enter = self._recording.enter_context
+        enter(megatron.fused_norm())
         sharded = [
             module
             for root in self.roles.roots

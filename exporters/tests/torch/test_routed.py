@@ -1,0 +1,81 @@
+"""Rows that a rank sends to others, as many as it has for each, and parameters that each rank has
+made by itself."""
+
+import pytest
+
+from traces import recorded
+
+_SCRIPT = """
+import os, torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+
+class Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, received, sent):
+        ctx.sizes = received, sent
+        out = x.new_empty(sum(received), x.shape[1])
+        dist.all_to_all_single(out, x, received, sent, async_op=True).wait()
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        received, sent = ctx.sizes
+        out = grad.new_empty(sum(sent), grad.shape[1])
+        dist.all_to_all_single(out, grad.contiguous(), sent, received)
+        return out, None, None
+
+torch.manual_seed(0)
+router = nn.Linear(8, world, bias=False)
+torch.manual_seed(1 + rank)
+expert = nn.Linear(8, 8, bias=False)
+whole = torch.randn(8 * world, 8)
+taken = nn.Parameter(whole.chunk(world)[rank].clone())
+picked = nn.Parameter(whole[torch.arange(8) * world + rank])
+handed = nn.Parameter(torch.empty(8, 8))
+with torch.no_grad():
+    handed.copy_(whole[rank * 8 : rank * 8 + 8])
+weights = {"expert": expert.weight, "taken": taken, "picked": picked, "handed": handed}
+model = nn.ModuleDict({"router": router, "expert": expert})
+optimizer = torch.optim.SGD([router.weight, *weights.values()], lr=0.1)
+for step in range(3):
+    x = torch.randn(16, 8)
+    score, chosen = router(x).softmax(-1).max(-1)
+    order = chosen.argsort()
+    counts = torch.bincount(chosen, minlength=world)
+    theirs = torch.empty_like(counts)
+    dist.all_to_all_single(theirs, counts)
+    sent, received = counts.tolist(), theirs.tolist()
+    done = expert(Exchange.apply(x[order], received, sent))
+    back = Exchange.apply(done, sent, received)
+    y = torch.zeros_like(x)
+    y[order] = back
+    y = y @ taken @ picked @ handed
+    optimizer.zero_grad()
+    (y * score.unsqueeze(-1)).square().mean().backward()
+    dist.all_reduce(router.weight.grad)
+    for weight in (router.weight, *weights.values()):
+        weight.grad /= world
+    optimizer.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory) -> dict:
+    folder = tmp_path_factory.mktemp("routed")
+    (folder / "script.py").write_text(_SCRIPT)
+    return recorded(folder, "--world", 2, "script.py")[0]
+
+
+def test_an_exchange_names_the_tensors_that_say_how_many_rows_go_where(trace):
+    exchanges = [op["kw"] for op in trace["ops"] if op["op"] == "all_to_all"]
+    sizes = [(kw.get("in_splits"), kw.get("out_splits")) for kw in exchanges]
+    sent, received = sizes[1]
+    assert sizes == [(None, None), (sent, received), (received, sent), (sent, received)]
+    assert sent and received and sent != received
+
+
+def test_only_what_a_rank_has_made_in_its_own_extents_is_separate(trace):
+    separate = {value["name"]: value.get("separate") for value in trace["params"]}
+    own = {name for name, axes in separate.items() if axes == ["ranks"]}
+    assert own == {"expert.weight"}
