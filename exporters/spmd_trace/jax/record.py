@@ -15,6 +15,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..checker import MISSING, find, output
 from . import groups, sizes
+from .asked import watched
 from .document import Op, Program, dumps
 from .recorder import record_jaxpr
 from .refused import Unrecordable
@@ -29,27 +30,29 @@ def _names(closed) -> list[str]:
 
 
 def _recorded(
-    function, args, mesh, gradual=False, specs=(), names=None, closed=None, **more
+    function, args, mesh, gradual=False, specs=(), names=None, made=None, **more
 ) -> Program:
-    """closed: its jaxpr, if that was made already."""
+    """made: its jaxpr and what it asked, if that is there already."""
 
     def trace(mesh):
         with use_abstract_mesh(mesh):
             return jax.make_jaxpr(function)(*[_on(mesh, one) for one in args])
 
-    closed = trace(mesh) if closed is None else closed
+    closed, asked = watched(lambda: trace(mesh)) if made is None else made
     names = _names(closed) if names is None else names
     if not (gradual or is_unchecked(closed.jaxpr)):
         return record_jaxpr(closed, mesh, names=names, **more)
 
-    def whole(closed, mesh) -> Program:
-        return groups.record(closed, mesh, names, sizes.of_program(trace, closed, mesh), specs)
+    def whole(closed, asked, mesh) -> Program:
+        found = sizes.of_program(trace, closed, mesh, asked)
+        return groups.record(closed, mesh, names, found, specs)
 
     fewer = sizes.smaller(closed.jaxpr)
     with contextlib.suppress(Exception), sizes.with_sizes(fewer):
         if fewer:  # unless the program is not for fewer ranks
-            return whole(trace(sizes.resized(mesh)), sizes.resized(mesh))
-    return whole(closed, mesh)
+            resized = sizes.resized(mesh)
+            return whole(*watched(lambda: trace(resized)), resized)
+    return whole(closed, asked, mesh)
 
 
 def _on(mesh, argument):
@@ -76,12 +79,12 @@ def record_call(function, args, kwargs) -> Program | None:
     named = [one if isinstance(one, NamedSharding) else None for one in shardings]
     avals = [jax.ShapeDtypeStruct(leaves[place].shape, leaves[place].dtype, sharding=sharding)
              for place, sharding in zip(arrays, named)]  # fmt: skip
-    closed = jax.make_jaxpr(called)(*avals)
-    mesh = first_mesh(closed.jaxpr)
+    made = watched(lambda: jax.make_jaxpr(called)(*avals))
+    mesh = first_mesh(made[0].jaxpr)
     if mesh is None:
         return None
     specs = [one and one.spec for one in named]
-    return _recorded(called, avals, mesh.abstract_mesh, gradual=True, specs=specs, closed=closed,
+    return _recorded(called, avals, mesh.abstract_mesh, gradual=True, specs=specs, made=made,
                      names=[name_of(function, paths[place]) for place in arrays])  # fmt: skip
 
 

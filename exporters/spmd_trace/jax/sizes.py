@@ -1,8 +1,9 @@
 """Numbers of a program that depend on the size of a mesh axis.
 
 A mean over the rows of one rank divides by their number, a gradient by `lax.axis_size`: in a
-jaxpr both are plain numbers. The function is traced again with one axis of size 1 at a time, on
-the same whole arrays, and numbers that have changed by a power of the size are that power.
+jaxpr both are plain numbers. Which numbers are sizes follows from what the function asks while it
+is traced. Where that is not certain it is traced again with one axis of size 1 at a time, on the
+same whole arrays, and numbers that have changed by a power of the size are that power.
 """
 
 import contextlib
@@ -15,6 +16,8 @@ from jax._src import core
 from jax._src import shard_map as jax_shard_map
 from jax.sharding import AbstractMesh
 
+from . import cuts
+from .asked import Asked
 from .locations import phase_of
 from .specs import axes_of
 from .stablehlo.means import written
@@ -321,9 +324,23 @@ def _fewer(size: int) -> int:
     return size // prime if prime < size else size
 
 
-def of_program(trace, closed, mesh) -> Sizes:
-    """trace: makes the jaxpr again, in the mesh that it is given."""
+def of_program(trace, closed, mesh, asked: Asked | None) -> Sizes:
+    """trace: makes the jaxpr again, in the mesh that it is given; asked: what it asked when it was
+    made. It is made again if that does not tell."""
     sizes = Sizes(sizes=dict(mesh.shape))
+    numbers = cuts.Numbers(sizes.sizes, asked) if asked is not None else None
+    if numbers is not None and numbers.read(closed.jaxpr):
+        sizes.powers = numbers.powers
+    else:
+        _trace_again(sizes, trace, closed, mesh)
+    sizes.without_counts_of_all(closed.jaxpr)
+    sizes.beside_sums(closed.jaxpr)
+    sizes.of_transposes(closed.jaxpr)
+    return sizes
+
+
+def _trace_again(sizes: Sizes, trace, closed, mesh) -> None:
+    """With one rank on each axis in turn."""
     manual = _manual_axes(closed.jaxpr)
     for axis, size in mesh.shape.items():
         if size == 1 or axis not in manual:
@@ -335,11 +352,7 @@ def of_program(trace, closed, mesh) -> Sizes:
             warnings.warn(
                 f"the program cannot be traced with one rank on {axis}, so it is not known which of"
                 f" its numbers are the size of this axis: {error}",
-                stacklevel=4,
+                stacklevel=5,
             )
         else:
             sizes.compare(closed.jaxpr, other.jaxpr, axis, size)
-    sizes.without_counts_of_all(closed.jaxpr)
-    sizes.beside_sums(closed.jaxpr)
-    sizes.of_transposes(closed.jaxpr)
-    return sizes

@@ -1,9 +1,10 @@
 """What differs between versions of JAX."""
 
 import contextlib
+import itertools
 
 import jax
-from jax._src import source_info_util
+from jax._src import config, source_info_util
 
 
 def newly_manual(eqn) -> frozenset[str]:
@@ -33,3 +34,14 @@ def user_frames(source_info):
 def partitions(spec) -> tuple:
     """What cuts each dimension; before 0.10 a spec is a tuple of it."""
     return spec.partitions if hasattr(spec, "partitions") else tuple(spec)
+
+
+_traced = itertools.count(1)
+
+
+@contextlib.contextmanager
+def cached_apart():
+    """Within it JAX traces anew what it has traced before. What it keeps goes by a number that only
+    compilers of accelerators look at."""
+    with config.jax_xla_profile_version(next(_traced)):
+        yield
