@@ -2,6 +2,7 @@
 which of its numbers are sizes.
 """
 
+import collections
 import functools
 import math
 
@@ -181,7 +182,8 @@ class Cuts(Means):
             while have != want:
                 if have < want and dim + 1 < len(old):
                     dim += 1
-                    have, tags = have * old[dim], tags | ins[0][dim]
+                    twice = UNKNOWN if tags & ins[0][dim] else NONE
+                    have, tags = have * old[dim], tags | ins[0][dim] | twice
                 elif place + 1 < len(new):
                     place += 1
                     want *= new[place]
@@ -277,9 +279,11 @@ class Cuts(Means):
         return found
 
     def _of_reduce_scatter(self, eqn, ins):
-        if eqn.params["tiled"]:
-            return super()._of_reduce_scatter(eqn, ins)
         dim = eqn.params["scatter_dimension"]
+        if eqn.params["tiled"]:
+            found = super()._of_reduce_scatter(eqn, ins)
+            found[dim] |= UNKNOWN if ins[0][dim] & set(_axes(eqn)) else NONE
+            return found
         return [*ins[0][:dim], *ins[0][dim + 1 :]]
 
     def _of_all_to_all(self, eqn, ins):
@@ -371,11 +375,12 @@ class Numbers:
         if counted is None:
             self.rest.append((eqn, place, key))
             return True
-        (where, position), cut = counted
-        return self._note(where, position, key, None if "?" in cut else dict.fromkeys(cut, -1))
+        powers = None if "?" in counted else {axis: -n for axis, n in counted.items()}
+        return self._note(eqn, place, key, powers)
 
     def _counted(self, eqn, place: int, value: float, made: dict):
-        """Where the number stands that a mean divides by, and what cuts what it counts."""
+        """What cuts the dimensions that a mean is over, each as often as it does; none: it is no
+        number of elements."""
         if eqn.primitive.name != "div" or place != 1 or not _is_of_mean(eqn):
             return None
         summed = self.cuts._sum(eqn.invars[0], made)
@@ -385,7 +390,7 @@ class Numbers:
         if math.prod(operand.aval.shape[dim] for dim in dims) != value:
             return None
         tags = self.cuts.of(operand)
-        return (eqn, place), NONE.union(*(tags[dim] for dim in dims))
+        return collections.Counter(axis for dim in dims for axis in tags[dim])
 
     def _of_sources(self, sources: dict | None) -> dict[str, int] | None:
         """The powers of axes in a product of what was asked."""
