@@ -420,15 +420,15 @@ class Numbers:
     def _other(self, eqn, place: int, key: tuple) -> bool:
         """A literal that is the same as a known one of the same line, a plain number of the
         program, or one that JAX makes."""
+        users = [(place_of(one.source_info), key[1]) for one in self.users.get(id(eqn), ())]
+        if users and all(where for where, _ in users):
+            same = [self.known.get(one, {}) for one in users]
+            return all(one == same[0] for one in same) and self._set(eqn, place, key, same[0])
         if key[0] and key in self.known:
             return self._note(eqn, place, key, self.known[key])
         if not key[0] and any(code.co_name in _SQUARES for code in _codes(eqn)):
             return True
         if not key[0]:  # of a derivative, of which JAX does not say where it is
-            users = [(place_of(one.source_info), key[1]) for one in self.users.get(id(eqn), ())]
-            if users and all(where for where, _ in users):
-                same = [self.known.get(one, {}) for one in users]
-                return all(one == same[0] for one in same) and self._set(eqn, place, key, same[0])
             same = [powers for (_, value), powers in self.known.items() if value == key[1]]
             if same:
                 others = any(where and value == key[1] for _, _, (where, value) in self.rest)

@@ -18,10 +18,9 @@ from jax.sharding import AbstractMesh
 
 from . import cuts
 from .asked import Asked
-from .locations import phase_of
 from .specs import axes_of
 from .stablehlo.means import written
-from .versions import newly_manual, partitions
+from .versions import is_of_backward, newly_manual, partitions
 
 
 class Sized(float):
@@ -131,10 +130,7 @@ class Sizes:
         cut = {axis for entry in partitions(spec) for axis in axes_of(entry)}
         ranks = {axis: size for axis, size in eqn.params["mesh"].shape.items()
                  if axis in newly_manual(eqn) - cut and size > 1}  # fmt: skip
-        if (
-            division.primitive.name == "div"
-            and phase_of(str(division.source_info.name_stack)) == "bwd"
-        ):
+        if division.primitive.name == "div" and is_of_backward(division):
             place, number = written(division, 1, made)
             if ranks and number == math.prod(ranks.values()):
                 self.powers[place] = {"base": 1.0, "of": dict.fromkeys(ranks, 1)}
