@@ -426,14 +426,9 @@ class Numbers:
             return all(one == same[0] for one in same) and self._set(eqn, place, key, same[0])
         if key[0] and key in self.known:
             return self._note(eqn, place, key, self.known[key])
-        if not key[0] and any(code.co_name in _SQUARES for code in _codes(eqn)):
-            return True
-        if not key[0]:  # of a derivative, of which JAX does not say where it is
-            same = [powers for (_, value), powers in self.known.items() if value == key[1]]
-            if same:
-                others = any(where and value == key[1] for _, _, (where, value) in self.rest)
-                alike = not others and all(one == same[0] for one in same)
-                return alike and self._set(eqn, place, key, same[0])
+        if not key[0] and not _is_written(eqn, abs(key[1])):  # JAX does not say where it is
+            squares = any(code.co_name in _SQUARES for code in _codes(eqn))
+            return squares or all(value != key[1] for _, value in self.known)
         return not any(_makes_numbers(code.co_filename) for code in _codes(eqn)) or not self._may_be_count(eqn, abs(key[1]))
 
     def _may_be_count(self, eqn, value: float) -> bool:

@@ -60,6 +60,8 @@ NUMBERS = {
     "gradient": jax.grad(lambda x: jnp.sum(x * x) / x.shape[0]),
     "gradient of a mean": jax.grad(lambda x: jnp.mean(x * x)),
     "attention": lambda x: jax.nn.dot_product_attention(*[x[:, :, None]] * 3)[:, :, 0],
+    # Two halves, and two ranks.
+    "symmetric": lambda x: lax.pmean(jnp.linalg.cholesky(x[:, :4, :4]), "dp")[:, :1, :1] * x,
     "by rank":
         lambda x: x * (lax.axis_index("dp") * x.shape[0] + jnp.arange(x.shape[0]))[:, None, None],
 }
