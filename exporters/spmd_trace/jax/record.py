@@ -67,7 +67,9 @@ def _on(mesh, argument):
 def record(function, *args, mesh) -> Program:
     """The program of `function(*args)`; args are arrays or `jax.ShapeDtypeStruct`, with shardings
     on explicit axes. mesh: abstract, or of devices."""
-    return _recorded(function, args, getattr(mesh, "abstract_mesh", mesh))
+    abstract = getattr(mesh, "abstract_mesh", mesh)
+    sizes.is_itself(abstract)
+    return _recorded(function, args, abstract)
 
 
 def record_call(function, args, kwargs) -> Program | None:
@@ -121,6 +123,7 @@ def _confirm(program: Program, function, args, kwargs) -> None:
 def record_gradients(function, *args, mesh, argnums=(0,)) -> Program:
     """The program of a scalar function and its gradients by some arguments, which are arrays."""
     abstract = getattr(mesh, "abstract_mesh", mesh)
+    sizes.is_itself(abstract)
     with use_abstract_mesh(abstract):
         forward = jax.make_jaxpr(function)(*args)
     gradients = {1 + place: argnum for place, argnum in enumerate(argnums)}

@@ -207,6 +207,11 @@ class Recorder:
             return
         if (call := call_of(eqn)) is not None:
             self.closed(*call, eqn)
+        elif name == "platform_index":  # branches for platforms compute the same: that of the CPU
+            found = [place for place, one in enumerate(eqn.params["platforms"])
+                     if one is None or "cpu" in one]  # fmt: skip
+            (out,) = eqn.outvars
+            self.values[out] = self.written(found[0] if found else 0, out.aval)
         elif self.region.untyped and name in ("reshard", "sharding_constraint"):
             # Inside of a shard_map the compiler has no say in where a block is.
             (atom,), (var,) = eqn.invars, eqn.outvars

@@ -20,7 +20,7 @@ from . import cuts
 from .asked import Asked
 from .specs import axes_of
 from .stablehlo.means import written
-from .versions import is_of_backward, newly_manual, partitions
+from .versions import cached_apart, is_of_backward, newly_manual, partitions
 
 
 class Sized(float):
@@ -78,13 +78,21 @@ def resized(mesh) -> AbstractMesh:
     return made
 
 
+def is_itself(mesh) -> None:
+    """A mesh that a program is recorded in stands for no other, whatever was made for another
+    program: JAX has one object for all meshes that are equal."""
+    if hasattr(mesh, "stands_for"):
+        object.__delattr__(mesh, "stands_for")
+
+
 @contextlib.contextmanager
 def with_sizes(sizes: dict[str, int]):
     """Other sizes of axes for what is traced."""
     before = dict(_sizes)
     _sizes.update(sizes)
     try:
-        yield
+        with cached_apart():
+            yield
     finally:
         _sizes.clear()
         _sizes.update(before)
