@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import functools
+import gc
 import json
 import pathlib
 import tempfile
@@ -14,8 +16,9 @@ from jax._src.interpreters import partial_eval
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..checker import MISSING, find, output
-from . import groups, sizes
-from .asked import watched
+from . import groups
+from .numbers import sizes
+from .numbers.asked import watched
 from .document import Op, Program, dumps
 from .recorder import record_jaxpr
 from .refused import Unrecordable
@@ -29,6 +32,24 @@ def _names(closed) -> list[str]:
     return list(closed.jaxpr.debug_info.arg_names or ())
 
 
+def _uncollected(record):
+    """A recording makes objects of which nearly all are kept: to look for others takes longer than
+    all that it does with them."""
+
+    @functools.wraps(record)
+    def recorded(*args, **kwargs):
+        was = gc.isenabled()
+        gc.disable()
+        try:
+            return record(*args, **kwargs)
+        finally:
+            if was:
+                gc.enable()
+
+    return recorded
+
+
+@_uncollected
 def _recorded(
     function, args, mesh, gradual=False, specs=(), names=None, made=None, **more
 ) -> Program:
@@ -72,6 +93,7 @@ def record(function, *args, mesh) -> Program:
     return _recorded(function, args, abstract)
 
 
+@_uncollected
 def record_call(function, args, kwargs) -> Program | None:
     """The program of a call, whose arguments may be trees with arrays in them. It is judged without
     declarations. None if it has no shard_map."""

@@ -18,7 +18,7 @@ from .attributes import attributes
 from .document import Body, Op, Program, Value
 from .locations import phase_of
 from .pointwise import is_pointwise
-from .sizes import Sized, words
+from .numbers.sizes import Sized, words
 from .refused import Unrecordable
 from .states import Region
 

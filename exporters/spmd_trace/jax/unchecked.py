@@ -18,7 +18,7 @@ from .ownparts import OwnParts
 from .pointwise import is_pointwise
 from .recorder import Recorder, add_outputs, call_of
 from .redistribution import entry_axes, redistribute
-from .sizes import Sizes
+from .numbers.sizes import Sizes
 from .specs import axes_of
 from .states import Region, local_shape, spec_entries
 from .versions import partitions

@@ -14,8 +14,8 @@ from jax import lax
 from jax._src import core
 from jax.sharding import AbstractMesh, PartitionSpec as P
 
-from spmd_trace.jax import sizes
-from spmd_trace.jax.asked import watched
+from spmd_trace.jax.numbers import sizes
+from spmd_trace.jax.numbers.asked import watched
 from spmd_trace.jax.versions import use_abstract_mesh
 
 MESH = AbstractMesh((2, 4), ("dp", "tp"))

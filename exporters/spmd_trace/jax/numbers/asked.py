@@ -21,8 +21,8 @@ from jax._src.lax import parallel
 from jax._src.numpy import array_methods
 from jax.sharding import AbstractMesh
 
-from ..locations import is_ours
-from .versions import cached_apart, user_frames
+from ...locations import is_ours
+from ..versions import cached_apart, user_frames
 
 _SHAPES = {"arange", "_arange", "ones", "zeros", "empty", "canonicalize_shape"}
 _TRANSPARENT = ("numpy", "opt_einsum")  # which JAX, or the program, asks through
@@ -163,12 +163,14 @@ def _made(name: str, left, right):
 
 def _define() -> None:
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        compare = getattr(operator, name)
-        setattr(Number, f"__{name}__",
-                lambda self, other, compare=compare: compare(self.value, _plain(other)))  # fmt: skip
+        setattr(Number, f"__{name}__", functools.partialmethod(_compared, getattr(operator, name)))
     for name in ("add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "lshift", "rshift"):
         setattr(Number, f"__{name}__", functools.partialmethod(_applied, name, False))
         setattr(Number, f"__r{name}__", functools.partialmethod(_applied, name, True))
+
+
+def _compared(self, compare, other) -> bool:
+    return compare(self.value, _plain(other))
 
 
 def _applied(self, name: str, reflected: bool, other):

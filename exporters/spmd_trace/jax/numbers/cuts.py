@@ -8,8 +8,8 @@ import math
 
 from jax._src import core
 
+from ..stablehlo.means import Means, Tags
 from .asked import Asked, is_inside, place_of
-from .stablehlo.means import Means, Tags
 
 UNKNOWN = frozenset({"?"})  # no name of an axis
 NONE = frozenset()
@@ -429,7 +429,8 @@ class Numbers:
         if not key[0] and not _is_written(eqn, abs(key[1])):  # JAX does not say where it is
             squares = any(code.co_name in _SQUARES for code in _codes(eqn))
             return squares or all(value != key[1] for _, value in self.known)
-        return not any(_makes_numbers(code.co_filename) for code in _codes(eqn)) or not self._may_be_count(eqn, abs(key[1]))
+        of_library = any(_makes_numbers(code.co_filename) for code in _codes(eqn))
+        return not of_library or not self._may_be_count(eqn, abs(key[1]))
 
     def _may_be_count(self, eqn, value: float) -> bool:
         """Whether a number that JAX makes may be one of elements, or less by one as a variance has

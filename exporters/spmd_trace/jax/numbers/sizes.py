@@ -16,11 +16,11 @@ from jax._src import core
 from jax._src import shard_map as jax_shard_map
 from jax.sharding import AbstractMesh
 
+from ..specs import axes_of
+from ..stablehlo.means import written
+from ..versions import cached_apart, is_of_backward, newly_manual, partitions
 from . import cuts
 from .asked import Asked
-from .specs import axes_of
-from .stablehlo.means import written
-from .versions import cached_apart, is_of_backward, newly_manual, partitions
 
 
 class Sized(float):
