@@ -10,7 +10,7 @@ import typing
 
 from ..document import head, number, text
 from .locations import Locations
-from .sizes import Sizes
+from .numbers.sizes import Sizes
 
 if typing.TYPE_CHECKING:
     from .ownparts import OwnParts

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import functools
+import gc
 import json
 import pathlib
 import tempfile
@@ -14,7 +16,9 @@ from jax._src.interpreters import partial_eval
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..checker import MISSING, find, output
-from . import groups, sizes
+from . import groups
+from .numbers import sizes
+from .numbers.asked import watched
 from .document import Op, Program, dumps
 from .recorder import record_jaxpr
 from .refused import Unrecordable
@@ -28,28 +32,48 @@ def _names(closed) -> list[str]:
     return list(closed.jaxpr.debug_info.arg_names or ())
 
 
+def _uncollected(record):
+    """A recording makes objects of which nearly all are kept: to look for others takes longer than
+    all that it does with them."""
+
+    @functools.wraps(record)
+    def recorded(*args, **kwargs):
+        was = gc.isenabled()
+        gc.disable()
+        try:
+            return record(*args, **kwargs)
+        finally:
+            if was:
+                gc.enable()
+
+    return recorded
+
+
+@_uncollected
 def _recorded(
-    function, args, mesh, gradual=False, specs=(), names=None, closed=None, **more
+    function, args, mesh, gradual=False, specs=(), names=None, made=None, **more
 ) -> Program:
-    """closed: its jaxpr, if that was made already."""
+    """made: its jaxpr and what it asked, if that is there already."""
 
     def trace(mesh):
         with use_abstract_mesh(mesh):
             return jax.make_jaxpr(function)(*[_on(mesh, one) for one in args])
 
-    closed = trace(mesh) if closed is None else closed
+    closed, asked = watched(lambda: trace(mesh)) if made is None else made
     names = _names(closed) if names is None else names
     if not (gradual or is_unchecked(closed.jaxpr)):
         return record_jaxpr(closed, mesh, names=names, **more)
 
-    def whole(closed, mesh) -> Program:
-        return groups.record(closed, mesh, names, sizes.of_program(trace, closed, mesh), specs)
+    def whole(closed, asked, mesh) -> Program:
+        found = sizes.of_program(trace, closed, mesh, asked)
+        return groups.record(closed, mesh, names, found, specs)
 
     fewer = sizes.smaller(closed.jaxpr)
     with contextlib.suppress(Exception), sizes.with_sizes(fewer):
         if fewer:  # unless the program is not for fewer ranks
-            return whole(trace(sizes.resized(mesh)), sizes.resized(mesh))
-    return whole(closed, mesh)
+            resized = sizes.resized(mesh)
+            return whole(*watched(lambda: trace(resized)), resized)
+    return whole(closed, asked, mesh)
 
 
 def _on(mesh, argument):
@@ -64,9 +88,12 @@ def _on(mesh, argument):
 def record(function, *args, mesh) -> Program:
     """The program of `function(*args)`; args are arrays or `jax.ShapeDtypeStruct`, with shardings
     on explicit axes. mesh: abstract, or of devices."""
-    return _recorded(function, args, getattr(mesh, "abstract_mesh", mesh))
+    abstract = getattr(mesh, "abstract_mesh", mesh)
+    sizes.is_itself(abstract)
+    return _recorded(function, args, abstract)
 
 
+@_uncollected
 def record_call(function, args, kwargs) -> Program | None:
     """The program of a call, whose arguments may be trees with arrays in them. It is judged without
     declarations. None if it has no shard_map."""
@@ -76,12 +103,12 @@ def record_call(function, args, kwargs) -> Program | None:
     named = [one if isinstance(one, NamedSharding) else None for one in shardings]
     avals = [jax.ShapeDtypeStruct(leaves[place].shape, leaves[place].dtype, sharding=sharding)
              for place, sharding in zip(arrays, named)]  # fmt: skip
-    closed = jax.make_jaxpr(called)(*avals)
-    mesh = first_mesh(closed.jaxpr)
+    made = watched(lambda: jax.make_jaxpr(called)(*avals))
+    mesh = first_mesh(made[0].jaxpr)
     if mesh is None:
         return None
     specs = [one and one.spec for one in named]
-    return _recorded(called, avals, mesh.abstract_mesh, gradual=True, specs=specs, closed=closed,
+    return _recorded(called, avals, mesh.abstract_mesh, gradual=True, specs=specs, made=made,
                      names=[name_of(function, paths[place]) for place in arrays])  # fmt: skip
 
 
@@ -118,6 +145,7 @@ def _confirm(program: Program, function, args, kwargs) -> None:
 def record_gradients(function, *args, mesh, argnums=(0,)) -> Program:
     """The program of a scalar function and its gradients by some arguments, which are arrays."""
     abstract = getattr(mesh, "abstract_mesh", mesh)
+    sizes.is_itself(abstract)
     with use_abstract_mesh(abstract):
         forward = jax.make_jaxpr(function)(*args)
     gradients = {1 + place: argnum for place, argnum in enumerate(argnums)}

@@ -6,6 +6,7 @@ branches, rematerialisation and shard_map are kept as operations with bodies.
 """
 
 import dataclasses
+import operator
 
 import jax
 from jax._src import core
@@ -17,7 +18,7 @@ from .attributes import attributes
 from .document import Body, Op, Program, Value
 from .locations import phase_of
 from .pointwise import is_pointwise
-from .sizes import Sized, words
+from .numbers.sizes import Sized, words
 from .refused import Unrecordable
 from .states import Region
 
@@ -206,6 +207,11 @@ class Recorder:
             return
         if (call := call_of(eqn)) is not None:
             self.closed(*call, eqn)
+        elif name == "platform_index":  # branches for platforms compute the same: that of the CPU
+            found = [place for place, one in enumerate(eqn.params["platforms"])
+                     if one is None or "cpu" in one]  # fmt: skip
+            (out,) = eqn.outvars
+            self.values[out] = self.written(found[0] if found else 0, out.aval)
         elif self.region.untyped and name in ("reshard", "sharding_constraint"):
             # Inside of a shard_map the compiler has no say in where a block is.
             (atom,), (var,) = eqn.invars, eqn.outvars
@@ -250,6 +256,11 @@ class Recorder:
                 self.tensor(atom) if getattr(atom.aval, "shape", ()) else self.operand(atom)
                 for atom in eqn.invars
             ]
+        if self.region.untyped and name in _ARITHMETIC and len(eqn.outvars) == 1:
+            if all(type(item) is float for item in ins):
+                (var,) = eqn.outvars
+                self.values[var] = self.written(_ARITHMETIC[name](*ins), var.aval)
+                return []
         derived = any(isinstance(item, Value) and item.derived for item in ins)
         derived &= name != "stop_gradient"
         outs = self.results(eqn, derived) if outs is None else outs
@@ -268,6 +279,8 @@ class Recorder:
             ins = explicit.joined(self, ins, outs)
         if name == "integer_pow":
             ins = [*ins, attrs.pop("y")]
+        if name == "polygamma" and not isinstance(ins[0], Value):
+            ins, attrs = ins[1:], {"n": round(ins[0])}
         name = name.replace("-", "_")
         parts, by = self.program.parts, _sizes_of(name, ins)
         if parts:
@@ -311,6 +324,8 @@ def _sizes_of(name: str, ins: list) -> dict[str, int]:
     return {axis: power for axis, power in by.items() if power}
 
 
+# Of numbers, as of the order of a function in its derivative.
+_ARITHMETIC = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 _NEEDS_TENSOR = {"broadcast_in_dim", "reshape", "squeeze", "copy", "convert_element_type"}
 
 

@@ -75,7 +75,11 @@ def _with_invars(closed, invars):
 
 def _cond(recorder, eqn) -> None:
     branches = [_closed(one) for one in eqn.params["branches"]]
-    index, ins = recorder.tensor(eqn.invars[0]), [recorder.tensor(one) for one in eqn.invars[1:]]
+    index = recorder.operand(eqn.invars[0])
+    if not isinstance(index, Value):  # it is known which one
+        recorder.closed(branches[min(max(int(index), 0), len(branches) - 1)], eqn.invars[1:], eqn)
+        return
+    ins = [recorder.tensor(one) for one in eqn.invars[1:]]
     bodies = [_body(recorder, f"branch{place}_body", one) for place, one in enumerate(branches)]
     _choice(recorder, index, ins, bodies, 0, recorder.results(eqn, True))
 

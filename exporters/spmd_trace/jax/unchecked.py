@@ -18,7 +18,7 @@ from .ownparts import OwnParts
 from .pointwise import is_pointwise
 from .recorder import Recorder, add_outputs, call_of
 from .redistribution import entry_axes, redistribute
-from .sizes import Sizes
+from .numbers.sizes import Sizes
 from .specs import axes_of
 from .states import Region, local_shape, spec_entries
 from .versions import partitions
@@ -90,12 +90,9 @@ class Outside(Recorder):
     def _is_equal(self, var, eqn) -> bool:
         """Whether a result of a shard_map is made of nothing in which ranks differ."""
         inner = eqn.params["jaxpr"]
-        needed = {inner.outvars[eqn.outvars.index(var)]}
-        for one in reversed(inner.eqns):
-            if needed.intersection(one.outvars):
-                if _asks_for_rank(one):
-                    return False
-                needed |= {atom for atom in one.invars if isinstance(atom, core.Var)}
+        needed = _needed(inner, {inner.outvars[eqn.outvars.index(var)]})
+        if needed is None:
+            return False
         return not any(
             taken in needed and any(map(axes_of, spec)) and self._differs(atom)
             for taken, atom, spec in zip(
@@ -259,6 +256,26 @@ class Outside(Recorder):
 def _entry(axes):
     """Of a spec, as JAX has it."""
     return tuple(axes) if isinstance(axes, list) else axes
+
+
+def _needed(jaxpr, wanted: set) -> set | None:
+    """The variables that values are made of; none: they depend on which rank it is."""
+    needed = {one for one in wanted if isinstance(one, core.Var)}
+    for eqn in reversed(jaxpr.eqns):
+        if not needed.intersection(eqn.outvars):
+            continue
+        atoms = eqn.invars
+        if (call := call_of(eqn)) is not None:
+            body, atoms = call[0].jaxpr, call[1]
+            pairs = zip(eqn.outvars, body.outvars)
+            inside = _needed(body, {inner for var, inner in pairs if var in needed})
+            if inside is None:
+                return None
+            atoms = [atom for var, atom in zip(body.invars, atoms) if var in inside]
+        elif _asks_for_rank(eqn):
+            return None
+        needed |= {atom for atom in atoms if isinstance(atom, core.Var)}
+    return needed
 
 
 def _asks_for_rank(eqn) -> bool:

@@ -1,9 +1,11 @@
 """What differs between versions of JAX."""
 
 import contextlib
+import itertools
+import os
 
 import jax
-from jax._src import source_info_util
+from jax._src import config, source_info_util
 
 
 def newly_manual(eqn) -> frozenset[str]:
@@ -30,6 +32,28 @@ def user_frames(source_info):
     return source_info_util.user_frames(given)
 
 
+def is_of_backward(eqn) -> bool:
+    """Whether an equation beside the backward of a shard_map was made with it; before 0.7 no name
+    says so, but the function of JAX does that made it."""
+    if "transpose(" in str(eqn.source_info.name_stack):
+        return True
+    traceback = eqn.source_info.traceback
+    codes = traceback.raw_frames()[0][1:2] if traceback is not None else ()
+    return any(code.co_filename.endswith(_SHARD_MAP) for code in codes)
+
+
 def partitions(spec) -> tuple:
     """What cuts each dimension; before 0.10 a spec is a tuple of it."""
     return spec.partitions if hasattr(spec, "partitions") else tuple(spec)
+
+
+_SHARD_MAP = os.path.join("jax", "_src", "shard_map.py")
+_traced = itertools.count(1)
+
+
+@contextlib.contextmanager
+def cached_apart():
+    """Within it JAX traces anew what it has traced before. What it keeps goes by a number that only
+    compilers of accelerators look at."""
+    with config.jax_xla_profile_version(next(_traced)):
+        yield

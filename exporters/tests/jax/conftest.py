@@ -11,7 +11,7 @@ import jax
 _LIST = pathlib.Path(__file__).parents[1] / "requirements-jax.txt"
 # What JAX infers about ranks, and what compares with it, is of one version.
 if jax.__version__ != re.search(r"^jax==(\S+)", _LIST.read_text(), re.MULTILINE)[1]:
-    collect_ignore_glob = ["test_[!os]*.py"]  # all but test_onedevice and test_script
+    collect_ignore_glob = ["test_[!os]*.py"]  # all but test_onedevice, test_script and test_sizes
 
 
 def pytest_configure(config):

@@ -18,7 +18,7 @@ from jax._src import core
 
 from ...gradcheck import plain
 from ...locations import SITE, is_ours, relative_path
-from .. import sizes
+from ..numbers import sizes
 from ..unchecked import first_mesh
 from ..versions import use_abstract_mesh
 from . import doubts

@@ -21,7 +21,7 @@ from .. import groups
 from ..document import Program
 from ..locations import Frames
 from ..refused import Unrecordable
-from ..sizes import Sizes, smaller
+from ..numbers.sizes import Sizes, smaller
 from . import hlo_ops
 from .means import Means
 from .shardy import Ranks, mesh_of, spec_of, specs_of

@@ -1,8 +1,9 @@
 """Numbers of a program that depend on the size of a mesh axis.
 
 A mean over the rows of one rank divides by their number, a gradient by `lax.axis_size`: in a
-jaxpr both are plain numbers. The function is traced again with one axis of size 1 at a time, on
-the same whole arrays, and numbers that have changed by a power of the size are that power.
+jaxpr both are plain numbers. Which numbers are sizes follows from what the function asks while it
+is traced. Where that is not certain it is traced again with one axis of size 1 at a time, on the
+same whole arrays, and numbers that have changed by a power of the size are that power.
 """
 
 import contextlib
@@ -15,10 +16,11 @@ from jax._src import core
 from jax._src import shard_map as jax_shard_map
 from jax.sharding import AbstractMesh
 
-from .locations import phase_of
-from .specs import axes_of
-from .stablehlo.means import written
-from .versions import newly_manual, partitions
+from ..specs import axes_of
+from ..stablehlo.means import written
+from ..versions import cached_apart, is_of_backward, newly_manual, partitions
+from . import cuts
+from .asked import Asked
 
 
 class Sized(float):
@@ -76,13 +78,21 @@ def resized(mesh) -> AbstractMesh:
     return made
 
 
+def is_itself(mesh) -> None:
+    """A mesh that a program is recorded in stands for no other, whatever was made for another
+    program: JAX has one object for all meshes that are equal."""
+    if hasattr(mesh, "stands_for"):
+        object.__delattr__(mesh, "stands_for")
+
+
 @contextlib.contextmanager
 def with_sizes(sizes: dict[str, int]):
     """Other sizes of axes for what is traced."""
     before = dict(_sizes)
     _sizes.update(sizes)
     try:
-        yield
+        with cached_apart():
+            yield
     finally:
         _sizes.clear()
         _sizes.update(before)
@@ -128,10 +138,7 @@ class Sizes:
         cut = {axis for entry in partitions(spec) for axis in axes_of(entry)}
         ranks = {axis: size for axis, size in eqn.params["mesh"].shape.items()
                  if axis in newly_manual(eqn) - cut and size > 1}  # fmt: skip
-        if (
-            division.primitive.name == "div"
-            and phase_of(str(division.source_info.name_stack)) == "bwd"
-        ):
+        if division.primitive.name == "div" and is_of_backward(division):
             place, number = written(division, 1, made)
             if ranks and number == math.prod(ranks.values()):
                 self.powers[place] = {"base": 1.0, "of": dict.fromkeys(ranks, 1)}
@@ -321,9 +328,23 @@ def _fewer(size: int) -> int:
     return size // prime if prime < size else size
 
 
-def of_program(trace, closed, mesh) -> Sizes:
-    """trace: makes the jaxpr again, in the mesh that it is given."""
+def of_program(trace, closed, mesh, asked: Asked | None) -> Sizes:
+    """trace: makes the jaxpr again, in the mesh that it is given; asked: what it asked when it was
+    made. It is made again if that does not tell."""
     sizes = Sizes(sizes=dict(mesh.shape))
+    numbers = cuts.Numbers(sizes.sizes, asked) if asked is not None else None
+    if numbers is not None and numbers.read(closed.jaxpr):
+        sizes.powers = numbers.powers
+    else:
+        _trace_again(sizes, trace, closed, mesh)
+    sizes.without_counts_of_all(closed.jaxpr)
+    sizes.beside_sums(closed.jaxpr)
+    sizes.of_transposes(closed.jaxpr)
+    return sizes
+
+
+def _trace_again(sizes: Sizes, trace, closed, mesh) -> None:
+    """With one rank on each axis in turn."""
     manual = _manual_axes(closed.jaxpr)
     for axis, size in mesh.shape.items():
         if size == 1 or axis not in manual:
@@ -335,11 +356,7 @@ def of_program(trace, closed, mesh) -> Sizes:
             warnings.warn(
                 f"the program cannot be traced with one rank on {axis}, so it is not known which of"
                 f" its numbers are the size of this axis: {error}",
-                stacklevel=4,
+                stacklevel=5,
             )
         else:
             sizes.compare(closed.jaxpr, other.jaxpr, axis, size)
-    sizes.without_counts_of_all(closed.jaxpr)
-    sizes.beside_sums(closed.jaxpr)
-    sizes.of_transposes(closed.jaxpr)
-    return sizes

@@ -1,0 +1,1 @@
+"""Which numbers of a program are sizes of axes."""
