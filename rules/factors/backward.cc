@@ -148,7 +148,7 @@ struct Alignment {
     unsigned labels = sink.operand("y");
     if (const ir::Shape *y = sink.shape(labels); y && y->dims.size() == 2) {
       sink.set(labels, {all.scores[1], {sink.factor(y->dims[1], true)}});
-    } else if (y) {
+    } else if (y && y->dims.size() == 1) {
       sink.fresh_whole(labels);
       sink.whole(all.scores[1]);
     }

@@ -453,6 +453,19 @@ struct Recurrent {
     sink.whole(all.sequence[2]);
     return all;
   }
+  // Nothing is stretched over the batch.
+  static bool match(FactorSink &sink, unsigned operand, const TensorFactors &dims) {
+    const ir::Shape *shape = sink.shape(operand);
+    if (!shape)
+      return true;
+    if (shape->dims.size() != dims.size())
+      return false;
+    for (unsigned d = 0; d < dims.size(); ++d)
+      if (!sink.equal(dims[d][0], shape->dims[d], operand, 0, d))
+        return false;
+    sink.set(operand, dims);
+    return true;
+  }
   // A state, or what is as large: its last dimension but one is the batch.
   TensorFactors state_of(FactorSink &sink, const ir::Shape &shape) const {
     TensorFactors dims;
@@ -472,8 +485,11 @@ bool recurrent_factors(const Application &app, FactorSink &sink) {
     return false;
   sink.fresh_whole_from(1);
   const TensorFactors state = layer->state_of(sink, *h);
+  if (!Recurrent::match(sink, 0, layer->sequence))
+    return false;
   for (std::string_view name : {"h", "c"})
-    follow(sink, sink.operand(name), state);
+    if (!Recurrent::match(sink, sink.operand(name), state))
+      return false;
   TensorFactors output = layer->sequence;
   output.back() = {sink.factor(std::nullopt, true)};
   // What the backward needs is of no known order: the batch is taken to stand first.
@@ -493,10 +509,12 @@ bool recurrent_backward_factors(const Application &app, FactorSink &sink) {
   const TensorFactors state = layer->state_of(sink, *h);
   TensorFactors output = layer->sequence;
   output.back() = {sink.factor(std::nullopt, true)};
-  for (std::string_view name : {"y", "g"})
-    follow(sink, sink.operand(name), output);
-  for (std::string_view name : {"h", "k", "l"})
-    follow(sink, sink.operand(name), state);
+  for (std::string_view name : {"x", "y", "g", "h", "k", "l"}) {
+    bool of_state = name == "h" || name == "k" || name == "l";
+    const TensorFactors &dims = name == "x" ? layer->sequence : of_state ? state : output;
+    if (!Recurrent::match(sink, sink.operand(name), dims))
+      return false;
+  }
   llvm::SmallVector<TensorFactors, 7> gradients{layer->sequence};
   for (std::string_view name : {"w", "u"}) {
     if (!sink.shape(sink.operand(name)))

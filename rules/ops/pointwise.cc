@@ -17,8 +17,6 @@ constexpr OpDef kPointwise[] = {
     {.name = "cast", .equation = "a[...] -> [...]", .dtype = DTypeRule::Attribute,
      .choose = choose_cast, .note = "between float or complex types; linear up to rounding"},
     {.name = "conj", .equation = "a[...] -> [...]"},
-    {.name = "deg2rad", .equation = "a[...] -> [...]", .dtype = DTypeRule::Float, .mut = "a"},
-    {.name = "rad2deg", .equation = "a[...] -> [...]", .dtype = DTypeRule::Float, .mut = "a"},
     {.name = "real", .equation = "a[...] -> [...]", .dtype = DTypeRule::Real},
     {.name = "imag", .equation = "a[...] -> [...]", .dtype = DTypeRule::Real},
     {.name = "add", .equation = "a[...] + b[...] -> [...]", .computes = Computes::Sum,

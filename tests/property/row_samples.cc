@@ -66,6 +66,20 @@ constexpr RowSample kSamples[] = {
      "%r = jax.gather %0, %1 { dimension_numbers = [[1], [0], [0]], slice_sizes = [1, 2] }"},
     {"f32[3, 2]; f32[3, 2]", "%r, %s = sort_together [%0, %1] { dim = 0 }"},
     {"f32[4, 2]; f32[]", "%r = jax.reduce [%0, %1] { dimensions = [0] }"},
+    // One step, one sequence.
+    {"f32[1, 1, 2]; f32[1, 1, 2]; f32[1, 1, 2]; f32[2, 2]; f32[2, 2]; f32[1, 2]",
+     "%r, %s, %t, %u, %v, %w, %x = recurrent_layer_backward %0, null, null, %1, %2, %3, %4, null, "
+     "null, %5"},
+    {"f32[1, 1, 2]; f32[1, 1, 2]; f32[1, 1, 2]; f32[1, 2]; f32[2, 2]; f32[2, 2]; f32[1, 2]",
+     "%r, %s, %t, %u, %v, %w, %x = recurrent_layer_backward_of_output %0, %1, %2, %3, null, %4, "
+     "%5, null, null, %6"},
+    {"f32[1, 2]; f32[1, 1, 2]; f32[1, 1, 2]; f32[1, 2]; f32[2, 2]; f32[2, 2]; f32[1, 2]",
+     "%r, %s, %t, %u, %v, %w, %x = recurrent_layer_backward_of_state %0, %1, %2, %3, %4, %5, null, "
+     "null, %6"},
+    {"f32[1, 1, 2]; f32[1, 1, 2]; f32[1, 1, 2]; f32[1, 2]; f32[1, 2]; f32[2, 2]; f32[2, 2]; "
+     "f32[1, 2]",
+     "%r, %s, %t, %u, %v, %w, %x = recurrent_layer_backward_of_all %0, %1, %2, %3, %4, %5, %6, "
+     "null, null, %7"},
     {"i64[]", "%r = random %0 { size = [2, 2] }"},
 };
 

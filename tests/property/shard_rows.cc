@@ -29,6 +29,7 @@ constexpr RowSetting kSettings[] = {
     {"avg_pool", "kernel_size = [2, 2]", "h=4 w=2 p=2 q=1"},
     {"max_pool", "kernel_size = [2, 2]", "h=4 w=2 p=2 q=1"},
     {"interpolate", "output_size = [3, 4]", "p=3 q=4"},
+    {"affine_grid", "size = [{b}, 2, 4, 3]", "h=4 w=3 d=2 e=3"},
     {"interpolate_backward", "input_size = [{...}, 4, 2], output_size = [3, 1]",
      "h=4 w=2 p=3 q=1"},
     {"reflection_pad_backward", "pad = [1, 1]", "d=2 e=4"},
@@ -81,6 +82,7 @@ constexpr Unmeant kUnmeant[] = {
     {"eigh", kUnwrittenResults}, {"lstsq", kUnwrittenResults}, {"lu", kUnwrittenResults},
     {"qr", kUnwrittenResults},   {"svd", kUnwrittenResults},   {"solve_ex", kUnwrittenResults},
     {"dropout_off", kRandom},
+    {"recurrent_layer", kUnwrittenResults},
 };
 
 class RowCase {
@@ -264,6 +266,7 @@ constexpr NeedlessEntry kUndetermined[] = {
     {"diag_embed", "no-shard-rule", "likewise"},
     {"diagonal", "no-shard-rule", "likewise"},
     {"fft_", "no-shard-rule", "likewise"},
+    {"fractional_max_pool", "no-shard-rule", "likewise"},
     {"quantile", "no-shard-rule", "likewise"},
     {"repeat_interleave_counts", "no-shard-rule", "likewise"},
 };

@@ -112,7 +112,26 @@ constexpr const char *kWithoutRule[] = {"attention_backward.q",
                                         "attention_backward_grouped.l",
                                         "attention_backward_grouped_causal.q",
                                         "attention_backward_grouped_causal.k",
-                                        "attention_backward_grouped_causal.l"};
+                                        "attention_backward_grouped_causal.l",
+                                        "recurrent_layer_backward.g",
+                                        "recurrent_layer_backward.x",
+                                        "recurrent_layer_backward.y",
+                                        "recurrent_layer_backward.k",
+                                        "recurrent_layer_backward.l",
+                                        "recurrent_layer_backward_of_output.g",
+                                        "recurrent_layer_backward_of_output.x",
+                                        "recurrent_layer_backward_of_output.y",
+                                        "recurrent_layer_backward_of_output.k",
+                                        "recurrent_layer_backward_of_output.l",
+                                        "recurrent_layer_backward_of_state.k",
+                                        "recurrent_layer_backward_of_state.x",
+                                        "recurrent_layer_backward_of_state.y",
+                                        "recurrent_layer_backward_of_state.l",
+                                        "recurrent_layer_backward_of_all.g",
+                                        "recurrent_layer_backward_of_all.x",
+                                        "recurrent_layer_backward_of_all.y",
+                                        "recurrent_layer_backward_of_all.k",
+                                        "recurrent_layer_backward_of_all.l"};
 
 } // namespace
 

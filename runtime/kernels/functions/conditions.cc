@@ -79,10 +79,10 @@ template <class T> llvm::Error glu(const Call<T> &call) {
 template <class T> llvm::Error glu_backward(const Call<T> &call) {
   View<const T> a = call.operand("a"), g = call.operand("g");
   View<T> out = call.results[0];
-  auto gate = [&](auto x, auto y) { return gated(call.site, x, y); };
   each_half(call, a, *g.dims, [&](int64_t i, int64_t first, int64_t second) {
-    out[first] = g[i] * slope_at<0>(gate, a[first], a[second]);
-    out[second] = g[i] * slope_at<1>(gate, a[first], a[second]);
+    T gate = sigmoid(a[second]);
+    out[first] = g[i] * gate;
+    out[second] = g[i] * a[first] * gate * (1.0 - gate);
   });
   return llvm::Error::success();
 }

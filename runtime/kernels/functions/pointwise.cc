@@ -258,8 +258,6 @@ llvm::ArrayRef<KernelDef> pointwise_kernels() {
         both1("angle", X1(x < 0.0 ? decltype(x)(kPi) : 0.0 * x), X1(std::arg(x))),
         both1("sgn", X1((x > 0.0) - (x < 0.0)), X1(x == 0.0 ? x : x / std::abs(x))),
 
-        real1("deg2rad", X1(x * (kPi / 180))),
-        real1("rad2deg", X1(x * (180 / kPi))),
         real1("erf", X1(erf(x))),
         real1("erfc", X1(erfc(x))),
         real1("erfinv", X1(erfinv(x))),

@@ -191,11 +191,12 @@ template <class T> llvm::Error weight_norm(const Call<T> &call) {
 }
 
 template <class T> llvm::Error weight_norm_backward(const Call<T> &call) {
-  View<const T> y = call.operand("y"), v = call.operand("v"), g = call.operand("g");
+  View<const T> y = call.operand("y"), v = call.operand("v"), g = call.operand("g"),
+                s = call.operand("s");
   Lines lines = vectors_of(call.site, *v.dims);
   for (int64_t line = 0; line < lines.count(); ++line) {
     Line<const T> x(lines, line, v.data), flow(lines, line, y.data);
-    T norm = norm_of(x, x.size(), 2), along(0.0);
+    T norm = s[line], along(0.0);
     for (int64_t i = 0; i < x.size(); ++i)
       along += x[i] / norm * flow[i];
     for (int64_t i = 0; call.results[0] && i < x.size(); ++i)
