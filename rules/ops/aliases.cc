@@ -568,6 +568,8 @@ constexpr Alias kAliases[] = {
      .reduction = LossReduction::Mean},
     {.spelling = "aten.soft_margin_loss_backward", .op = "soft_margin_loss_backward",
      .reduction = LossReduction::Mean},
+    {.spelling = "aten.multilabel_margin_loss", .op = "multilabel_margin_loss",
+     .reduction = LossReduction::Mean},
     {.spelling = "aten.multi_margin_loss_backward", .op = "multi_margin_loss_backward",
      .reduction = LossReduction::Mean},
     {.spelling = "_ctc_loss_backward", .op = "ctc_losses_backward", .order = "g x y l m u a"},

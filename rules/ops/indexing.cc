@@ -38,7 +38,7 @@ constexpr OpDef kIndexing[] = {
     {.name = "embedding_bag_weights_backward",
      .equation = "g[!b c] * t[!v c] * @i[!n :!v] * @o[!b] * @p? -> [!n]",
      .values = {{{"o", Values::Starts, "n"}}}},
-    {.name = "embedding_renorm", .equation = "f(t[!v !c], @i[!...]) -> [!v !c]",
+    {.name = "embedding_renorm", .equation = "f(t[!v !c], @i[!... :!v]) -> [!v !c]",
      .dtype = DTypeRule::First, .mut = "t", .note = "rows that are looked up are shortened"},
     {.name = "gather_masked", .equation = "a[... d] * @i[... :d] -> [...]", .placed = "d",
      .dtype = DTypeRule::First, .note = "the owner of the entry answers, others give 0"},

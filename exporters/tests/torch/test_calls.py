@@ -39,7 +39,6 @@ _KNOWN |= dict.fromkeys(
 )
 _KNOWN |= {
     "torch.cat": "an empty tensor of one dimension goes with any other",
-    "torch.grid_sampler_3d": "the row is that of two dimensions",
     "torch.nn.functional.ctc_loss": "lengths may be lists",
     "torch.nn.functional.nll_loss": "without a batch",
     "torch.norm": "norms of matrices",
