@@ -258,6 +258,8 @@ class Recorder:
             base = self.values.holder(tensor)
             if base is not None:
                 return self._view_of(tensor, base)
+            if parts := self.values.parts(tensor):
+                return self._joined(tensor, parts)
         if storage in self._copies:
             operand, copy = self._copies.pop(storage)
             value = self.values.define(copy, None, written=False)
@@ -297,6 +299,30 @@ class Recorder:
             operand, value = value, self.values.define(result, value, written=False)
             self.add(Op(name, [operand], [value], words, derived=True))
         return self.values.bind(tensor, value)
+
+    def _joined(self, tensor: torch.Tensor, parts: list[Value]) -> Value:
+        """A value for memory that was written through views alone so far, such as a flat buffer
+        whose parts are gradients: what was written, with what was there before between it.
+        """
+        low, high = self.values.span(tensor)
+        with self.hidden(), torch.no_grad(), torch._C.DisableTorchFunction():
+            runs = views.runs(tensor, (low, high), [(one.span, one.key) for one in parts])
+        if runs is None:
+            self.refuse(
+                "memory that is read as a whole and was written through views that overlap, or have"
+                " gaps or another element type",
+                "write to parts of it that lie one behind the other",
+                [],
+                [tensor],
+            )
+            return self.values.find(tensor)
+        whole, pieces = runs
+        made = [
+            self.current(piece) if known else self.from_outside(piece) for piece, known in pieces
+        ]
+        value = self.values.define(whole, None, written=True)
+        self.add(Op("aten.cat.default", [made], [value], {"dim": 0}, derived=True))
+        return self.current(tensor)
 
     def pieces(self, tensor: torch.Tensor) -> list[torch.Tensor] | None:
         """The parts of a packed buffer that `tensor` spans, if it is more than one part."""
