@@ -30,6 +30,10 @@ from .world import Job, Seen
 # Functions whose results are data where no module calls them.
 _DATA = {torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, torch.as_tensor}
 _DATA |= {torch.from_numpy, torch.frombuffer, torch.rand_like, torch.randn_like, torch.randint_like}
+# They draw by what is given to them: data before a model is used, else what a model makes of some.
+_DRAWS = {
+    getattr(of, name) for of in (torch, torch.Tensor) for name in ("multinomial", "bernoulli")
+} | {torch.poisson, torch.binomial}
 # Functions by which a batch may be taken out of data that are there.
 _TAKES = {torch.Tensor.__getitem__, torch.Tensor.index_select, torch.index_select, torch.tensor}
 _TAKES |= {
@@ -61,7 +65,7 @@ class _Watch(TorchFunctionMode):
         if func in _CLEARS and steps.clears(args):
             with steps.clearing():
                 return self._seen(func, types, args, kwargs)
-        if func in _DATA or func in _TAKES:
+        if func in _DATA or func in _TAKES or func in _DRAWS:
             steps.makes_batch()
         return self._seen(func, types, args, kwargs)
 
@@ -69,7 +73,8 @@ class _Watch(TorchFunctionMode):
         steps = self.steps
         if steps.composites is None:
             return func(*args, **kwargs)
-        if func in _DATA and not steps.recorder.in_module and steps.recorder.phase == "fwd":
+        makes = func in _DATA or (func in _DRAWS and steps.batch.is_open)
+        if makes and not steps.recorder.in_module and steps.recorder.phase == "fwd":
             return steps.batch.draws(lambda: func(*args, **kwargs))
         return steps.composites.__torch_function__(func, types, args, kwargs)
 
