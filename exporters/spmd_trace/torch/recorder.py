@@ -69,6 +69,7 @@ class _Mode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if not self.recorder.is_hidden and any(issubclass(kind, _WRAPPERS) for kind in types):
+            self.recorder.unwraps(args, kwargs or {})
             return NotImplemented
         return self.recorder.dispatch(func, args, kwargs or {})
 
@@ -444,6 +445,17 @@ class Recorder:
                 before = self.refusals is not None and bool(value.requires_grad)
                 value.requires_grad = tensor.requires_grad or before
         return value
+
+    def unwraps(self, args: tuple, kwargs: dict) -> None:
+        """Operands are about to be taken out of their wrappers: autograd knows the wrappers, and
+        says of what is inside of them that it has no gradient."""
+        if not self.grad_mode:
+            return
+        for tensor in operands.flatten([*args, *kwargs.values()]):
+            if isinstance(tensor, DTensor) and tensor.requires_grad:
+                value = self.values.find(tensor._local_tensor)
+                if value is not None and value.claims.get("role") is None and value.floating:
+                    value.requires_grad = True
 
     def function_called(self, arguments: tuple) -> None:
         """Notes the operands of a custom autograd function before it runs."""

@@ -468,15 +468,16 @@ class Steps:
 
     def _summed_loss(self, loss: torch.Tensor) -> torch.Tensor:
         """Each rank with a batch of its own begins a backward: what they begin with is a sum."""
-        name = f"loss.{len(self.losses)}"
+        name, together = f"loss.{len(self.losses)}", []
         if isinstance(loss, DTensor):
             # On the axes of its mesh all ranks begin one backward together.
             if not all(placement.is_replicate() for placement in loss.placements):
                 self.losses.append(loss._local_tensor)
                 return loss
+            together = dtensors.axes_of_mesh(self.recorder, loss)
             loss = loss.to_local()
         self.roles.note("loss", name, loss)
-        for axis in self.roles.data_axes:
+        for axis in [one for one in self.roles.data_axes if one not in together]:
             whole = axis in self.observed.get("whole", {}).get(name, [])
             loss = reinterpret(loss, axis, src="R" if whole else "V", dst="P")
         self.losses.append(loss)
@@ -558,6 +559,7 @@ class Steps:
             leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program)
+        self.roles.take_whole_gradients(self.summed)
         dtensors.state_sums(program)
         mappings.state(program)
         for op in program.ops:
