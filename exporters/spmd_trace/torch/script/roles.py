@@ -640,6 +640,13 @@ class Roles:
         them, by its placements, although nothing has summed it."""
         with self.recorder.hidden():
             trained = {id(p): p for root in self.roots for p in root.parameters()}
+            # What becomes addends, in whose backward each rank has its part of the gradient.
+            divided = {
+                id(value.root)
+                for op in self.recorder.program.ops
+                if op.name == "convert" and op.attrs.get("src") == "R"
+                for value in op.operands()
+            }
             for parameter in trained.values():
                 value = self.recorder.values.find(local_shard(parameter))
                 gradient = parameter.grad
@@ -649,7 +656,8 @@ class Roles:
                 copied = dtensors.copied(self.recorder, parameter)
                 axes = copied & dtensors.copied(self.recorder, gradient)
                 axes -= {*summed.get(name, []), *self.wrapped_axes}
-                if value.root.claims.get("role") == "param" and axes:
+                own = id(value.root) not in divided and value.root.claims.get("role") == "param"
+                if own and axes:
                     self._used_as_one(value.root, axes)
 
     def _used_as_one(self, parameter: Value, axes: set[str]) -> None:
