@@ -26,13 +26,17 @@ namespace {
 class Accumulation {
 public:
   Accumulation(ir::Program &program, CheckResult &result)
-      : program_(program), result_(result), rules_(program), needed_(program.values.size()) {}
+      : program_(program), result_(result), rules_(program), needed_(program.values.size()),
+        read_(program.values.size()) {}
 
   void run();
 
 private:
   void need_backward();
+  void read_backward();
   bool is_kept(ValueId value) const;
+  bool writes_kept(InstId id);
+  bool decides(InstId first, InstId seed);
   bool is_seed(InstId id);
   bool takes_mean(InstId id);
   bool is_mean(ValueId root);
@@ -42,6 +46,7 @@ private:
   CheckResult &result_;
   rules::Rules rules_;
   llvm::BitVector needed_; // values that what the step leaves depends on
+  llvm::BitVector read_;   // values on which a number depends that an optimizer looks at
   OperandList operands_;
 };
 
@@ -53,11 +58,36 @@ void Accumulation::need_backward() {
   // `step` and `store` leave something without a name, a write in place leaves what it writes.
   add_needed(program_, needed_, [&](InstId id) {
     const ir::Inst &inst = program_.insts[id];
-    bool leaves = inst.result_count == 0 && rules_.resolve(inst.op).form == rules::OpForm::Boundary;
-    for (uint32_t r = 0; r < inst.result_count; ++r)
-      leaves |= inst.phase == ir::Phase::Optimizer && is_kept(inst.result(r));
-    return leaves;
+    return writes_kept(id) || (inst.result_count == 0 &&
+                               rules_.resolve(inst.op).form == rules::OpForm::Boundary);
   });
+}
+
+void Accumulation::read_backward() {
+  add_needed(program_, read_, [&](InstId id) {
+    const ir::Inst &inst = program_.insts[id];
+    return inst.phase == ir::Phase::Optimizer && inst.result_count == 0;
+  });
+}
+
+bool Accumulation::writes_kept(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  bool writes = false;
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    writes |= inst.phase == ir::Phase::Optimizer && is_kept(inst.result(r));
+  return writes;
+}
+
+// A search along a line, such as that of LBFGS, tries parameters: of a pass it may want no more
+// than numbers, by which it goes on. Passes between which nothing is written are addends of one
+// gradient.
+bool Accumulation::decides(InstId first, InstId seed) {
+  if (!read_.test(program_.insts[seed].first_result.index))
+    return false;
+  for (uint32_t i = first.index; i < seed.index; ++i)
+    if (writes_kept(InstId{i}))
+      return true;
+  return false;
 }
 
 // It lies in the storage of a parameter or of its state.
@@ -140,6 +170,7 @@ bool Accumulation::divides_by(int64_t count) {
 
 void Accumulation::run() {
   need_backward();
+  read_backward();
   llvm::MapVector<uint32_t, llvm::SmallVector<InstId, 4>> passes; // by line of the script
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
     if (is_seed(InstId{i}))
@@ -153,9 +184,13 @@ void Accumulation::run() {
     const bool in_vain = program_.phase == ir::ProgramPhase::Step && needed_.none();
     if ((count < 2 || kept == 0) && !in_vain)
       continue;
-    if (kept < count)
-      result_.findings.push_back({rules::DroppedGradients{root(seeds[0]), count - kept, count},
-                                  Place::inst(*llvm::find_if_not(seeds, reaches))});
+    auto used = [&](InstId seed) { return reaches(seed) || decides(seeds[0], seed); };
+    const int64_t dropped = count - llvm::count_if(seeds, used);
+    if (dropped)
+      result_.findings.push_back({rules::DroppedGradients{root(seeds[0]), dropped, count},
+                                  Place::inst(*llvm::find_if_not(seeds, used))});
+    else if (kept < count)
+      continue;
     else if (llvm::all_of(seeds, [&](InstId seed) { return is_mean(root(seed)); }) &&
              !divides_by(count))
       result_.findings.push_back(

@@ -286,22 +286,33 @@ llvm::SmallVector<uint32_t, 8> batches_of(const ir::Program &program) {
   return found;
 }
 
-// Axes along which ranks take parts of data that all of them have.
-AxisSet split_data(const ir::Program &program, const CheckResult &result) {
+// Axes along which ranks take parts of data that all of them have, or of data of which nothing is
+// known: a part differs in any case.
+AxisSet split_data(ir::Program &program, const CheckResult &result) {
   AxisSet axes;
+  rules::Rules rules(program);
+  OperandList operands;
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
     const ir::Inst &inst = program.insts[ir::InstId{i}];
-    if (inst.result_count && is_forward(inst) &&
-        rules::resolve_op(program, inst.op).transition == rules::TransitionOp::Convert) {
-      const Type &type = program.types[result.types[inst.first_result.index]];
-      axes |= type.gradient_free() ? type.sharded() : AxisSet();
-    }
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    if (!inst.result_count || !is_forward(inst) || op.transition != rules::TransitionOp::Convert)
+      continue;
+    const Type &type = program.types[result.types[inst.first_result.index]];
+    axes |= type.gradient_free() ? type.sharded() : AxisSet();
+    operands.read(program, inst.operands);
+    rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
+    rules::Outcome ignored;
+    const ir::AttrValue *to = app.attr("dst");
+    if (to && to->form == ir::AttrForm::Kind &&
+        to->as_kind().form == ir::KindWord::Form::Shard && type.unknown)
+      if (std::optional<rules::CallAxes> named = rules::resolve_axes(app, {}, ignored))
+        axes |= named->all() & type.unknown;
   }
   return axes;
 }
 
 // Axes along which ranks have batches of their own, as the mesh says, and none that differs.
-void find_equal_batches(const ir::Program &program, CheckResult &result) {
+void find_equal_batches(ir::Program &program, CheckResult &result) {
   llvm::SmallVector<uint32_t, 8> batches = batches_of(program);
   if (batches.empty())
     return;

@@ -69,6 +69,7 @@ class _Mode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if not self.recorder.is_hidden and any(issubclass(kind, _WRAPPERS) for kind in types):
+            self.recorder.unwraps(args, kwargs or {})
             return NotImplemented
         return self.recorder.dispatch(func, args, kwargs or {})
 
@@ -258,6 +259,8 @@ class Recorder:
             base = self.values.holder(tensor)
             if base is not None:
                 return self._view_of(tensor, base)
+            if parts := self.values.parts(tensor):
+                return self._joined(tensor, parts)
         if storage in self._copies:
             operand, copy = self._copies.pop(storage)
             value = self.values.define(copy, None, written=False)
@@ -297,6 +300,30 @@ class Recorder:
             operand, value = value, self.values.define(result, value, written=False)
             self.add(Op(name, [operand], [value], words, derived=True))
         return self.values.bind(tensor, value)
+
+    def _joined(self, tensor: torch.Tensor, parts: list[Value]) -> Value:
+        """A value for memory that was written through views alone so far, such as a flat buffer
+        whose parts are gradients: what was written, with what was there before between it.
+        """
+        low, high = self.values.span(tensor)
+        with self.hidden(), torch.no_grad(), torch._C.DisableTorchFunction():
+            runs = views.runs(tensor, (low, high), [(one.span, one.key) for one in parts])
+        if runs is None:
+            self.refuse(
+                "memory that is read as a whole and was written through views that overlap, or have"
+                " gaps or another element type",
+                "write to parts of it that lie one behind the other",
+                [],
+                [tensor],
+            )
+            return self.values.find(tensor)
+        whole, pieces = runs
+        made = [
+            self.current(piece) if known else self.from_outside(piece) for piece, known in pieces
+        ]
+        value = self.values.define(whole, None, written=True)
+        self.add(Op("aten.cat.default", [made], [value], {"dim": 0}, derived=True))
+        return self.current(tensor)
 
     def pieces(self, tensor: torch.Tensor) -> list[torch.Tensor] | None:
         """The parts of a packed buffer that `tensor` spans, if it is more than one part."""
@@ -418,6 +445,17 @@ class Recorder:
                 before = self.refusals is not None and bool(value.requires_grad)
                 value.requires_grad = tensor.requires_grad or before
         return value
+
+    def unwraps(self, args: tuple, kwargs: dict) -> None:
+        """Operands are about to be taken out of their wrappers: autograd knows the wrappers, and
+        says of what is inside of them that it has no gradient."""
+        if not self.grad_mode:
+            return
+        for tensor in operands.flatten([*args, *kwargs.values()]):
+            if isinstance(tensor, DTensor) and tensor.requires_grad:
+                value = self.values.find(tensor._local_tensor)
+                if value is not None and value.claims.get("role") is None and value.floating:
+                    value.requires_grad = True
 
     def function_called(self, arguments: tuple) -> None:
         """Notes the operands of a custom autograd function before it runs."""

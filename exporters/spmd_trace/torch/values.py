@@ -152,6 +152,17 @@ class ValueTable:
         return later
 
     @_unseen
+    def parts(self, tensor: torch.Tensor) -> list[Value]:
+        """What was written to some of the bytes of `tensor`: one value for each layout, the largest
+        and newest first.
+        """
+        low, high = self.span(tensor)
+        writes = self._writes.get(self.key(tensor)[0], [])
+        inside = [one for one in writes if one.span[0] < high and one.span[1] > low]
+        newest = {one.key: one for one in inside}.values()
+        return sorted(newest, key=lambda one: (one.span[0] - one.span[1], -one.tick))
+
+    @_unseen
     def holder(self, tensor: torch.Tensor) -> Value | None:
         """Some value of the same storage and dtype whose bytes contain those of `tensor`."""
         low, high = self.span(tensor)

@@ -81,6 +81,38 @@ def derive(base: Layout, view: Layout) -> list[tuple[str, dict]] | None:
     return [*unroll, _view(wanted)] + ([] if roll == sorted(roll) else [_permute(roll)])
 
 
+def runs(
+    tensor: torch.Tensor, span: tuple[int, int], parts: list[tuple[tuple[int, int], tuple]]
+) -> tuple[torch.Tensor, list[tuple[torch.Tensor, bool]]] | None:
+    """The bytes that a tensor reaches as one run, and the runs that it consists of, in order, each
+    with whether it is one of `parts`: their bytes and keys, of which a later one may lie inside of
+    an earlier one.
+
+    None where they overlap otherwise, have gaps, or hold elements of another type.
+    """
+    size = tensor.element_size()
+    taken: list[tuple[int, int]] = []
+    for (low, high), (_, offset, shape, strides, dtype) in parts:
+        if any(start <= low and high <= end for start, end in taken):
+            continue
+        within = span[0] <= low and high <= span[1] and dtype == tensor.dtype
+        apart = all(high <= start or end <= low for start, end in taken)
+        if not (within and apart and Layout(shape, strides, offset).is_dense):
+            return None
+        taken.append((low, high))
+
+    def run(low: int, high: int) -> torch.Tensor:
+        return tensor.as_strided([(high - low) // size], [1], low // size)
+
+    found, place = [], span[0]
+    for low, high in sorted(taken):
+        found += [(run(place, low), False)] if place < low else []
+        found.append((run(low, high), True))
+        place = high
+    found += [(run(place, span[1]), False)] if place < span[1] else []
+    return run(*span), found
+
+
 def needs_strides(base: torch.Tensor, view: torch.Tensor) -> bool:
     """Whether nothing but its strides says how a view is made."""
     steps = derive(of(base), of(view))

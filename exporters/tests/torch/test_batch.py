@@ -51,6 +51,11 @@ _BATCHES = {
     draws = torch.Generator().manual_seed(step)
     x = torch.randn(8, 6, generator=draws).chunk(world)[rank]
     y = torch.randint(0, 5, (8,), generator=draws).chunk(world)[rank]""",
+    "drawn by weights": """
+    draws = torch.Generator().manual_seed(step)
+    y = torch.multinomial(torch.tensor([0.1, 0.2, 0.3, 0.1, 0.3]), 8, True, generator=draws)
+    x = torch.randn(8, 6, generator=draws) + y[:, None]
+    x, y = x[rank * rows : (rank + 1) * rows], y[rank * rows : (rank + 1) * rows]""",
 }
 
 

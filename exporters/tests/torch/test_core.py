@@ -231,3 +231,33 @@ def test_a_loss_from_outside_is_refused():
 def test_errors_name_the_place():
     with pytest.raises(KeyError, match="no axis pp"):
         Mesh("m", [Axis("tp", 2, 1)]).axis("pp")
+
+
+def test_a_buffer_written_through_views_is_what_was_written():
+    flat = torch.zeros(8)
+    first, second = flat[0:2], flat[4:8].view(2, 2)
+
+    def program(recorder, x):
+        first.copy_(x[0])
+        second.copy_(x)
+        second[0].add_(x[1])
+        flat.mul_(2.0)
+        second.add_(x)
+        flat.sum()
+
+    trace = record(program, torch.ones(2, 2))
+    (whole,) = ops_named(trace, "aten.cat.default")
+    made = {out["id"]: op for op in trace["ops"] for out in op["out"]}
+    given = {one["id"]: one for one in trace["params"]}
+    one, between, other = whole["in"][0]
+    assert made[one]["op"] == "aten.copy_.default"
+    assert given[between]["shape"] == [2]  # what was there before
+    # The part that was written again in a part of it, as one run.
+    assert made[other]["op"] == "aten.view.default"
+    assert made[made[other]["in"][0]]["op"] == "alias"
+    (product,) = ops_named(trace, "aten.mul_.Tensor")
+    assert product["in"][0] == whole["out"][0]["id"]
+    # What is written afterwards is a part of the product, and the sum is of both.
+    (total,) = ops_named(trace, "aten.sum.default")
+    assert made[total["in"][0]]["op"] == "alias"
+    assert not stale_uses(trace)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from spmd_trace.torch import views
+from spmd_trace.torch.values import ValueTable
 
 
 def _random_view(draw: random.Random, tensor: torch.Tensor) -> torch.Tensor:
@@ -63,3 +64,41 @@ def test_one_permutation_is_enough():
 def test_strides_are_not_counted_over_gaps():
     whole = torch.ones(5, 3)
     assert views.derive(views.of(whole[:, :2]), views.of(whole[:, 0])) is None
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_runs_of_a_buffer_hold_all_of_it(seed):
+    draw = random.Random(seed)
+    flat = torch.arange(40.0)
+    tensor = flat[draw.randint(0, 4) : draw.randint(30, 40)]
+    spans, keys = [], []
+    start = tensor.storage_offset()
+    while start + 6 <= tensor.storage_offset() + len(tensor):
+        part = flat[start : start + 6].view(draw.choice([(6,), (2, 3)]))
+        spans.append(ValueTable.span(part))
+        keys.append(ValueTable.key(part))
+        start += draw.choice([6, 6, 8])
+    inner = flat[start - 6 :][1:3]
+    if spans and draw.random() < 0.5 and spans[-1][1] >= ValueTable.span(inner)[1]:
+        spans.append(ValueTable.span(inner))
+        keys.append(ValueTable.key(inner))
+    whole, pieces = views.runs(tensor, ValueTable.span(tensor), list(zip(spans, keys)))
+    assert torch.equal(whole, tensor)
+    assert torch.equal(torch.cat([piece for piece, _ in pieces]), tensor)
+    assert sum(len(piece) for piece, known in pieces if known) == 6 * sum(
+        high - low == 24 for low, high in spans
+    )
+
+
+def test_parts_that_overlap_or_have_gaps_are_no_runs():
+    flat = torch.arange(12.0)
+    parts = {
+        "overlap": [flat[0:4], flat[2:6]],
+        "gaps": [flat.view(3, 4)[:, 1]],
+        "another type": [flat.view(torch.int32)[0:4]],
+        "more": [flat[0:12]],
+    }
+    for name, views_of_it in parts.items():
+        found = [(ValueTable.span(one), ValueTable.key(one)) for one in views_of_it]
+        tensor = flat[:8] if name == "more" else flat
+        assert views.runs(tensor, ValueTable.span(tensor), found) is None, name

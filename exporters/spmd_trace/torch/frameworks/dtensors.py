@@ -35,6 +35,19 @@ def axes_of(recorder: Recorder, group) -> list[str]:
     return [piece for axis in axes for piece in program.mesh.pieces(axis)]
 
 
+def axes_of_mesh(recorder: Recorder, tensor: DTensor) -> list[str]:
+    """The axes that the mesh of a DTensor has."""
+    mesh = tensor.device_mesh
+    return [axis for dim in range(mesh.ndim) for axis in axes_of(recorder, mesh.get_group(dim))]
+
+
+def copied(recorder: Recorder, tensor: DTensor) -> set[str]:
+    """The axes of its mesh along which all ranks have the whole of a DTensor."""
+    mesh, placements = tensor.device_mesh, tensor.placements
+    dims = [dim for dim, placement in enumerate(placements) if placement.is_replicate()]
+    return {axis for dim in dims for axis in axes_of(recorder, mesh.get_group(dim))}
+
+
 def _cuts(recorder: Recorder, tensor: DTensor) -> list[list[str]] | None:
     """The axes that cut each dimension, outermost first; None where blocks lie in no such order.
 

@@ -639,6 +639,49 @@ class Roles:
             if any(id(value) not in varying[axis] for axis in own):
                 program.from_outside(value, name, seen)
 
+    def take_whole_gradients(self, summed: dict[str, list[str]]) -> None:
+        """A copy of a DTensor is used by all ranks as one where its gradient is whole on each of
+        them, by its placements, although nothing has summed it."""
+        with self.recorder.hidden():
+            trained = {id(p): p for root in self.roots for p in root.parameters()}
+            # What becomes addends, in whose backward each rank has its part of the gradient.
+            divided = {
+                id(value.root)
+                for op in self.recorder.program.ops
+                if op.name == "convert" and op.attrs.get("src") == "R"
+                for value in op.operands()
+            }
+            for parameter in trained.values():
+                value = self.recorder.values.find(local_shard(parameter))
+                gradient = parameter.grad
+                if value is None or not all(isinstance(x, DTensor) for x in (parameter, gradient)):
+                    continue
+                name = value.root.claims.get("name")
+                copied = dtensors.copied(self.recorder, parameter)
+                axes = copied & dtensors.copied(self.recorder, gradient)
+                axes -= {*summed.get(name, []), *self.wrapped_axes}
+                own = id(value.root) not in divided and value.root.claims.get("role") == "param"
+                if own and axes:
+                    self._used_as_one(value.root, axes)
+
+    def _used_as_one(self, parameter: Value, axes: set[str]) -> None:
+        one = dict.fromkeys(axes, "I")
+        name, program = parameter.claims["name"], self.recorder.program
+        for value in program.params:
+            of_it = value.claims["role"] == "opt_state" and value.shape == parameter.shape
+            if value is not parameter and not (
+                of_it and value.claims["name"].startswith(f"{name}.")
+            ):
+                continue
+            value.claims["type"] = value.claims["type"] | one
+            if "grad" in value.claims:
+                contract = value.claims["grad"]
+                step = contract["step"] | {"type": contract["step"]["type"] | one}
+                value.claims["grad"] = contract | {"type": contract["type"] | one, "step": step}
+            for entry in program.outputs:
+                if entry.get("of") is value and "type" in entry:
+                    entry["type"] = entry["type"] | one
+
     def note_batch(self, arguments) -> None:
         """What a model is called with is a batch, not a constant of the model."""
         leaves = torch.utils._pytree.tree_leaves(arguments)

@@ -31,6 +31,10 @@ from .world import Job, Seen
 # Functions whose results are data where no module calls them.
 _DATA = {torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, torch.as_tensor}
 _DATA |= {torch.from_numpy, torch.frombuffer, torch.rand_like, torch.randn_like, torch.randint_like}
+# They draw by what is given to them: data before a model is used, else what a model makes of some.
+_DRAWS = {
+    getattr(of, name) for of in (torch, torch.Tensor) for name in ("multinomial", "bernoulli")
+} | {torch.poisson, torch.binomial}
 # Functions by which a batch may be taken out of data that are there.
 _TAKES = {torch.Tensor.__getitem__, torch.Tensor.index_select, torch.index_select, torch.tensor}
 _TAKES |= {
@@ -62,7 +66,7 @@ class _Watch(TorchFunctionMode):
         if func in _CLEARS and steps.clears(args):
             with steps.clearing():
                 return self._seen(func, types, args, kwargs)
-        if func in _DATA or func in _TAKES:
+        if func in _DATA or func in _TAKES or func in _DRAWS:
             steps.makes_batch()
         result = self._seen(func, types, args, kwargs)
         if steps.digests and steps.initial is None:
@@ -73,7 +77,8 @@ class _Watch(TorchFunctionMode):
         steps = self.steps
         if steps.composites is None:
             return func(*args, **kwargs)
-        if func in _DATA and not steps.recorder.in_module and steps.recorder.phase == "fwd":
+        makes = func in _DATA or (func in _DRAWS and steps.batch.is_open)
+        if makes and not steps.recorder.in_module and steps.recorder.phase == "fwd":
             return steps.batch.draws(lambda: func(*args, **kwargs))
         return steps.composites.__torch_function__(func, types, args, kwargs)
 
@@ -477,15 +482,16 @@ class Steps:
 
     def _summed_loss(self, loss: torch.Tensor) -> torch.Tensor:
         """Each rank with a batch of its own begins a backward: what they begin with is a sum."""
-        name = f"loss.{len(self.losses)}"
+        name, together = f"loss.{len(self.losses)}", []
         if isinstance(loss, DTensor):
             # On the axes of its mesh all ranks begin one backward together.
             if not all(placement.is_replicate() for placement in loss.placements):
                 self.losses.append(loss._local_tensor)
                 return loss
+            together = dtensors.axes_of_mesh(self.recorder, loss)
             loss = loss.to_local()
         self.roles.note("loss", name, loss)
-        for axis in self.roles.data_axes:
+        for axis in [one for one in self.roles.data_axes if one not in together]:
             whole = axis in self.observed.get("whole", {}).get(name, [])
             loss = reinterpret(loss, axis, src="R" if whole else "V", dst="P")
         self.losses.append(loss)
@@ -567,6 +573,7 @@ class Steps:
             leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program)
+        self.roles.take_whole_gradients(self.summed)
         dtensors.state_sums(program)
         mappings.state(program)
         for op in program.ops:
