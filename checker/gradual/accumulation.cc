@@ -41,6 +41,7 @@ private:
   bool takes_mean(InstId id);
   bool is_mean(ValueId root);
   bool divides_by(int64_t count);
+  bool dealt_out(double all, int64_t count) const;
   ValueId root(InstId seed);
   ir::Program &program_;
   CheckResult &result_;
@@ -151,6 +152,19 @@ bool Accumulation::is_mean(ValueId root) {
   return false;
 }
 
+// Of so many passes of all ranks, dealt out to those of an axis in turn, this one has `count`.
+bool Accumulation::dealt_out(double all, int64_t count) const {
+  if (all > 1e6 || std::abs(all - std::round(all)) > 1e-6 * all)
+    return false;
+  const int64_t whole = int64_t(std::round(all));
+  const ir::Mesh &mesh = program_.meshes[ir::MeshId{0}];
+  for (ir::AxisId axis : mesh.typed_axes())
+    if (const int64_t ranks = mesh[axis].size(); ranks > 1)
+      if (whole / ranks == count || (whole + ranks - 1) / ranks == count)
+        return true;
+  return false;
+}
+
 // A number on the way divides by so many, perhaps together with a number of ranks.
 bool Accumulation::divides_by(int64_t count) {
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
@@ -163,6 +177,9 @@ bool Accumulation::divides_by(int64_t count) {
     const std::optional<double> factor = factor_of(rules_.resolve(inst.op), operands_);
     const double left = factor ? 1 / std::abs(*factor * double(count)) : 0;
     if (left > 0.5 && std::abs(left - std::round(left)) < 1e-6 * left)
+      return true;
+    const bool divides = factor && rules_.resolve(inst.op).computes(rules::Computes::Quotient);
+    if (divides && inst.phase == ir::Phase::Optimizer && dealt_out(1 / std::abs(*factor), count))
       return true;
   }
   return false;

@@ -115,13 +115,29 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
         const ir::TypeId type = checked.types[operands.values[r].index];
         const Type seen = type.valid() ? program.types[type] : Type();
         const AxisSet equal = (seen.replicated() | seen.of(ir::Kind::Invariant)) - seen.zero();
+        const ir::AttrValue *by = app.attr("op");
+        const bool averages = by && rules::combiner_of(program, *by) == ir::Combiner::Avg;
         entered_[operands.values[r].index] =
-            left_[inst.result(r).index] = {axes->all(), axes->all() & equal};
+            left_[inst.result(r).index] = {axes->all(), axes->all() & equal, averages};
       }
     }
   }
+  count_passes(rules);
   for (uint32_t i = first; i < last; ++i)
     instruction(ir::InstId{i}, rules);
+}
+
+void AxisSizeNumbers::count_passes(rules::Rules &rules) {
+  llvm::DenseMap<uint32_t, int64_t> begin; // by line of the script
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[ir::InstId{i}];
+    const rules::OpDef *row = rules.resolve(inst.op).row;
+    if (inst.phase == ir::Phase::Backward && inst.result_count == 1 && inst.loc.valid() &&
+        inst.bwd_of.valid() && program_.values[inst.first_result].grad_of == inst.bwd_of && row &&
+        row->constant != rules::OpDef::Constant::No)
+      ++begin[program_.locs[inst.loc].frame.index];
+  }
+  passes_ = begin.size() == 1 ? begin.begin()->second : 1;
 }
 
 void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
@@ -143,6 +159,10 @@ void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
   else if (*factor < 1 && !inst.bwd_of.valid())
     mean_of_sum(id, operands.values[0], ranks, rules);
   AxisSet axes = beside(operands.values[0], inst.result(0), ranks);
+  // The gradients of all passes of all ranks.
+  if (!axes && *factor < 1 && inst.phase == ir::Phase::Optimizer && passes_ > 1 &&
+      ranks % passes_ == 0)
+    axes = beside(operands.values[0], inst.result(0), ranks / passes_, true);
   // What it is in the forward it is in the backward.
   if (const ir::InstId forward = inst.bwd_of.valid() ? made_by_[inst.bwd_of.index] : ir::InstId();
       forward.valid() && factors_.lookup(forward.index) == *factor) {
@@ -289,11 +309,12 @@ void AxisSizeNumbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, in
 
 // The axes of a collective that adds up, right before the number or right after it, over so many
 // ranks.
-AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks) const {
+// `sums`: no average.
+AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks, bool sums) const {
   auto fits = [&](const llvm::DenseMap<uint32_t, Sum> &ends, ValueId value) {
     auto at = ends.find(value.index);
     const ir::TypeId type = checked_.types[value.index];
-    if (at == ends.end() || !type.valid())
+    if (at == ends.end() || !type.valid() || (sums && at->second.averages))
       return AxisSet();
     const ir::Mesh &mesh = program_.meshes[program_.types[type].mesh()];
     for (AxisSet axes : {at->second.all, at->second.equal})

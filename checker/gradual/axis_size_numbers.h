@@ -50,7 +50,9 @@ private:
   void mean_backward(ir::InstId id, const rules::ResolvedOp &op, int64_t divisor);
   int64_t elements(ir::ValueId value) const;
   bool may_be_size(ir::InstId id, const Product &product, const ir::Type &type) const;
-  ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks) const;
+  ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks,
+                     bool sums = false) const;
+  void count_passes(rules::Rules &rules);
 
   ir::Program &program_;
   const CheckResult &checked_;
@@ -64,7 +66,9 @@ private:
       runs_;   // instructions of the forward, by spelling and place
   struct Sum { // the axes of a collective that adds up, and those where it adds up equal values
     ir::AxisSet all, equal;
+    bool averages = false;
   };
+  int64_t passes_ = 1; // of backward, where all begin at one line
   llvm::DenseMap<uint32_t, Sum> entered_;        // by operand of such a collective
   llvm::DenseMap<uint32_t, Sum> left_;           // by its result
   llvm::DenseMap<uint32_t, ir::ScaleId> scales_; // by instruction

@@ -64,6 +64,34 @@ Gradual::Gradual(ir::Program &program, const CheckOptions &options)
   copies_.find_updated_equally(program, first_, cuts_);
   state_cuts();
   find_stretched();
+  find_derivatives();
+}
+
+// What begins with ones in the place of the gradient of a number, ahead of any backward: autograd
+// knows nothing of them, and of all that is made of them.
+void Gradual::find_derivatives() {
+  rules::Rules rules(program_);
+  OperandList operands;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst inst = program_.insts[ir::InstId{i}];
+    for (uint32_t r = 0; r < inst.result_count; ++r) // views, in the backward as well
+      if (const ValueId of = program_.values[inst.result(r)].alias_of;
+          of.valid() && derivatives_.count(of.index))
+        derivatives_.insert(inst.result(r).index);
+    if (!is_forward(inst) || inst.result_count == 0)
+      continue;
+    operands.read(program_, inst.operands);
+    const rules::OpDef *row = rules.resolve(inst.op).row;
+    const ir::Value &made = program_.values[inst.first_result];
+    const bool begins = row && row->constant != rules::OpDef::Constant::No &&
+                        operands.values.size() == 1 && program_.contexts[inst.context].grad &&
+                        made.requires_grad == ir::Tristate::False && made.shape.valid() &&
+                        program_.shapes[made.shape].dims.empty();
+    if (begins || llvm::any_of(operands.values,
+                               [&](ValueId v) { return derivatives_.count(v.index) != 0; }))
+      for (uint32_t r = 0; r < inst.result_count; ++r)
+        derivatives_.insert(inst.result(r).index);
+  }
 }
 
 // A number that is stretched over a dimension, or made there, is a block of it as well as the

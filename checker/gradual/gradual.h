@@ -30,6 +30,9 @@ public:
   // axes on which something that it depends on is not known.
   bool certain(const Place &place, const rules::Violation &violation, ir::AxisSet open) const;
 
+  // Whether the forward makes a value of a derivative that it takes itself.
+  bool of_derivative(ir::ValueId value) const { return derivatives_.count(value.index) != 0; }
+
   // True if only the second pass has the finding, and a cut that it depends on was not stated.
   bool stands_on_inference(const Place &place, const rules::Violation &violation) const;
   // A reinterpret from V or to V, by which a recorder says of per-rank values what they are.
@@ -50,6 +53,7 @@ private:
   void state_cuts();
   void assume_same(const ir::Param &param);
   void find_stretched();
+  void find_derivatives();
   ir::TypeId with_cuts(ir::TypeId declared, ir::ValueId value) const;
 
   ir::Program &program_;
@@ -65,6 +69,7 @@ private:
     ir::TypeId stated;
   };
   llvm::DenseMap<uint32_t, AssumedCut> assumed_cuts_; // by value: see assumed_cuts()
+  llvm::DenseSet<uint32_t> derivatives_; // values that the forward makes of derivatives
   llvm::DenseSet<uint32_t> stretched_; // values that are constant along their new dimensions
   ir::AxisSet inferred_;               // axes along which some cut was not stated
 };

@@ -1033,7 +1033,31 @@ bool SecondPass::certain(Place place, rules::Violation &violation) {
       llvm::any_of(tensors_of(program_, place.as_inst()),
                    [&](ValueId value) { return shared_gradients_.contains(value.index); }))
     return false;
+  if (steps_inside(place, violation))
+    return false;
   return gradual_.certain(place, violation, open_at(place, violation));
+}
+
+// The sum of a derivative over a rank's rows is an addend, and a number of its own as well, such as
+// the inner step of a rank's own task, with which the forward goes on.
+bool SecondPass::steps_inside(Place place, const rules::Violation &violation) const {
+  if (place.form != Place::Form::Inst)
+    return false;
+  const AxisSet axes = rules::axes_of(violation);
+  auto sums = [&](ValueId value) {
+    if (!value.valid() || !gradual_.of_derivative(value))
+      return false;
+    const Type &type = program_.types[result_.types[value.index]];
+    return bool((type.of(Kind::Partial) | type.unknown) & axes);
+  };
+  if (violation.is<rules::PartialWithVarying>())
+    return llvm::any_of(state_.operands.values, sums);
+  const ir::Inst &inst = program_.insts[place.as_inst()];
+  if (violation.is<rules::GradientTypeMismatch>())
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (sums(program_.values[inst.result(r)].grad_of))
+        return true;
+  return false;
 }
 
 // The axes on which something that a finding depends on is not known.

@@ -110,6 +110,7 @@ private:
   ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
   ir::AxisSet unknown_operands() const;
   bool certain(Place place, rules::Violation &violation);
+  bool steps_inside(Place place, const rules::Violation &violation) const;
   ir::AxisSet open_at(Place place, rules::Violation &violation);
   ir::AxisSet moved(ir::InstId id) const;
   bool again_in_optimizer(Place place, rules::Violation &violation);
