@@ -11,7 +11,8 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 data, target = torch.randn(64, 3), torch.randn(64, 1)
 x, y = data[rank::world], target[rank::world]
-optimizer = torch.optimizerim.LBFGS(model.parameters(), lr=0.5, max_iter=4, line_search_fn="strong_wolfe")
+words = {"lr": 0.5, "max_iter": 4, "line_search_fn": "strong_wolfe"}
+optimizer = torch.optim.LBFGS(model.parameters(), **words)
 def closure():
     optimizer.zero_grad()
     total = 0
