@@ -76,24 +76,11 @@ void SecondPass::declare(ValueId value, const Type &type) {
 }
 
 void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
-  reported_axes_ = open_axes_ = own_now_ = {};
-  scale_open_ = false;
-  looked_up_ = {};
-  extreme_ = {};
-  window_ = {};
-  on_one_ = {};
-  picked_ = own_counts_ = AxisSet();
-  own_log_ = {};
-  joined_.clear();
-  made_norms_.clear();
-  unread_.clear();
-  parts_ = offset_axes_ = {};
-  routed_ = {};
-  on_root_ = {};
-  handed_out_ = false;
+  now_ = {};
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
-  takes_block_ = forward.valid() && state_.rules.resolve(program_.insts[forward].op).transition ==
-                                        rules::TransitionOp::Convert;
+  now_.takes_block =
+      forward.valid() &&
+      state_.rules.resolve(program_.insts[forward].op).transition == rules::TransitionOp::Convert;
   take_counts(inst, op);
   add_to_means(op);
   add_alone(inst, op);
@@ -247,9 +234,9 @@ AxisSet SecondPass::axes_in(const ir::Inst &inst, llvm::StringRef key) const {
 // The number of a rank's own elements divides its own sums: a mean for each rank. Whether all ranks
 // have as many is for a recorder to see. Multiplied with it the mean is the sum again.
 void SecondPass::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) {
-  count_scale_ = program_.one();
-  uneven_ = axes_in(inst, "counts_differ");
-  divided_ = uneven_ | axes_in(inst, "counts_equal");
+  now_.count_scale = program_.one();
+  now_.uneven = axes_in(inst, "counts_differ");
+  now_.divided = now_.uneven | axes_in(inst, "counts_equal");
   const bool divides = op.computes(Computes::Quotient), multiplies = op.computes(Computes::Product);
   if (!(divides || multiplies) || state_.args.size() != 2 || !state_.args[1].shape.valid())
     return;
@@ -261,14 +248,14 @@ void SecondPass::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) 
   if (!pending || !shape.ranked || !shape.dims.empty() || !type.gradient_free())
     return;
   const ir::ScaleId ranks = ir::axes_scale(program_, type.mesh(), pending);
-  count_scale_ = divides ? ranks : ir::quotient(program_, program_.one(), ranks);
+  now_.count_scale = divides ? ranks : ir::quotient(program_, program_.one(), ranks);
   // The backward divides by the same number, of which only the forward says what it is.
   const ValueId count = state_.operands.values.back();
   const AxisSet equal = axes_in(inst, "counts_equal") | equal_counts_.lookup(count.index);
   equal_counts_[count.index] = equal;
   if (divides)
-    open_axes_ |= pending - equal;
-  divided_ |= divides ? pending : AxisSet();
+    now_.open |= pending - equal;
+  now_.divided |= divides ? pending : AxisSet();
   type.set_kind(pending, Kind::Replicate);
   state_.args[1].type = state_.intern(type);
 }
@@ -352,20 +339,20 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       values.push_back(program_.insts[id].result(r));
     for (AxisId axis : rules::communicated_axes(app))
       if (llvm::any_of(values, [&](ValueId value) { return gradual_.cuts().inside(value, axis); }))
-        open_axes_ |= axis;
+        now_.open |= axis;
   }
   find_sent(app);
-  if (on_root_ && app.op.transition == rules::TransitionOp::Reduce)
-    open_axes_ -= on_root_->axis;
+  if (now_.on_root && app.op.transition == rules::TransitionOp::Reduce)
+    now_.open -= now_.on_root->axis;
   // A buffer is that of the rank that hands out its own, whatever the others had.
   if (app.op.transition == rules::TransitionOp::Broadcast &&
       llvm::all_of(state_.operands.values,
                    [&](ValueId operand) { return buffers_.contains(operand.index); }))
-    open_axes_ -= rules::communicated_axes(app);
+    now_.open -= rules::communicated_axes(app);
   if (app.op.transition == rules::TransitionOp::Convert && !state_.operands.values.empty() &&
       data_.contains(state_.operands.values[0].index))
     shared_out_ |= rules::communicated_axes(app);
-  made_norms_.clear();
+  now_.norms.clear();
   judge_lookup(id, app);
   find_padded(app);
   llvm::SmallVector<ValueId, 2> made_values;
@@ -373,67 +360,67 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
     made_values.push_back(program_.insts[id].result(r));
   for (const Numbering::Repeated &each :
        numbering_.repeated(app, state_.operands.values, made_values))
-    if (AxisSet axes = each.axes - reported_axes_;
+    if (AxisSet axes = each.axes - now_.reported;
         axes && is_forward(program_.insts[id]) &&
         numbered_.insert(state_.operands.values[each.operand].index).second)
       state_.report(Place::inst(id), rules::RepeatedPositions{{each.operand}, axes});
   numbering_.learn(app, state_.operands.values, made_values);
-  extreme_ = extremes_.made(app, state_.operands.values);
-  open_axes_ = (open_axes_ - extreme_.own) | extreme_.mixed;
+  now_.extreme = extremes_.made(app, state_.operands.values);
+  now_.open = (now_.open - now_.extreme.own) | now_.extreme.mixed;
   judge_window(id, app);
   judge_selected(app);
-  on_one_ = alone_.made(app, state_.operands.values);
-  own_log_ = own_logs_.made(app, state_.operands.values);
-  if (AxisSet axes = own_log_.summed - reported_axes_)
+  now_.alone = alone_.made(app, state_.operands.values);
+  now_.own_log = own_logs_.made(app, state_.operands.values);
+  if (AxisSet axes = now_.own_log.summed - now_.reported)
     state_.report(Place::inst(id),
                   rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});
-  joined_.clear();
+  now_.joined.clear();
   const Stacks &stacks = gradual_.cuts().positions().stacks();
-  taken_apart_ = {};
+  now_.exchanged = {};
   if (made_values.size() == 1 && stacks.is_joined(made_values[0])) {
     const Type &sent = app.type(app.args[0]);
     const AxisSet axes = rules::communicated_axes(app);
     for (AxisId axis : axes)
       if (std::optional<unsigned> dim = sent.dim(axis))
         for (AxisId other : ir::shards_of(sent, *dim))
-          taken_apart_ |= other;
-    taken_apart_ -= axes;
+          now_.exchanged |= other;
+    now_.exchanged -= axes;
   }
   for (uint32_t r = 0; r < made_values.size(); ++r) {
-    joined_.push_back(
+    now_.joined.push_back(
         lists_.follow(app, state_.operands.values, made_values[r], r, made_values.size()));
     if (const Lists::Joined *joined = stacks.joined(made_values[r]))
-      joined_.back() = *joined;
+      now_.joined.back() = *joined;
   }
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Made made = norms_.made(app, state_.operands.values, r, made_values[r]);
-    if (AxisSet axes = made.left_out - reported_axes_)
+    if (AxisSet axes = made.left_out - now_.reported)
       state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
-    if (AxisSet axes = made.counted - reported_axes_)
+    if (AxisSet axes = made.counted - now_.reported)
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
-    made_norms_.push_back(made);
+    now_.norms.push_back(made);
   }
 }
 
 // Rows that a mask has picked: what asks how many they are may not be proved by their cut.
 void SecondPass::judge_selected(const rules::Application &app) {
-  picked_ = Selected::picked(app);
-  open_axes_ -= picked_; // the rule asks for whole dimensions, as an index of numbers does
+  now_.picked = Selected::picked(app);
+  now_.open -= now_.picked; // the rule asks for whole dimensions, as an index of numbers does
   AxisSet rows;
   for (size_t i = 0; i < state_.operands.values.size() && i < app.args.size(); ++i) {
     const AxisSet own = selected_.own_counts(state_.operands.values[i]);
-    own_counts_ |= own;
+    now_.own_counts |= own;
     rows |= own & app.type(app.args[i]).sharded();
   }
   if (app.op.form == rules::OpForm::Transition)
-    open_axes_ |= rows & rules::communicated_axes(app);
+    now_.open |= rows & rules::communicated_axes(app);
   else if (rows && Selected::counts_rows(app))
-    open_axes_ |= rows;
+    now_.open |= rows;
   // A block into which rows were put back has its rows again.
   if (app.op.computes(Computes::Put))
-    own_counts_ -= picked_;
+    now_.own_counts -= now_.picked;
   else
-    own_counts_ |= picked_;
+    now_.own_counts |= now_.picked;
 }
 
 // Edges that neighbours have sent, beside a rank's own rows.
@@ -441,30 +428,30 @@ void SecondPass::judge_window(InstId id, const rules::Application &app) {
   const ir::Inst &inst = program_.insts[id];
   if (inst.result_count == 0)
     return;
-  window_ = windows_.made(app, state_.operands.values, inst.first_result);
-  if (window_.window) {
-    open_axes_ -= window_.window->axis;
-    window_.window->any_order |= parts_.contains(window_.window->axis);
+  now_.window = windows_.made(app, state_.operands.values, inst.first_result);
+  if (now_.window.window) {
+    now_.open -= now_.window.window->axis;
+    now_.window.window->any_order |= now_.parts.contains(now_.window.window->axis);
   } else
     for (ValueId operand : state_.operands.values)
-      open_axes_ |= windows_.parts(operand);
-  const AxisSet axes = window_.axes - reported_axes_;
+      now_.open |= windows_.parts(operand);
+  const AxisSet axes = now_.window.axes - now_.reported;
   if (axes.empty() || !is_forward(inst))
     return;
-  const rules::OperandIndex operand{window_.operand};
-  if (window_.fault == Windows::Fault::Order)
+  const rules::OperandIndex operand{now_.window.operand};
+  if (now_.window.fault == Windows::Fault::Order)
     state_.report(Place::inst(id), rules::MisplacedEdge{operand, axes});
-  else if (window_.fault == Windows::Fault::Ends)
+  else if (now_.window.fault == Windows::Fault::Ends)
     state_.report(Place::inst(id), rules::HalfOpenRing{operand, axes});
-  else if (window_.fault == Windows::Fault::Axis)
+  else if (now_.window.fault == Windows::Fault::Axis)
     state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
 }
 
 // The backward of taking a block, as a join or by an op of its own: zeros stand in the place of the
 // blocks of other ranks, so that it is an addend of the whole.
 void SecondPass::find_padded(const rules::Application &app) {
-  padded_ = {};
-  auto *factors = takes_block_ && app.op.row ? app.op.row->factors : nullptr;
+  now_.padded = {};
+  auto *factors = now_.takes_block && app.op.row ? app.op.row->factors : nullptr;
   if (factors != rules::cat_factors && factors != rules::slice_backward_factors)
     return;
   const rules::Arg *block = nullptr;
@@ -481,28 +468,28 @@ void SecondPass::find_padded(const rules::Application &app) {
     return;
   for (AxisId axis : app.type(*block).sharded())
     if (app.type(*block).dim(axis) == dims->front())
-      padded_ |= axis;
-  open_axes_ -= padded_;
+      now_.padded |= axis;
+  now_.open -= now_.padded;
 }
 
 // What is looked up in a rank's own rows, and by which index.
 void SecondPass::judge_lookup(InstId id, const rules::Application &app) {
-  looked_up_ = lookups_.made(app, state_.operands.values);
-  open_axes_ -= looked_up_.scattered;
-  open_axes_ |= looked_up_.unplaced;
-  if (AxisSet axes = looked_up_.summed - reported_axes_)
+  now_.lookup = lookups_.made(app, state_.operands.values);
+  now_.open -= now_.lookup.scattered;
+  now_.open |= now_.lookup.unplaced;
+  if (AxisSet axes = now_.lookup.summed - now_.reported)
     state_.report(Place::inst(id),
                   rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});
-  if (const auto &wrong = looked_up_.misplaced; wrong && !reported_axes_.contains(wrong->axis))
+  if (const auto &wrong = now_.lookup.misplaced; wrong && !now_.reported.contains(wrong->axis))
     state_.report(Place::inst(wrong->by.valid() ? wrong->by : id),
                   rules::BlockOffset{wrong->rows, wrong->step, AxisSet(wrong->axis)});
-  if (looked_up_.foreign) {
-    const Type &source = app.type(app.args[looked_up_.source]);
-    const AxisSet known = result_.proved[state_.operands.values[looked_up_.source].index];
-    open_axes_ |= looked_up_.foreign;
+  if (now_.lookup.foreign) {
+    const Type &source = app.type(app.args[now_.lookup.source]);
+    const AxisSet known = result_.proved[state_.operands.values[now_.lookup.source].index];
+    now_.open |= now_.lookup.foreign;
     if (AxisSet axes =
-            looked_up_.foreign & ((equal_axes(source) & known) - source.zero()) & ~reported_axes_)
-      state_.report(Place::inst(id), rules::ForeignRows{{looked_up_.source}, axes});
+            now_.lookup.foreign & ((equal_axes(source) & known) - source.zero()) & ~now_.reported)
+      state_.report(Place::inst(id), rules::ForeignRows{{now_.lookup.source}, axes});
   }
   const ir::Inst &inst = program_.insts[id];
   if (inst.result_count != 0)
@@ -518,7 +505,7 @@ void SecondPass::take_offset_operands(const rules::Application &app) {
     type.set_kind(axes & ((type.of(Kind::Varying) - type.sharded()) | type.unknown),
                   Kind::Replicate);
     state_.args[i].type = state_.intern(type);
-    offset_axes_ |= axes;
+    now_.offset_axes |= axes;
   }
 }
 
@@ -552,11 +539,11 @@ void SecondPass::take_own_numbers(const rules::Application &app) {
 void SecondPass::keep_offsets(ValueId value, uint32_t index, Type &type) {
   if (const AxisSet axes = index == 0 ? offsets_.axes(value) : AxisSet())
     type.set_kind(axes - type.sharded(), Kind::Varying);
-  else if (offset_axes_)
-    type.set_unknown((offset_axes_ - type.sharded()) - (looked_up_.looked_up | looked_up_.addends |
-                                                        looked_up_.scattered | looked_up_.shared |
-                                                        looked_up_.summed));
-  type.set_kind(looked_up_.shared & equal_axes(type), Kind::Varying);
+  else if (now_.offset_axes)
+    type.set_unknown((now_.offset_axes - type.sharded()) -
+                     (now_.lookup.looked_up | now_.lookup.addends | now_.lookup.scattered |
+                      now_.lookup.shared | now_.lookup.summed));
+  type.set_kind(now_.lookup.shared & equal_axes(type), Kind::Varying);
 }
 
 // Sums over a rank's own block and over those that others have sent it: after all turns of a ring
@@ -564,14 +551,14 @@ void SecondPass::keep_offsets(ValueId value, uint32_t index, Type &type) {
 void SecondPass::find_sent(const rules::Application &app) {
   const bool adds = app.op.computes(Computes::Sum) || app.op.computes(Computes::Difference);
   AxisSet pending;
-  sent_ = turned_ = AxisSet();
+  now_.received = now_.sums_received = AxisSet();
   if (app.op.transition == rules::TransitionOp::CollectivePermute)
-    sent_ = rules::communicated_axes(app);
+    now_.received = rules::communicated_axes(app);
   for (ValueId operand : state_.operands.values)
-    sent_ |= made_of_sent_.lookup(operand.index);
+    now_.received |= made_of_sent_.lookup(operand.index);
   for (const rules::Arg &arg : app.args) {
     const AxisSet now = app.type(arg).of(Kind::Partial) - app.type(arg).zero();
-    turned_ |= adds ? sent_ & pending & now : AxisSet();
+    now_.sums_received |= adds ? now_.received & pending & now : AxisSet();
     pending |= now;
   }
 }
@@ -586,10 +573,10 @@ void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   find_parts(app);
   take_offset_operands(app);
   take_own_numbers(app);
-  if (unread_.size() != 1 || state_.args.size() != 2)
+  if (now_.unread.size() != 1 || state_.args.size() != 2)
     return;
-  rules::Arg &target = state_.args[*unread_.begin()];
-  const rules::Arg &source = state_.args[1 - *unread_.begin()];
+  rules::Arg &target = state_.args[*now_.unread.begin()];
+  const rules::Arg &source = state_.args[1 - *now_.unread.begin()];
   if (target.shape == source.shape && app.type(target).mesh() == app.type(source).mesh())
     target.type = source.type;
 }
@@ -597,21 +584,22 @@ void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
 // A part of the rows that a rank has is its block of what all ranks take so of theirs: the rows of
 // a batch may stand in any order. Of other dimensions the order is not known to be right.
 void SecondPass::find_parts(const rules::Application &app) {
-  if (!app.op.row || app.op.row->own_dims != rules::OpDef::OwnDims::Proportional || takes_block_)
+  if (!app.op.row || app.op.row->own_dims != rules::OpDef::OwnDims::Proportional ||
+      now_.takes_block)
     return;
   for (const rules::Arg &arg : app.args)
-    parts_ |= app.type(arg).sharded();
+    now_.parts |= app.type(arg).sharded();
   for (size_t i = 0; i < app.args.size(); ++i)
-    for (AxisId axis : app.type(app.args[i]).sharded() | parts_)
+    for (AxisId axis : app.type(app.args[i]).sharded() | now_.parts)
       if (app.type(app.args[i]).dim(axis) != 0U &&
           !zero_blocks_.count(state_.operands.values[i].index))
-        parts_ -= axis;
+        now_.parts -= axis;
 }
 
 void SecondPass::find_unread(const rules::Application &app) {
   auto add = [&](const rules::Slot *slot) {
     for (uint32_t i = 0; slot && i < slot->count; ++i)
-      unread_.insert(slot->first + i);
+      now_.unread.insert(slot->first + i);
   };
   for (llvm::StringRef name : {"out", "in_splits", "out_splits"})
     add(app.named(name));
@@ -645,29 +633,29 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
     buffers_.insert(value.index);
   keep_own(value, type);
   if (index == 0) {
-    extremes_.learn(value, extreme_);
-    windows_.learn(value, window_);
-    alone_.learn(value, on_one_);
-    own_logs_.learn(value, own_log_);
+    extremes_.learn(value, now_.extreme);
+    windows_.learn(value, now_.window);
+    alone_.learn(value, now_.alone);
+    own_logs_.learn(value, now_.own_log);
   }
-  for (AxisId axis : looked_up_.scattered - type.sharded())
-    cut(type, axis, looked_up_.dim);
-  for (AxisId axis : looked_up_.own - type.sharded())
-    if (looked_up_.own_dim)
-      cut(type, axis, *looked_up_.own_dim);
-  if (AxisSet axes = joined(index); axes && joined_[index]->dim)
+  for (AxisId axis : now_.lookup.scattered - type.sharded())
+    cut(type, axis, now_.lookup.dim);
+  for (AxisId axis : now_.lookup.own - type.sharded())
+    if (now_.lookup.own_dim)
+      cut(type, axis, *now_.lookup.own_dim);
+  if (AxisSet axes = joined(index); axes && now_.joined[index]->dim)
     for (AxisId axis : axes - type.sharded())
-      cut(type, axis, *joined_[index]->dim);
+      cut(type, axis, *now_.joined[index]->dim);
   const Type before = type;
-  type = gradual_.known(value, type, ~(reported_axes_ | unknown_operands()));
-  type.set_unknown(taken_apart_);
-  beside_joined_ = cut_joined(index, type);
+  type = gradual_.known(value, type, ~(now_.reported | unknown_operands()));
+  type.set_unknown(now_.exchanged);
+  now_.cut_beside = cut_joined(index, type);
   for (AxisId axis : type.sharded() & equal_axes(before)) // as a constant may be, and no number
     if (numbering_.numbers(value, *type.dim(axis))) {
       type.drop_shards(AxisSet(axis));
       rules::take_kinds(type, before, axis);
     }
-  for (AxisId axis : parts_ &(type.of(Kind::Varying) - type.sharded()))
+  for (AxisId axis : now_.parts &(type.of(Kind::Varying) - type.sharded()))
     cut(type, axis, 0);
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
   const bool zeros = zero.contains(program_.meshes[type.mesh()].typed_axes()) ||
@@ -677,28 +665,28 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   if (makes_zero(inst))
     type.set_zero(program_.meshes[type.mesh()].typed_axes());
   keep_addends(state_.rules.resolve(inst.op), index, inst.result_count, type);
-  if (index < made_norms_.size())
+  if (index < now_.norms.size())
     apply_norms(value, index, type);
   keep_offsets(value, index, type);
   if (index == 0)
     keep_blocks(type);
-  for (AxisId axis : picked_ - type.sharded())
+  for (AxisId axis : now_.picked - type.sharded())
     cut(type, axis, 0);
-  selected_.learn(value, own_counts_ & (type.sharded() | type.of(Kind::Partial)));
-  if (padded_) {
-    type.drop_shards(padded_);
-    type.set_kind(padded_, Kind::Partial);
+  selected_.learn(value, now_.own_counts & (type.sharded() | type.of(Kind::Partial)));
+  if (now_.padded) {
+    type.drop_shards(now_.padded);
+    type.set_kind(now_.padded, Kind::Partial);
   }
   const std::optional<ir::ScaleId> numbers = gradual_.numbers().scale(id, result_.types);
-  scale_open_ |= !numbers || (own_counts_ && gradual_.numbers().is_mean(id));
+  now_.scale_open |= !numbers || (now_.own_counts && gradual_.numbers().is_mean(id));
   type.scale = ir::product(program_, type.scale, numbers.value_or(program_.one()));
-  type.scale = ir::product(program_, type.scale, count_scale_);
+  type.scale = ir::product(program_, type.scale, now_.count_scale);
   restore(value, type);
-  if (const AxisSet sent = sent_ - window_.blocks())
+  if (const AxisSet sent = now_.received - now_.window.blocks())
     made_of_sent_[value.index] = sent;
-  type.set_unknown(turned_ & type.of(Kind::Partial));
+  type.set_unknown(now_.sums_received & type.of(Kind::Partial));
   // What another rank sends may have been divided by anything.
-  if (scale_open_ || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
+  if (now_.scale_open || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
   follow_means(id, value, index);
   keep_rows(id, value, index, type);
@@ -707,17 +695,17 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
 
 // Blocks that were cut out of windows, and what one rank alone has.
 void SecondPass::keep_blocks(Type &type) {
-  for (AxisId axis : window_.blocks() - type.sharded() - reported_axes_) {
+  for (AxisId axis : now_.window.blocks() - type.sharded() - now_.reported) {
     type.set_kind(axis, Kind::Varying);
-    cut(type, axis, window_.window->dim);
+    cut(type, axis, now_.window.window->dim);
   }
-  for (AxisId axis : on_one_.value - reported_axes_) {
+  for (AxisId axis : now_.alone.value - now_.reported) {
     type.drop_shards(axis);
     type.set_kind(axis, Kind::Partial);
   }
-  if (on_one_.value && !type.scale.valid()) { // what one rank alone has is taken as it is
+  if (now_.alone.value && !type.scale.valid()) { // what one rank alone has is taken as it is
     type.scale = program_.one();
-    on_one_.scaled = {};
+    now_.alone.scaled = {};
   }
 }
 
@@ -725,8 +713,8 @@ void SecondPass::keep_blocks(Type &type) {
 // equal, or where the count multiplies it again. What a backward begins with is none of these.
 void SecondPass::follow_means(InstId id, ValueId value, uint32_t index) {
   const rules::ResolvedOp &op = state_.rules.resolve(program_.insts[id].op);
-  if (divided_ && index == 0)
-    means_[value.index] = {id, divided_, uneven_};
+  if (now_.divided && index == 0)
+    means_[value.index] = {id, now_.divided, now_.uneven};
   else if (state_.operands.values.size() == 1)
     if (auto from = means_.find(state_.operands.values[0].index); from != means_.end())
       means_.try_emplace(value.index, Mean(from->second));
@@ -743,13 +731,13 @@ void SecondPass::follow_means(InstId id, ValueId value, uint32_t index) {
 // again in its order.
 AxisSet SecondPass::joined(uint32_t index) const {
   AxisSet axes;
-  if (index >= joined_.size() || !joined_[index])
+  if (index >= now_.joined.size() || !now_.joined[index])
     return axes;
-  const Type &of = program_.types[result_.types[joined_[index]->of.index]];
-  const llvm::SmallVector<AxisId, 2> cuts = ir::shards_of(of, joined_[index]->at);
-  const size_t outer = cuts.size() - std::min<size_t>(cuts.size(), joined_[index]->axes.size());
+  const Type &of = program_.types[result_.types[now_.joined[index]->of.index]];
+  const llvm::SmallVector<AxisId, 2> cuts = ir::shards_of(of, now_.joined[index]->at);
+  const size_t outer = cuts.size() - std::min<size_t>(cuts.size(), now_.joined[index]->axes.size());
   for (AxisId axis : llvm::drop_begin(cuts, outer))
-    if (joined_[index]->axes.contains(axis))
+    if (now_.joined[index]->axes.contains(axis))
       axes |= axis;
   return axes;
 }
@@ -757,9 +745,9 @@ AxisSet SecondPass::joined(uint32_t index) const {
 // The dimensions of such a result that other axes cut in what it was made of: by which, and where.
 AxisSet SecondPass::cut_joined(uint32_t index, Type &type) const {
   const AxisSet axes = joined(index);
-  if (axes.empty() || !joined_[index]->moved)
+  if (axes.empty() || !now_.joined[index]->moved)
     return {};
-  const Lists::Joined &joined = *joined_[index];
+  const Lists::Joined &joined = *now_.joined[index];
   const Type &of = program_.types[result_.types[joined.of.index]];
   llvm::SmallVector<AxisId, 4> whole, blocks;
   llvm::copy_if(ir::shards_of(of, joined.at), std::back_inserter(whole),
@@ -798,8 +786,8 @@ void SecondPass::keep_shared_gradient(const ir::Inst &inst, ValueId value) {
 // What counts or orders a rank's own elements numbers what it has by itself: summed over, it is no
 // addend of the whole, but a thing of its own.
 void SecondPass::keep_own(ValueId value, Type &type) {
-  AxisSet own = own_now_, before;
-  const AxisSet looked_up = looked_up_.looked_up | looked_up_.addends;
+  AxisSet own = now_.own, before;
+  const AxisSet looked_up = now_.lookup.looked_up | now_.lookup.addends;
   for (ValueId operand : state_.operands.values) {
     own |= result_.own[operand.index];
     before |= program_.types[result_.types[operand.index]].of(Kind::Partial);
@@ -814,14 +802,14 @@ void SecondPass::keep_own(ValueId value, Type &type) {
 
 // Squares of norms of blocks, and what was looked up in a rank's own rows, are addends.
 void SecondPass::apply_norms(ValueId value, uint32_t index, Type &type) {
-  const Norms::Made &made = made_norms_[index];
+  const Norms::Made &made = now_.norms[index];
   norms_.learn(value, made);
-  type.set_kind(made.square.axes - reported_axes_, Kind::Partial);
-  open_axes_ -= made.root.axes | made.square.axes;
-  lookups_.learn(value, looked_up_);
-  type.set_kind(looked_up_.addends - reported_axes_, Kind::Partial);
-  open_axes_ -=
-      ((looked_up_.looked_up | looked_up_.addends) - looked_up_.unplaced) | looked_up_.own;
+  type.set_kind(made.square.axes - now_.reported, Kind::Partial);
+  now_.open -= made.root.axes | made.square.axes;
+  lookups_.learn(value, now_.lookup);
+  type.set_kind(now_.lookup.addends - now_.reported, Kind::Partial);
+  now_.open -=
+      ((now_.lookup.looked_up | now_.lookup.addends) - now_.lookup.unplaced) | now_.lookup.own;
 }
 
 // A tensor that is made of the number 0 is of every kind and scale.
@@ -843,7 +831,7 @@ void SecondPass::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint
     return;
   const Type &kept = program_.types[state_.args[result].type];
   AxisSet pending = kept.of(Kind::Partial) - kept.zero() - kept.unknown;
-  type.set_kind(pending & type.unknown & unknown_operands() & ~reported_axes_, Kind::Partial);
+  type.set_kind(pending & type.unknown & unknown_operands() & ~now_.reported, Kind::Partial);
 }
 
 // What is cut out of a bucket is what was put there. `type`: as it would be if nothing were known
@@ -855,7 +843,7 @@ void SecondPass::restore(ValueId value, Type &type) const {
     return;
   const Type &before = program_.types[result_.types[whole.index]];
   AxisSet loose = (type.of(Kind::Varying) - type.sharded()) | type.unknown;
-  for (AxisId axis : loose - pieces.changed(value) - reported_axes_ - before.unknown) {
+  for (AxisId axis : loose - pieces.changed(value) - now_.reported - before.unknown) {
     if (std::optional<Kind> kind = before.kind(axis);
         kind == Kind::Replicate || kind == Kind::Invariant)
       type.set_kind(axis, *kind);
@@ -900,22 +888,24 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
   const AxisSet written = written_rows(id, type);
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
-    if (!unread_.contains(i))
+    if (!now_.unread.contains(i))
       before &= result_.proved[state_.operands.values[i].index] | (i == 0 ? written : AxisSet()) |
-                (routed_.rows & routes_.counts(state_.operands.values[i])) |
+                (now_.routed.rows & routes_.counts(state_.operands.values[i])) |
                 proved_on_root(state_.operands.values[i]);
   llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   for (ValueId each : returned)
     before &= result_.proved[each.index];
-  const AxisSet windowed =
-      window_.window ? AxisSet(window_.window->axis) - window_.window->astray : AxisSet();
-  AxisSet proved = (axes & before &
-                    (known_axes(type) | routes_.owned(value) | norms_.root(value).axes |
-                     looked_up_.looked_up | looked_up_.shared |
-                     (index == 0 ? extreme_.own | offsets_.axes(value) | windowed : AxisSet()))) -
-                   reported_axes_ - open_axes_;
-  if (AxisSet whole = joined(index) | beside_joined_)
-    proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
+  const AxisSet windowed = now_.window.window
+                               ? AxisSet(now_.window.window->axis) - now_.window.window->astray
+                               : AxisSet();
+  AxisSet proved =
+      (axes & before &
+       (known_axes(type) | routes_.owned(value) | norms_.root(value).axes | now_.lookup.looked_up |
+        now_.lookup.shared |
+        (index == 0 ? now_.extreme.own | offsets_.axes(value) | windowed : AxisSet()))) -
+      now_.reported - now_.open;
+  if (AxisSet whole = joined(index) | now_.cut_beside)
+    proved |= whole & known_axes(type) & result_.proved[now_.joined[index]->of.index];
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());
   const AxisSet counts = own_counts_made(value, type) - proved;
@@ -929,14 +919,14 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
     const std::optional<uint32_t> begins = carry_of(program_.insts[id], index);
     for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
       if (ValueId operand = state_.operands.values[i];
-          is_float(operand) && !unread_.contains(i) && i == begins.value_or(i))
+          is_float(operand) && !now_.unread.contains(i) && i == begins.value_or(i))
         scaled &= result_.scaled[operand.index];
     for (ValueId each : returned)
       scaled &= result_.scaled[each.index];
     if (index == 0)
-      scaled |= on_one_.scaled;
+      scaled |= now_.alone.scaled;
     scaled &= (known_axes(type) | routes_.owned(value) | (index == 0 ? windowed : AxisSet())) -
-              reported_axes_ - open_axes_;
+              now_.reported - now_.open;
   }
   result_.scaled[value.index] = scaled | proved;
 }
@@ -979,23 +969,23 @@ bool SecondPass::admits(Place place, rules::Violation &violation) {
   const bool inst = place.form == Place::Form::Inst;
   // What is written to is a rank's own, as the operands are.
   if (inst && violation.is<rules::MutationChangesType>() &&
-      routed_.seen_whole().contains(rules::axes_of(violation)))
+      now_.routed.seen_whole().contains(rules::axes_of(violation)))
     return false;
   // What is exchanged by counts is as long as these say.
-  if (inst && violation.is<rules::ShapeMismatch>() && routed_.counted)
+  if (inst && violation.is<rules::ShapeMismatch>() && now_.routed.counted)
     return false;
   if (certain(place, violation) && !again_in_optimizer(place, violation)) {
     if (inst)
-      reported_axes_ |= rules::axes_of(violation);
+      now_.reported |= rules::axes_of(violation);
     return true;
   }
   if (inst)
-    open_axes_ |= rules::axes_of(violation) - moved(place.as_inst()) - parts_;
-  scale_open_ |= violation.is<rules::ScaleMismatch>();
+    now_.open |= rules::axes_of(violation) - moved(place.as_inst()) - now_.parts;
+  now_.scale_open |= violation.is<rules::ScaleMismatch>();
   if (const auto *whole = violation.as<rules::UnwholeDimension>(); whole && inst)
     if (const rules::OpDef *row = state_.rules.resolve(program_.insts[place.as_inst()].op).row;
         row && !row->factors)
-      own_now_ |= whole->axes;
+      now_.own |= whole->axes;
   return false;
 }
 

@@ -139,37 +139,37 @@ private:
   llvm::DenseSet<uint32_t> data_;    // values of the forward made of inputs and numbers alone
   llvm::DenseSet<uint32_t> buffers_; // values that are made of buffers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
-  // The current instruction: axes of its findings, and of what might be one, for all that is known.
-  ir::AxisSet reported_axes_, open_axes_;
-  ir::AxisSet picked_, own_counts_; // see Selected
-  ir::AxisSet offset_axes_;         // along which such indices and masks are taken as equal
-  ir::AxisSet parts_;               // along which it takes or puts together rows that a rank has
-  bool takes_block_ = false;  // it is the backward of a conversion, by which a rank took its block
-  ir::AxisSet padded_;        // along which it puts zeros around such a block
-  ir::AxisSet beside_joined_; // along which something that was joined is cut beside that
-  ir::AxisSet taken_apart_;   // along which blocks are exchanged together with those of other axes
-  ir::AxisSet own_now_;       // along which it numbers what a rank has
-  // Along which its operands are made of blocks that another rank has sent, and along which it adds
-  // sums over such blocks.
-  ir::AxisSet sent_, turned_;
-  bool scale_open_ = false; // the scale of its results is not known
-  // Axes on which it divides by a rank's own count, on which these differ, and what that does to
-  // scales.
-  ir::AxisSet divided_, uneven_;
-  ir::ScaleId count_scale_;
-  llvm::DenseMap<uint32_t, Mean> means_;               // by value
+  llvm::DenseMap<uint32_t, Mean> means_;          // by value
   llvm::DenseMap<uint32_t, ir::AxisSet> equal_counts_; // by value: axes along which ranks have it
-  llvm::SmallSet<uint32_t, 4> unread_;                 // operands, by index
-  Lookups::Made looked_up_;
-  Routed::Made routed_;
-  std::optional<Rooted::Seen> on_root_; // what the operands are on one rank, or the result of a sum
-  bool handed_out_ = false;             // what that rank has is handed out
-  llvm::SmallVector<Norms::Made, 2> made_norms_;
-  Extremes::Made extreme_;                                    // of the first result
-  Windows::Made window_;                                      // likewise
-  OwnLogs::Made own_log_;                                     // likewise
-  Alone::Made on_one_;                                        // likewise
-  llvm::SmallVector<std::optional<Lists::Joined>, 2> joined_; // by result
+
+  struct Now { // the instruction that is being typed; sets without a word on it are of its axes
+    ir::AxisSet reported, open;     // of its findings, and of what might be one, for all that is known
+    ir::AxisSet picked, own_counts; // see Selected
+    ir::AxisSet offset_axes;        // along which such indices and masks are taken as equal
+    ir::AxisSet parts;              // along which it takes or joins rows that a rank has
+    bool takes_block = false;       // it is the backward of a convert, by which a rank took a block
+    ir::AxisSet padded;             // along which it puts zeros around such a block
+    ir::AxisSet cut_beside;         // along which something that was joined is cut beside that
+    ir::AxisSet exchanged;          // along which blocks are exchanged with those of other axes
+    ir::AxisSet own;                // along which it numbers what a rank has
+    ir::AxisSet received;           // along which operands are blocks that another rank has sent
+    ir::AxisSet sums_received;      // along which it adds sums over such blocks
+    bool scale_open = false;        // the scale of its results is not known
+    ir::AxisSet divided, uneven;    // on which it divides by own counts, and on which these differ
+    ir::ScaleId count_scale;        // what that does to scales
+    llvm::SmallSet<uint32_t, 4> unread; // operands, by index
+    Lookups::Made lookup;
+    Routed::Made routed;
+    std::optional<Rooted::Seen> on_root; // what operands are on one rank, or the result of a sum
+    bool handed_out = false;             // what that rank has is handed out
+    llvm::SmallVector<Norms::Made, 2> norms; // by result
+    llvm::SmallVector<std::optional<Lists::Joined>, 2> joined;
+    Extremes::Made extreme; // of the first result, as what follows
+    Windows::Made window;
+    OwnLogs::Made own_log;
+    Alone::Made alone;
+  };
+  Now now_;
 };
 
 } // namespace spmd::checker

@@ -22,17 +22,18 @@ void SecondPass::take_rows(const ir::Inst &inst, const rules::Application &app) 
   llvm::SmallVector<ValueId, 2> results;
   for (uint32_t r = 0; r < inst.result_count; ++r)
     results.push_back(inst.result(r));
-  routed_ = routes_.made(app, state_.operands.values, results,
-                         [&](size_t i) { return unread_.count(static_cast<uint32_t>(i)) != 0; });
-  open_axes_ |= routed_.astray | routed_.unsent;
+  now_.routed = routes_.made(app, state_.operands.values, results, [&](size_t i) {
+    return now_.unread.count(static_cast<uint32_t>(i)) != 0;
+  });
+  now_.open |= now_.routed.astray | now_.routed.unsent;
   for (size_t i = 0; i < state_.args.size() && i < state_.operands.values.size(); ++i) {
     Type type = program_.types[state_.args[i].type];
     const AxisSet own = routes_.owned(state_.operands.values[i]);
-    const AxisSet rows = routed_.taken_whole() & type.sharded();
+    const AxisSet rows = now_.routed.taken_whole() & type.sharded();
     if (app.op.form == rules::OpForm::Transition)
       type.drop_shards(rows); // of which the exchange keeps none as a block
     else
-      type.set_kind(rows | (own - routed_.astray - routed_.unsent), Kind::Replicate);
+      type.set_kind(rows | (own - now_.routed.astray - now_.routed.unsent), Kind::Replicate);
     type.close_orders();
     state_.args[i].type = state_.intern(type);
   }
@@ -42,48 +43,48 @@ void SecondPass::take_rows(const ir::Inst &inst, const rules::Application &app) 
 void SecondPass::keep_rows(InstId id, ValueId value, uint32_t index, Type &type) {
   const ir::Inst &inst = program_.insts[id];
   const ValueId of = program_.values[value].grad_of;
-  AxisSet own = routed_.owned_by(index) & (type.replicated() | type.of(Kind::Invariant) |
-                                           (type.of(Kind::Varying) - type.sharded()));
+  AxisSet own = now_.routed.owned_by(index) & (type.replicated() | type.of(Kind::Invariant) |
+                                               (type.of(Kind::Varying) - type.sharded()));
   if (of.valid())
-    own |= routes_.used_for_sent(of) & type.of(Kind::Partial) & routed_.summed;
-  own -= routed_.astray | routed_.unsent | type.unknown | type.zero();
+    own |= routes_.used_for_sent(of) & type.of(Kind::Partial) & now_.routed.summed;
+  own -= now_.routed.astray | now_.routed.unsent | type.unknown | type.zero();
   type.set_kind(own, Kind::Varying);
-  routes_.own(value, own - reported_axes_);
+  routes_.own(value, own - now_.reported);
   if (of.valid())
     for (AxisId axis :
-         (routes_.in_entries(of) & type.of(Kind::Partial) & routed_.summed) - type.zero())
+         (routes_.in_entries(of) & type.of(Kind::Partial) & now_.routed.summed) - type.zero())
       cut(type, axis, 0);
-  const bool sorted = routed_.last && index + 1 != inst.result_count;
-  for (AxisId axis : routed_.rows - routed_.astray - reported_axes_)
+  const bool sorted = now_.routed.last && index + 1 != inst.result_count;
+  for (AxisId axis : now_.routed.rows - now_.routed.astray - now_.reported)
     if (type.dim(axis) != 0U && !sorted)
       cut(type, axis, 0);
-  type.set_unknown(routed_.astray | (sorted ? routed_.rows : AxisSet()));
+  type.set_unknown(now_.routed.astray | (sorted ? now_.routed.rows : AxisSet()));
   if (sorted)
-    return routes_.count(value, is_float(value) ? AxisSet() : routed_.rows);
-  if (routed_.rows && !is_float(value)) // numbers of rows are what they are
+    return routes_.count(value, is_float(value) ? AxisSet() : now_.routed.rows);
+  if (now_.routed.rows && !is_float(value)) // numbers of rows are what they are
     type.scale = program_.one();
-  routes_.learn(value, index, index + 1 == inst.result_count, routed_, type);
+  routes_.learn(value, index, index + 1 == inst.result_count, now_.routed, type);
 }
 
 // What one rank has, it computes with as if all had it.
 void SecondPass::take_root(const rules::Application &app) {
-  on_root_ = roots_.together(app, state_.operands.values);
-  if (!on_root_) {
-    on_root_ = roots_.reduced(app);
+  now_.on_root = roots_.together(app, state_.operands.values);
+  if (!now_.on_root) {
+    now_.on_root = roots_.reduced(app);
     return;
   }
-  handed_out_ = app.op.transition == rules::TransitionOp::Broadcast;
+  now_.handed_out = app.op.transition == rules::TransitionOp::Broadcast;
   for (size_t i = 0; i < state_.args.size(); ++i)
     if (const Rooted::Seen *seen = roots_.find(state_.operands.values[i])) {
       Type type = program_.types[seen->type];
-      if (handed_out_)
+      if (now_.handed_out)
         type.set_kind(seen->axis, Kind::Varying);
       state_.args[i].type = state_.intern(type);
     }
 }
 
 AxisSet SecondPass::proved_on_root(ValueId operand) const {
-  const Rooted::Seen *seen = on_root_ ? roots_.find(operand) : nullptr;
+  const Rooted::Seen *seen = now_.on_root ? roots_.find(operand) : nullptr;
   return seen && seen->proved ? AxisSet(seen->axis) : AxisSet();
 }
 
@@ -105,17 +106,17 @@ void SecondPass::judge_handed_out(const ir::Inst &inst, const rules::ResolvedOp 
         seen ? *seen == *call && seen->proved : result_.proved[gradient.index].contains(call->axis);
     if (!known || !equal_axes(type).contains(call->axis) || !type.scale.valid() ||
         ir::exponent_of(program_, type.scale, type.mesh(), call->axis) != 0)
-      open_axes_ |= call->axis;
+      now_.open |= call->axis;
   }
 }
 
 void SecondPass::keep_root(InstId id, ValueId value, uint32_t index, Type &type) {
-  if (on_root_ && !handed_out_) {
+  if (now_.on_root && !now_.handed_out) {
     const bool reduces =
         state_.rules.resolve(program_.insts[id].op).transition == rules::TransitionOp::Reduce;
-    Type seen = reduces && on_root_->type.valid() ? program_.types[on_root_->type] : type;
+    Type seen = reduces && now_.on_root->type.valid() ? program_.types[now_.on_root->type] : type;
     prove(id, value, index, seen);
-    Rooted::Seen on_root = *on_root_;
+    Rooted::Seen on_root = *now_.on_root;
     on_root.type = state_.intern(seen);
     on_root.proved = result_.proved[value.index].contains(on_root.axis);
     roots_.learn(value, on_root);
@@ -132,7 +133,7 @@ AxisSet SecondPass::own_counts_made(ValueId value, const Type &type) const {
   AxisSet known = ~AxisSet(), counts;
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i) {
     const ValueId operand = state_.operands.values[i];
-    if (unread_.contains(i))
+    if (now_.unread.contains(i))
       continue;
     known &= result_.proved[operand.index] | routes_.counts(operand);
     counts |= routes_.counts(operand);
