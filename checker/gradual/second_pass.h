@@ -142,8 +142,8 @@ private:
   llvm::DenseMap<uint32_t, Mean> means_;          // by value
   llvm::DenseMap<uint32_t, ir::AxisSet> equal_counts_; // by value: axes along which ranks have it
 
-  struct Now { // the instruction that is being typed; sets without a word on it are of its axes
-    ir::AxisSet reported, open;     // of its findings, and of what might be one, for all that is known
+  struct Now {                      // the instruction that is being typed
+    ir::AxisSet reported, open;     // of its findings, and of what might be one
     ir::AxisSet picked, own_counts; // see Selected
     ir::AxisSet offset_axes;        // along which such indices and masks are taken as equal
     ir::AxisSet parts;              // along which it takes or joins rows that a rank has
