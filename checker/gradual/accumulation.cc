@@ -192,7 +192,8 @@ void Accumulation::run() {
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
     if (is_seed(InstId{i}))
       passes[program_.locs[program_.insts[InstId{i}].loc].frame.index].push_back(InstId{i});
-  for (auto &[line, seeds] : passes) {
+  for (auto &pass : passes) {
+    const llvm::SmallVector<InstId, 4> &seeds = pass.second;
     const int64_t count = int64_t(seeds.size());
     auto reaches = [&](InstId seed) {
       return needed_.test(program_.insts[seed].first_result.index);
