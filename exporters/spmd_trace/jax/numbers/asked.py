@@ -210,9 +210,7 @@ def is_inside(file: str) -> bool:
 
 @functools.cache
 def _is_transparent(file: str) -> bool:
-    return not is_inside(file) and any(
-        f"{os.sep}{name}{os.sep}" in file for name in _TRANSPARENT
-    )
+    return not is_inside(file) and any(f"{os.sep}{name}{os.sep}" in file for name in _TRANSPARENT)
 
 
 JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep

@@ -512,9 +512,7 @@ def _axes(eqn) -> tuple[str, ...]:
 
 
 def _fits(shape: tuple, whole: tuple) -> bool:
-    return len(shape) == len(whole) and all(
-        one in (1, extent) for one, extent in zip(shape, whole)
-    )
+    return len(shape) == len(whole) and all(one in (1, extent) for one, extent in zip(shape, whole))
 
 
 def _agreed(tags) -> frozenset[str]:
