@@ -342,7 +342,9 @@ AxisSet AxisSizeNumbers::averaged(ValueId sum, ir::MeshId mesh) const {
   AxisSet axes;
   ValueId on = sum;
   for (unsigned step = 0; step < kSteps && on.valid(); ++step, on = next_.lookup(on.index)) {
-    const uint32_t by = made_by_[on.index].valid() ? made_by_[on.index].index : ~0u;
+    if (!made_by_[on.index].valid()) // in a function
+      continue;
+    const uint32_t by = made_by_[on.index].index;
     for (const llvm::DenseMap<uint32_t, ir::ScaleId> *scales : {&scales_, &named_})
       if (auto found = scales->find(by); found != scales->end() && found->second.valid())
         for (ir::AxisId axis : program_.meshes[mesh].typed_axes())
