@@ -24,6 +24,8 @@ NOT_IN_MODULES = {
     "vocab_loss.no_mask_of_labels": "the mask is a call in the module, with other operands",
     "accumulation.sum_for_mean": "a scan is a loop, whose carries begin as blocks of zeros",
     "token_counts.divided_again": "the number beside no sum is the size of an axis",
+    "accumulation.inside_too": "an average of what all ranks have changes nothing, and a scale out "
+    "of a loop is unknown",
     "experts.not_sent_back": "blocks of one element",
 }
 
