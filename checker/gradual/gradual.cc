@@ -227,15 +227,14 @@ static bool keeps_addends_apart(const ir::Program &program, const Place &place,
          (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
 }
 
-// What is filled with a number counts the ranks when it is added up.
+// Ones count the ranks when they are added up.
 static bool counts_ranks(const ir::Program &program, const Place &place,
                          const rules::Violation &violation) {
   if (place.form != Place::Form::Inst || !violation.is<rules::ReduceOfReplicated>())
     return false;
   return llvm::any_of(tensors_of(program, place.as_inst()), [&](ValueId value) {
     const ir::InstId by = defining_inst(program, value);
-    const rules::OpDef *row = by.valid() ? op_of(program, by).row : nullptr;
-    return row && row->constant != rules::OpDef::Constant::No;
+    return by.valid() && op_of(program, by).variant() == rules::Variant::Ones;
   });
 }
 
