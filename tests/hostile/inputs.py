@@ -243,6 +243,32 @@ class Tests:
                     paths.append(self.path(f"{place}.{which}.spmd", "\n".join(text) + "\n"))
             self.expect(program.name, [self.lint, "check", "--no-fixes", *paths], (0, 1, 3, 4))
 
+    def in_functions(self):
+        """The same programs, which then call a function that does all of it once more."""
+        declared = re.compile(
+            r"(%[\w.]+) = (?:input|param|buffer|const|opt_state) (\w+\[[^\]]*\])(?= |$)"
+        )
+        for program in self.judged_by_meaning():
+            lines = program.read_text().splitlines()
+            found = {place: declared.match(line) for place, line in enumerate(lines)}
+            inputs = {place: one for place, one in found.items() if one}
+            first = min(inputs, default=len(lines))
+            body = [
+                line
+                for place, line in enumerate(lines[first:], first)
+                if place not in inputs and not line.startswith("output")
+            ]
+            names = [one[1] for one in inputs.values()]
+            types = [re.sub(r"@(\([^)]*\)|\w+)", "", one[2]) for one in inputs.values()]
+            taken = ", ".join(f"{name}: {type}" for name, type in zip(names, types))
+            function = [f"func @again({taken}) {{", *body, f"  return {', '.join(names[:1])}", "}"]
+            outputs = [line for line in lines if line.startswith("output")]
+            main = [line for line in lines[first:] if line not in outputs]
+            call = f"%again = call {', '.join(names)} {{ body = @again }}"
+            text = "\n".join([*lines[:first], *function, *main, call, *outputs])
+            path = self.path("again.spmd", text + "\n")
+            self.expect(program.name, [self.lint, "check", "--no-fixes", path], (0, 1, 3, 4))
+
     def large_numbers(self):
         """The same programs with the largest numbers in place of their own, and what takes one of
         them twice over."""
@@ -450,6 +476,7 @@ def main():
         "bombs",
         "cut_files",
         "numbers_for_tensors",
+        "in_functions",
         "large_numbers",
         "little_memory",
         "endless",
