@@ -31,6 +31,8 @@ struct Type {
   AxisSet of(Kind kind) const { return axes[static_cast<unsigned>(kind)]; }
   // R or Reduced.
   AxisSet replicated() const { return of(Kind::Replicate) | of(Kind::Reduced); }
+  // All ranks hold the same.
+  AxisSet equal() const { return replicated() | of(Kind::Invariant); }
   AxisSet either() const { return replicated() & of(Kind::Invariant); }
   AxisSet zero() const { return either() & of(Kind::Partial); }
   AxisSet claimed() const;

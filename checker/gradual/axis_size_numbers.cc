@@ -114,7 +114,7 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
       if (std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored)) {
         const ir::TypeId type = checked.types[operands.values[r].index];
         const Type seen = type.valid() ? program.types[type] : Type();
-        const AxisSet equal = (seen.replicated() | seen.of(ir::Kind::Invariant)) - seen.zero();
+        const AxisSet equal = seen.equal() - seen.zero();
         const ir::AttrValue *by = app.attr("op");
         const bool averages = by && rules::combiner_of(program, *by) == ir::Combiner::Avg;
         entered_[operands.values[r].index] =

@@ -81,7 +81,7 @@ AxisSet equal_on(const ir::Program &program, const CheckResult &checked, ValueId
   const ir::TypeId id = checked.types[value.index];
   if (!id.valid() || program.types[id].mesh() != mesh)
     return {};
-  return program.types[id].replicated() | program.types[id].of(Kind::Invariant);
+  return program.types[id].equal();
 }
 
 // The axes that cut no dimension of the value.

@@ -87,8 +87,8 @@ void Gradual::find_derivatives() {
                         operands.values.size() == 1 && program_.contexts[inst.context].grad &&
                         made.requires_grad == ir::Tristate::False && made.shape.valid() &&
                         program_.shapes[made.shape].dims.empty();
-    if (begins || llvm::any_of(operands.values,
-                               [&](ValueId v) { return derivatives_.count(v.index) != 0; }))
+    if (begins ||
+        llvm::any_of(operands.values, [&](ValueId v) { return derivatives_.count(v.index) != 0; }))
       for (uint32_t r = 0; r < inst.result_count; ++r)
         derivatives_.insert(inst.result(r).index);
   }
@@ -119,7 +119,7 @@ ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
   for (AxisId axis : cuts_.in_order(value, open))
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis))
       cut(type, axis, *dim);
-  for (AxisId axis : type.replicated() | type.of(Kind::Invariant))
+  for (AxisId axis : type.equal())
     if (cuts_.repeats(value, axis))
       cut(type, axis, 0);
   return program_.types.add(type);
@@ -187,7 +187,7 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
   rules::take_kinds(type, first, lost & type.unknown);
   AxisSet blocks = type.of(Kind::Varying);
   if (stretched_.count(value.index)) // equal blocks of one tensor
-    blocks |= type.replicated() | type.of(Kind::Invariant);
+    blocks |= type.equal();
   for (AxisId axis : cuts_.in_order(value, blocks))
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && type.dim(axis) != dim) {
       type.drop_shards(axis);
@@ -330,8 +330,8 @@ AxisSet split_data(ir::Program &program, const CheckResult &result) {
     rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
     rules::Outcome ignored;
     const ir::AttrValue *to = app.attr("dst");
-    if (to && to->form == ir::AttrForm::Kind &&
-        to->as_kind().form == ir::KindWord::Form::Shard && type.unknown)
+    if (to && to->form == ir::AttrForm::Kind && to->as_kind().form == ir::KindWord::Form::Shard &&
+        type.unknown)
       if (std::optional<rules::CallAxes> named = rules::resolve_axes(app, {}, ignored))
         axes |= named->all() & type.unknown;
   }
@@ -348,7 +348,7 @@ void find_equal_batches(ir::Program &program, CheckResult &result) {
       program.types[result.types[program.params[batches.front()].value.index]].mesh();
   for (uint32_t index : batches) {
     const Type &type = program.types[result.types[program.params[index].value.index]];
-    equal &= type.mesh() == mesh ? type.replicated() | type.of(Kind::Invariant) : AxisSet();
+    equal &= type.mesh() == mesh ? type.equal() : AxisSet();
   }
   const AxisSet data = data_axes(program, mesh);
   if ((equal & data).empty())

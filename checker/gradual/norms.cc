@@ -137,7 +137,7 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
   }
   for (size_t i = first; i < last; ++i) {
     const ir::Type &type = app.type(app.args[i]);
-    const AxisSet equal = type.replicated() | type.of(Kind::Invariant), counted = equal & some;
+    const AxisSet equal = type.equal(), counted = equal & some;
     whole |= equal;
     // Divided by the root of the number of ranks, it counts once among them.
     if (counted &&

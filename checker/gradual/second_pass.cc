@@ -140,7 +140,7 @@ void SecondPass::take_joined_counts(const rules::ResolvedOp &op) {
     if (!param || param->role != ir::Role::Const)
       continue;
     Type type = program_.types[state_.args[i].type];
-    type.set_kind(pending & equal_axes(type), Kind::Partial);
+    type.set_kind(pending & type.equal(), Kind::Partial);
     type.scale = *scale;
     state_.args[i].type = state_.intern(type);
   }
@@ -161,7 +161,7 @@ void SecondPass::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) 
   const AxisSet axes = call->axes.all(), gradient = addends_of_gradient(inst);
   for (size_t i = 0; i < state_.args.size(); ++i) {
     Type type = program_.types[state_.args[i].type];
-    const AxisSet same = (equal_axes(type) - type.zero()) & axes;
+    const AxisSet same = (type.equal() - type.zero()) & axes;
     AxisSet addends = gradient;
     if (i < inst.result_count)
       addends |= gradual_.numbers().averaged(inst.result(static_cast<uint32_t>(i)), type.mesh());
@@ -268,7 +268,7 @@ void SecondPass::add_to_means(const rules::ResolvedOp &op) {
   for (size_t mean : {0, 1}) {
     const Type &of = program_.types[state_.args[mean].type];
     Type other = program_.types[state_.args[1 - mean].type];
-    const AxisSet equal = (other.replicated() | other.of(Kind::Invariant)) - other.zero();
+    const AxisSet equal = other.equal() - other.zero();
     const ir::ScaleId times = ir::quotient(program_, of.scale, other.scale);
     if (!times.valid() || of.mesh() != other.mesh())
       continue;
@@ -288,7 +288,7 @@ void SecondPass::add_alone(const ir::Inst &inst, const rules::ResolvedOp &op) {
   if (!axes || !op.computes(Computes::Sum) || state_.args.size() != 2)
     return;
   Type type = program_.types[state_.args[1].type];
-  const AxisSet equal = equal_axes(type) - type.zero();
+  const AxisSet equal = type.equal() - type.zero();
   type.set_unknown(axes - equal - type.zero());
   type.set_kind(axes & equal, Kind::Partial);
   state_.args[1].type = state_.intern(type);
@@ -488,7 +488,7 @@ void SecondPass::judge_lookup(InstId id, const rules::Application &app) {
     const AxisSet known = result_.proved[state_.operands.values[now_.lookup.source].index];
     now_.open |= now_.lookup.foreign;
     if (AxisSet axes =
-            now_.lookup.foreign & ((equal_axes(source) & known) - source.zero()) & ~now_.reported)
+            now_.lookup.foreign & ((source.equal() & known) - source.zero()) & ~now_.reported)
       state_.report(Place::inst(id), rules::ForeignRows{{now_.lookup.source}, axes});
   }
   const ir::Inst &inst = program_.insts[id];
@@ -543,7 +543,7 @@ void SecondPass::keep_offsets(ValueId value, uint32_t index, Type &type) {
     type.set_unknown((now_.offset_axes - type.sharded()) -
                      (now_.lookup.looked_up | now_.lookup.addends | now_.lookup.scattered |
                       now_.lookup.shared | now_.lookup.summed));
-  type.set_kind(now_.lookup.shared & equal_axes(type), Kind::Varying);
+  type.set_kind(now_.lookup.shared & type.equal(), Kind::Varying);
 }
 
 // Sums over a rank's own block and over those that others have sent it: after all turns of a ring
@@ -650,7 +650,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   type = gradual_.known(value, type, ~(now_.reported | unknown_operands()));
   type.set_unknown(now_.exchanged);
   now_.cut_beside = cut_joined(index, type);
-  for (AxisId axis : type.sharded() & equal_axes(before)) // as a constant may be, and no number
+  for (AxisId axis : type.sharded() & before.equal()) // as a constant may be, and no number
     if (numbering_.numbers(value, *type.dim(axis))) {
       type.drop_shards(AxisSet(axis));
       rules::take_kinds(type, before, axis);
@@ -774,7 +774,7 @@ void SecondPass::keep_shared_gradient(const ir::Inst &inst, ValueId value) {
   if (!inst.bwd_of.valid() || values.empty())
     return;
   const Type &first = program_.types[result_.types[values[0].index]];
-  const bool begins = op.transition == rules::TransitionOp::Reinterpret && equal_axes(first);
+  const bool begins = op.transition == rules::TransitionOp::Reinterpret && first.equal();
   const bool scales = op.computes(Computes::Product) || op.computes(Computes::Quotient);
   const bool handed_on = (scales || moves_elements(op)) && llvm::all_of(values, [&](ValueId each) {
                            return shared_gradients_.contains(each.index);
@@ -876,7 +876,7 @@ AxisSet SecondPass::written_rows(InstId id, const Type &type) const {
     return {};
   AxisSet axes;
   // The operand is what is left of all writes by now; the value, what was written last.
-  for (AxisId axis : equal_axes(program_.types[result_.types[values[0].index]]) & type.sharded())
+  for (AxisId axis : program_.types[result_.types[values[0].index]].equal() & type.sharded())
     if (type.dim(axis) == 0U)
       axes |= axis;
   return axes - shared_out_;

@@ -26,11 +26,6 @@
 
 namespace spmd::checker {
 
-// Axes on which all ranks hold the same.
-inline ir::AxisSet equal_axes(const ir::Type &type) {
-  return type.replicated() | type.of(ir::Kind::Invariant);
-}
-
 class SecondPass {
 public:
   explicit SecondPass(WalkState &state); // its result has the first pass

@@ -43,8 +43,8 @@ void SecondPass::take_rows(const ir::Inst &inst, const rules::Application &app) 
 void SecondPass::keep_rows(InstId id, ValueId value, uint32_t index, Type &type) {
   const ir::Inst &inst = program_.insts[id];
   const ValueId of = program_.values[value].grad_of;
-  AxisSet own = now_.routed.owned_by(index) & (type.replicated() | type.of(Kind::Invariant) |
-                                               (type.of(Kind::Varying) - type.sharded()));
+  AxisSet own =
+      now_.routed.owned_by(index) & (type.equal() | (type.of(Kind::Varying) - type.sharded()));
   if (of.valid())
     own |= routes_.used_for_sent(of) & type.of(Kind::Partial) & now_.routed.summed;
   own -= now_.routed.astray | now_.routed.unsent | type.unknown | type.zero();
@@ -104,7 +104,7 @@ void SecondPass::judge_handed_out(const ir::Inst &inst, const rules::ResolvedOp 
     const Type &type = program_.types[seen ? seen->type : result_.types[gradient.index]];
     const bool known =
         seen ? *seen == *call && seen->proved : result_.proved[gradient.index].contains(call->axis);
-    if (!known || !equal_axes(type).contains(call->axis) || !type.scale.valid() ||
+    if (!known || !type.equal().contains(call->axis) || !type.scale.valid() ||
         ir::exponent_of(program_, type.scale, type.mesh(), call->axis) != 0)
       now_.open |= call->axis;
   }

@@ -139,7 +139,7 @@ bool Effects::is_part(ValueId written, ValueId old) {
 // the ranks where either does. Zeros are of every kind; addends beside anything else are of none.
 Type Effects::beside(const Type &written, const Type &before) const {
   const AxisSet zeros = written.zero(), others = before.zero();
-  const AxisSet equal = before.replicated() | before.of(Kind::Invariant);
+  const AxisSet equal = before.equal();
   const AxisSet changed = (others | (equal - written.of(Kind::Partial))) - zeros;
   Type type = before;
   rules::take_kinds(type, written, changed);
@@ -270,7 +270,7 @@ AxisSet Effects::drawn(InstId id, uint32_t position, const Type &before, const T
                        AxisSet bad) {
   if (bad.empty() || !draws(state_.rules.resolve(program_.insts[id].op)))
     return {};
-  AxisSet repeats = bad & before.of(Kind::Varying) & (made.replicated() | made.of(Kind::Invariant));
+  AxisSet repeats = bad & before.of(Kind::Varying) & made.equal();
   if (repeats)
     state_.report(Place::inst(id), rules::ShardedRandomRepeats{{position}, repeats});
   AxisSet reported = repeats;

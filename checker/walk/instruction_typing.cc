@@ -46,7 +46,7 @@ bool is_equal_broadcast(const rules::Application &app) {
   if (app.op.transition != rules::TransitionOp::Broadcast || app.args.empty())
     return false;
   const Type &type = app.type(app.args[0]);
-  AxisSet equal = type.replicated() | type.of(ir::Kind::Invariant);
+  AxisSet equal = type.equal();
   return equal.contains(rules::communicated_axes(app));
 }
 

@@ -55,7 +55,7 @@ void ProgramInterface::declare(uint32_t index) {
                                   program_.rank.value_or(0));
   if (sizes.problem)
     state_.report({Place::Form::Param, index}, std::move(*sizes.problem));
-  const AxisSet same = (type.replicated() | type.of(Kind::Invariant)) - type.unknown;
+  const AxisSet same = type.equal() - type.unknown;
   if (AxisSet drifted = rules::axes_of(program_, param.drifted, type.mesh()) & same)
     state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
   if (std::string off = rules::off_slope(param.gradient_ratio.value_or(1)); !off.empty())

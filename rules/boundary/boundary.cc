@@ -336,7 +336,7 @@ void reinterpret_mesh(const Application &app, Outcome &out) {
 
 void report(const Application &app, Outcome &out) {
   Type type = seen_operand(app, 0);
-  AxisSet one_number = type.replicated() | type.of(Kind::Invariant);
+  AxisSet one_number = type.equal();
   AxisSet wrong = type.claimed() - one_number - type.unknown;
   if (!wrong) {
     need_scale(app, 0, app.program.one(), type, out);

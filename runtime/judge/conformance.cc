@@ -163,7 +163,7 @@ private:
 
   AxisSet same_axes() const {
     const ir::Type &type = dist_.type();
-    return ((type.replicated() | type.of(Kind::Invariant)) & mesh_.typed_axes()) - dist_.lists();
+    return (type.equal() & mesh_.typed_axes()) - dist_.lists();
   }
 
   // True if ranks that should hold the same do not, and rounding does not explain it.

@@ -153,7 +153,7 @@ AxisSet own_losses(const checker::CheckedProgram &checked, InstId at, ValueId lo
   ir::Context where = program.contexts[program.insts[at].context];
   AxisSet local =
       where.mesh == type.mesh() ? program.local_axes(where) : program.local_axes(type.mesh());
-  AxisSet equal = type.replicated() | type.of(Kind::Invariant), own;
+  AxisSet equal = type.equal(), own;
   for (AxisId axis : (local & mesh.typed_axes()) - equal)
     if (mesh[axis].size() > 1)
       own |= axis;

@@ -25,7 +25,7 @@ static AxisSet compared_places(const rules::Application &app, const Offsets &off
     if (!number.of.valid() && number.steps.size() == 1 && axes.empty())
       axes |= number.steps.begin()->first;
     else
-      same &= type.replicated() | type.of(ir::Kind::Invariant) | type.either();
+      same &= type.equal();
   }
   return axes & same;
 }

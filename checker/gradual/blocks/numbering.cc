@@ -74,7 +74,7 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
     if (!counts || (picks(app.op) && picked.empty()))
       continue;
     const ir::Type &type = app.type(app.args[i]);
-    const AxisSet same = type.replicated() | type.of(ir::Kind::Invariant) | type.either();
+    const AxisSet same = type.equal();
     AxisSet axes;
     for (uint32_t j = 0; j < operands.size() && j < app.args.size(); ++j) {
       const ir::Type &other = app.type(app.args[j]);

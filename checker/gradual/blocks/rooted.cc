@@ -54,7 +54,7 @@ std::optional<Rooted::Seen> Rooted::together(const rules::Application &app,
     return std::nullopt;
   for (size_t i = 0; i < operands.size(); ++i) {
     const ir::Type &type = app.type(app.args[i]);
-    if (!find(operands[i]) && !(type.replicated() | type.of(Kind::Invariant)).contains(first->axis))
+    if (!find(operands[i]) && !type.equal().contains(first->axis))
       return std::nullopt;
   }
   if (app.op.form == rules::OpForm::Transition &&

@@ -484,7 +484,7 @@ AxisSet Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId
     unsent |= others & type.of(Kind::Partial);
     unsent |= (others & type.sharded()) - sent;
     if (rank(program_, app.args[i].shape) != 0)
-      unsent |= others & (type.replicated() | type.of(Kind::Invariant));
+      unsent |= others & type.equal();
   }
   return own;
 }

@@ -31,8 +31,6 @@ using ir::Type;
 
 namespace {
 
-AxisSet same_on_all(const Type &type) { return type.replicated() | type.of(Kind::Invariant); }
-
 AxisSet pending(const Type &type) { return type.of(Kind::Partial) - type.zero(); }
 
 // What two ways to the same value have in common. Where they contradict, the type is that of `a`.
@@ -66,8 +64,7 @@ Common common(const Type &a, const Type &b) {
     shared |= both;
   }
   // Without a gradient R and I are equivalent.
-  AxisSet equivalent = (a.replicated() | a.of(Kind::Invariant)) &
-                       (b.replicated() | b.of(Kind::Invariant)) & (known - shared);
+  AxisSet equivalent = a.equal() & b.equal() & (known - shared);
   if (free) {
     met.type.of(Kind::Replicate) |= equivalent;
     shared |= equivalent;
@@ -237,10 +234,10 @@ ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_
   // A zero that each rank has whole is no shard of one.
   AxisSet started = (met.differs & enters.zero()) - leaves.sharded();
   if (enters.gradient_free()) // R and I are equivalent as it enters, and not from then on
-    started |= met.differs & same_on_all(enters) & same_on_all(leaves);
+    started |= met.differs & enters.equal() & leaves.equal();
   adopt(met.type, leaves, started);
   if (enters.gradient_free())
-    met.type.set_either(same_on_all(enters) & open_axes(leaves));
+    met.type.set_either(enters.equal() & open_axes(leaves));
   met.differs -= started;
   AxisSet loose; // where nobody declares what a carry is: what rounds do not agree in
   if (state_.second) {

@@ -21,8 +21,7 @@ using ir::ValueId;
 AxisSet not_dual(const Type &value, const Type &gradient, AxisSet local) {
   AxisSet known = (value.claimed() - value.unknown - value.either()) &
                   (gradient.claimed() - gradient.unknown - gradient.zero());
-  AxisSet equal =
-      (gradient.replicated() | gradient.of(Kind::Invariant)) - (gradient.either() & local);
+  AxisSet equal = gradient.equal() - (gradient.either() & local);
   AxisSet partial = gradient.of(Kind::Partial), varying = gradient.of(Kind::Varying);
   AxisSet summed = value.of(Kind::Partial) - value.combining();
   AxisSet wrong = value.replicated() & (equal | gradient.sharded() | gradient.combining());
@@ -47,8 +46,7 @@ Type dual_on(const Type &value, AxisSet axes) {
 bool made_equal(const ir::Program &program, const CheckResult &result, ValueId value, AxisId axis) {
   auto type = [&](ValueId each) { return program.types[result.types[each.index]]; };
   auto equal = [&](ValueId each) {
-    return result.types[each.index].valid() &&
-           (type(each).replicated() | type(each).of(Kind::Invariant)).contains(axis);
+    return result.types[each.index].valid() && type(each).equal().contains(axis);
   };
   InstId first = defining_inst(program, value);
   if (!first.valid())

@@ -153,8 +153,7 @@ AxisSet RecordedGradients::refused_gradient(ValueId id, const Type &forward, con
   if (auto kept = kept_of_one_.find(of.index);
       kept != kept_of_one_.end() &&
       gradient.mesh() == program_.types[result_.types[of.index]].mesh())
-    wrong |= kept->second & forward.replicated() &
-             ((gradient.replicated() | gradient.of(Kind::Invariant)) - gradient.zero());
+    wrong |= kept->second & forward.replicated() & (gradient.equal() - gradient.zero());
   return wrong;
 }
 
@@ -219,9 +218,8 @@ bool RecordedGradients::is_one_of_equal(const Type &root, ValueId of, const Type
       root.mesh() != gradient.mesh() || forward.mesh() != gradient.mesh())
     return false;
   const ir::AxisSet axes = ir::axes_in(program_, times, gradient.mesh());
-  auto equal = [](const Type &type) { return type.replicated() | type.of(ir::Kind::Invariant); };
   return times == ir::axes_scale(program_, gradient.mesh(), axes) &&
-         (equal(forward) & equal(gradient) & root.of(ir::Kind::Partial)).contains(axes);
+         (forward.equal() & gradient.equal() & root.of(ir::Kind::Partial)).contains(axes);
 }
 
 // Gradients of one root carry its scale: that of a value times that of its gradient is the same for
