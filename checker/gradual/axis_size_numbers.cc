@@ -155,7 +155,7 @@ void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
   if (*factor > 1)
     products_[id.index] = {operands.values[0], ranks};
   if (*factor < 1 && inst.bwd_of.valid())
-    mean_backward(id, op, ranks);
+    mean_backward(id, ranks, rules);
   else if (*factor < 1 && !inst.bwd_of.valid())
     mean_of_sum(id, operands.values[0], ranks, rules);
   AxisSet axes = beside(operands.values[0], inst.result(0), ranks);
@@ -290,12 +290,11 @@ int64_t AxisSizeNumbers::passes(const ir::Inst &inst) const {
 }
 
 // The number of elements that a mean of the forward took together.
-void AxisSizeNumbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, int64_t divisor) {
+void AxisSizeNumbers::mean_backward(ir::InstId id, int64_t divisor, rules::Rules &rules) {
   const ValueId result = program_.insts[id].bwd_of;
   const ir::InstId made = made_by_[result.index];
   if (!made.valid())
     return;
-  rules::Rules rules(program_);
   const rules::ResolvedOp &op = rules.resolve(program_.insts[made].op);
   if (!op.row || op.row->equation.equation.term_count == 0 ||
       op.row->equation.equation.terms[0].divisors == 0)

@@ -47,7 +47,7 @@ private:
   std::pair<ir::ValueId, int64_t> contracted(ir::InstId id, rules::Rules &rules) const;
   int64_t passes(const ir::Inst &inst) const;
   void mean_of_sum(ir::InstId id, ir::ValueId sum, int64_t divisor, rules::Rules &rules);
-  void mean_backward(ir::InstId id, const rules::ResolvedOp &op, int64_t divisor);
+  void mean_backward(ir::InstId id, int64_t divisor, rules::Rules &rules);
   int64_t elements(ir::ValueId value) const;
   bool may_be_size(ir::InstId id, const Product &product, const ir::Type &type) const;
   ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks,
