@@ -115,12 +115,7 @@ ValueId Accumulation::root(InstId seed) {
 
 // What a pass begins with: ones in the place of the gradient of a loss.
 bool Accumulation::is_seed(InstId id) {
-  const ir::Inst &inst = program_.insts[id];
-  if (inst.phase != ir::Phase::Backward || inst.result_count != 1 || !inst.loc.valid() ||
-      !root(id).valid())
-    return false;
-  const rules::OpDef *row = rules_.resolve(inst.op).row;
-  return row && row->constant != rules::OpDef::Constant::No;
+  return may_begin_backward(program_, rules_, id) && root(id).valid();
 }
 
 bool Accumulation::takes_mean(InstId id) {

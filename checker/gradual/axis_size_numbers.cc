@@ -131,10 +131,8 @@ void AxisSizeNumbers::count_passes(rules::Rules &rules) {
   llvm::DenseMap<uint32_t, int64_t> begin; // by line of the script
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[ir::InstId{i}];
-    const rules::OpDef *row = rules.resolve(inst.op).row;
-    if (inst.phase == ir::Phase::Backward && inst.result_count == 1 && inst.loc.valid() &&
-        inst.bwd_of.valid() && program_.values[inst.first_result].grad_of == inst.bwd_of && row &&
-        row->constant != rules::OpDef::Constant::No)
+    if (may_begin_backward(program_, rules, ir::InstId{i}) && inst.bwd_of.valid() &&
+        program_.values[inst.first_result].grad_of == inst.bwd_of)
       ++begin[program_.locs[inst.loc].frame.index];
   }
   passes_ = begin.size() == 1 ? begin.begin()->second : 1;

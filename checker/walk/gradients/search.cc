@@ -13,6 +13,14 @@ bool is_forward(const ir::Inst &inst) {
   return inst.phase == Phase::Unstated || inst.phase == Phase::Forward;
 }
 
+bool may_begin_backward(const ir::Program &program, rules::Rules &rules, InstId id) {
+  const ir::Inst &inst = program.insts[id];
+  if (inst.phase != Phase::Backward || inst.result_count != 1 || !inst.loc.valid())
+    return false;
+  const rules::OpDef *row = rules.resolve(inst.op).row;
+  return row && row->constant != rules::OpDef::Constant::No;
+}
+
 rules::ResolvedOp op_of(const ir::Program &program, InstId inst) {
   return rules::resolve_op(program, program.insts[inst].op);
 }
