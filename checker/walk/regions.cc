@@ -9,8 +9,6 @@
 #include "rules/factors/factors.h"
 #include "rules/shapes/attrs.h"
 
-#include "ir/support/product.h"
-
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::checker {
@@ -308,12 +306,10 @@ void Regions::follow(Region &region, ValueId view) {
 }
 
 RegionIndex Regions::index(ValueId root) const {
-  const std::optional<Region> all = whole(root);
-  int64_t elements = 1;
-  for (Region::Dim dim : all ? all->dims : llvm::SmallVector<Region::Dim, 4>())
-    elements = ir::saturating_product(elements, dim.extent);
-  return {std::max<int64_t>(elements, 1),
-          all && !all->dims.empty() ? std::max<int64_t>(all->dims.back().extent, 1) : 1};
+  const ir::Shape *of = shape(root);
+  const int64_t elements = of ? ir::element_count(*of).value_or(1) : 1;
+  const bool rows = elements > 1 && !of->dims.empty();
+  return {std::max<int64_t>(elements, 1), rows ? of->dims.back().number() : 1};
 }
 
 RegionIndex::Span RegionIndex::rows(const Region &region) const {

@@ -47,7 +47,7 @@ public:
   }
 
 private:
-  // Both, without copies: every write is compared with every name of its storage.
+  // Both, without copies: a write is compared with all names that may show what it writes.
   std::pair<const Region *, const Region *> both(ir::ValueId a, ir::ValueId b);
   ir::ValueId base_of(ir::ValueId view);
   std::optional<Region> whole(ir::ValueId root) const;
@@ -71,9 +71,9 @@ class RegionIndex {
 public:
   RegionIndex(int64_t elements, int64_t columns) : elements_(elements), columns_(columns) {}
 
-  // `region`: null if it is not known. Entries grow.
+  // `region`: null if it is not known.
   void add(uint32_t entry, const Region *region);
-  // Lists of entries, each in order, that have all that may meet a region between them.
+  // Lists of entries, as they were added, that have all that may meet a region between them.
   llvm::SmallVector<llvm::ArrayRef<uint32_t>, 8> near(const Region *region) const;
 
 private:

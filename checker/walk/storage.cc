@@ -56,6 +56,17 @@ Storage::Places &Storage::places(ValueId root) {
   return found->second;
 }
 
+// The entries of all lists from one on, each once. Lists grow, unless all of them are wanted.
+static llvm::SmallVector<uint32_t, 16> merged(llvm::ArrayRef<llvm::ArrayRef<uint32_t>> lists,
+                                              uint32_t from) {
+  llvm::SmallVector<uint32_t, 16> entries;
+  for (llvm::ArrayRef<uint32_t> list : lists)
+    entries.append(llvm::lower_bound(list, from), list.end());
+  llvm::sort(entries);
+  entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
+  return entries;
+}
+
 // The names of its storage that may show an element of it.
 llvm::SmallVector<ValueId, 2> Storage::names_near(ValueId value) {
   const ValueId root = names_[value.index].root;
@@ -68,13 +79,8 @@ llvm::SmallVector<ValueId, 2> Storage::names_near(ValueId value) {
        name = names_[name.index].next)
     known.names.add(name.index, region(name));
   known.newest = names_[root.index].next;
-  llvm::SmallVector<uint32_t, 16> near;
-  for (llvm::ArrayRef<uint32_t> list : known.names.near(region(value)))
-    llvm::append_range(near, list);
-  llvm::sort(near);
-  near.erase(std::unique(near.begin(), near.end()), near.end());
   llvm::SmallVector<ValueId, 2> names;
-  for (uint32_t name : near)
+  for (uint32_t name : merged(known.names.near(region(value)), 0))
     names.push_back(ValueId{name});
   return names;
 }
@@ -125,10 +131,7 @@ llvm::SmallVector<Storage::Write, 4> Storage::writes_after(ValueId value, InstId
     for (uint32_t i = made; i < count; ++i)
       reaching.push_back(i);
   } else {
-    for (llvm::ArrayRef<uint32_t> list : writes_near(value))
-      reaching.append(llvm::lower_bound(list, made), list.end());
-    llvm::sort(reaching);
-    reaching.erase(std::unique(reaching.begin(), reaching.end()), reaching.end());
+    reaching = merged(writes_near(value), made);
   }
   llvm::SmallVector<Write, 4> found;
   for (uint32_t i : reaching)
