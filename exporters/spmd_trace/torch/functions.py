@@ -55,7 +55,7 @@ class FunctionFrames:
             self._frames.pop()
 
 
-_recorders: list = []  # that are told of functions
+_recorders: list = []  # active ones
 _ORIGINAL = torch.autograd.Function.__dict__["apply"]
 
 

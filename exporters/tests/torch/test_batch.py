@@ -1,11 +1,9 @@
 """The making of a batch belongs to the step: which part of the data a rank has, and what it counts
 of them."""
 
-import json
-import subprocess
-import sys
-
 import pytest
+
+from traces import linted, recorded
 
 _SCRIPT = """
 import os, torch, torch.distributed as dist, torch.nn.functional as F
@@ -59,16 +57,10 @@ _BATCHES = {
 }
 
 
-def _run(folder, script: str, *words: str) -> subprocess.CompletedProcess:
-    (folder / "train.py").write_text(script)
-    line = [sys.executable, "-m", "spmd_trace", *words, "train.py"]
-    return subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
-
-
 @pytest.mark.parametrize("how", _BATCHES)
 def test_all_gradients_are_proved_where_ranks_take_parts_of_the_data(tmp_path, how):
     script = _SCRIPT.format(batch=_BATCHES[how].strip())
-    done = _run(tmp_path, script, "lint", "--world", "4", "--format=json", "--min-proof=100")
+    done = linted(tmp_path, script, "--min-proof=100")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -76,14 +68,13 @@ def test_a_count_of_own_rows_is_found_ahead_of_the_step(tmp_path):
     script = _SCRIPT.format(batch=_BATCHES["every n-th row"].strip()).replace(
         "    dist.all_reduce(kept)\n", ""
     )
-    done = _run(tmp_path, script, "lint", "--world", "4", "--format=json")
+    done = linted(tmp_path, script)
     assert "unequal-counts" in done.stdout, done.stdout + done.stderr
 
 
 def _trace(folder, script: str) -> dict:
-    done = _run(folder, script, "record", "--world", "4", "-o", "step.spmd.json")
-    assert done.returncode == 0, done.stderr
-    return json.loads((folder / "step.spmd.json").read_text())
+    (folder / "train.py").write_text(script)
+    return recorded(folder, "--world", 4, "train.py")[0]
 
 
 def test_what_the_step_before_logs_and_the_next_batch_are_left_out(tmp_path):

@@ -1,10 +1,9 @@
 """Gradients that hooks copy into views of a flat buffer, which is reduced while the backward goes
 on and copied back before the step."""
 
-import subprocess
-import sys
-
 import pytest
+
+from traces import linted
 
 _SCRIPT = """
 import torch, torch.distributed as dist, torch.nn.functional as F
@@ -44,20 +43,13 @@ for step in range(4):
 """
 
 
-def _lint(folder, script: str, *words: str) -> subprocess.CompletedProcess:
-    (folder / "train.py").write_text(script)
-    line = [sys.executable, "-m", "spmd_trace", "lint", "--world", "4", "--format=json", *words]
-    command = [*line, "train.py"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-
-
 def test_all_gradients_of_a_bucket_are_proved(tmp_path):
-    done = _lint(tmp_path, _SCRIPT.replace("GAP", "0"), "--min-proof=100")
+    done = linted(tmp_path, _SCRIPT.replace("GAP", "0"), "--min-proof=100")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_what_lies_between_gradients_makes_no_finding(tmp_path):
-    done = _lint(tmp_path, _SCRIPT.replace("GAP", "8"))
+    done = linted(tmp_path, _SCRIPT.replace("GAP", "8"))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -82,5 +74,5 @@ _MISTAKES = {
 def test_a_mistake_in_a_bucket_is_found(tmp_path, mistake):
     right, wrong = _MISTAKES[mistake]
     assert right in _SCRIPT
-    done = _lint(tmp_path, _SCRIPT.replace(right, wrong).replace("GAP", "0"))
+    done = linted(tmp_path, _SCRIPT.replace(right, wrong).replace("GAP", "0"))
     assert done.returncode == 1, done.stdout + done.stderr

@@ -1,10 +1,9 @@
 """Scripts whose parameters, batch and loss are DTensors: where a copy is used by all ranks as one,
 and what its gradient is."""
 
-import subprocess
-import sys
-
 import pytest
+
+from traces import linted
 
 _SCRIPT = """
 import torch, torch.distributed as dist
@@ -45,15 +44,8 @@ for step in range(4):
 """
 
 
-def _lint(folder, script: str, *words: str) -> subprocess.CompletedProcess:
-    (folder / "train.py").write_text(script)
-    line = [sys.executable, "-m", "spmd_trace", "lint", "--world", "4", "--format=json", *words]
-    command = [*line, "train.py"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-
-
 def test_a_loss_that_is_a_dtensor_is_proved(tmp_path):
-    done = _lint(tmp_path, _SCRIPT, "--min-proof=100")
+    done = linted(tmp_path, _SCRIPT, "--min-proof=100")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -78,5 +70,5 @@ _MISTAKES = {
 def test_a_mistake_with_dtensors_is_found(tmp_path, mistake):
     right, wrong = _MISTAKES[mistake]
     assert right in _SCRIPT
-    done = _lint(tmp_path, _SCRIPT.replace(right, wrong))
+    done = linted(tmp_path, _SCRIPT.replace(right, wrong))
     assert done.returncode == 1, done.stdout + done.stderr

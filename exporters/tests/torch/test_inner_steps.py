@@ -1,10 +1,9 @@
 """Tasks that are dealt out to ranks, each with inner steps of its own that the outer gradient goes
 through."""
 
-import subprocess
-import sys
-
 import pytest
+
+from traces import linted
 
 _SCRIPT = """
 import torch, torch.distributed as dist, torch.nn.functional as F
@@ -31,14 +30,8 @@ for step in range(4):
 """
 
 
-def _lint(folder, script: str) -> subprocess.CompletedProcess:
-    (folder / "train.py").write_text(script)
-    line = [sys.executable, "-m", "spmd_trace", "lint", "--world", "4", "--format=json", "train.py"]
-    return subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
-
-
 def test_nothing_is_found_in_steps_of_own_tasks(tmp_path):
-    done = _lint(tmp_path, _SCRIPT)
+    done = linted(tmp_path, _SCRIPT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert '"warnings": 0' in done.stdout
 
@@ -48,5 +41,5 @@ _MISTAKES = {"p.grad.div_(10)": "accumulated-means", "dist.all_reduce(p.grad)": 
 
 @pytest.mark.parametrize("line", _MISTAKES)
 def test_what_is_left_out_behind_them_is_found(line, tmp_path):
-    done = _lint(tmp_path, _SCRIPT.replace(f"        {line}\n", ""))
+    done = linted(tmp_path, _SCRIPT.replace(f"        {line}\n", ""))
     assert _MISTAKES[line] in done.stdout, done.stdout + done.stderr

@@ -1,7 +1,6 @@
 """An optimizer that calls a closure several times and decides by what it gets."""
 
-import subprocess
-import sys
+from traces import linted
 
 _SCRIPT = """
 import torch, torch.distributed as dist
@@ -29,20 +28,13 @@ for _ in range(4):
 """
 
 
-def _lint(folder, script: str, *words: str) -> subprocess.CompletedProcess:
-    (folder / "train.py").write_text(script)
-    line = [sys.executable, "-m", "spmd_trace", "lint", "--world", "4", "--format=json", *words]
-    command = [*line, "train.py"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-
-
 def test_gradients_that_a_line_search_looks_at_are_proved(tmp_path):
-    done = _lint(tmp_path, _SCRIPT, "--min-proof=100")
+    done = linted(tmp_path, _SCRIPT, "--min-proof=100")
     assert done.returncode == 0 and '"warnings": 0' in done.stdout, done.stdout + done.stderr
 
 
 def test_addends_that_are_cleared_in_the_closure_are_found(tmp_path):
     before = "        loss.backward()\n"
     assert before in _SCRIPT
-    done = _lint(tmp_path, _SCRIPT.replace(before, f"        optimizer.zero_grad()\n{before}"))
+    done = linted(tmp_path, _SCRIPT.replace(before, f"        optimizer.zero_grad()\n{before}"))
     assert "dropped-gradients" in done.stdout, done.stdout + done.stderr

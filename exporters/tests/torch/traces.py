@@ -21,6 +21,14 @@ def recorded(folder, *words) -> tuple[dict, str]:
     return json.loads((folder / "step.spmd.json").read_text()), done.stderr
 
 
+def linted(folder, script: str, *words: str) -> subprocess.CompletedProcess:
+    """What `spmd-trace lint` says of a script on four ranks, as JSON."""
+    (folder / "train.py").write_text(script)
+    line = [sys.executable, "-m", "spmd_trace", "lint", "--world", "4", "--format=json", *words]
+    command = [*line, "train.py"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
 def leaves(items) -> list:
     """The operands inside nested lists."""
     found = []
