@@ -1,10 +1,9 @@
 // The two passes, and what one tells the other.
 #include "checker/gradual/gradual.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/accumulation.h"
 #include "checker/gradual/blocks/numbering.h"
-
-#include "checker/definitions.h"
 #include "checker/gradual/returned.h"
 #include "checker/gradual/unseen_collectives.h"
 #include "checker/operand_list.h"
@@ -238,6 +237,12 @@ static bool counts_ranks(const ir::Program &program, const Place &place,
   });
 }
 
+// Nothing is wrong there, whichever pass says so.
+static bool is_meant(const ir::Program &program, const Place &place,
+                     const rules::Violation &violation) {
+  return keeps_addends_apart(program, place, violation) || counts_ranks(program, place, violation);
+}
+
 // Whether all that follows close behind a value, and takes it, compares it with infinity.
 static bool compared_with_infinity(const ir::Program &program, ir::InstId made) {
   constexpr uint32_t kClose = 8;
@@ -279,7 +284,7 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
   // Frameworks write parts of a storage whose other parts are read on.
   if (violation.is<rules::StaleAlias>())
     return false;
-  if (keeps_addends_apart(program_, place, violation) || counts_ranks(program_, place, violation))
+  if (is_meant(program_, place, violation))
     return false;
   if (reported_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
@@ -414,8 +419,7 @@ void keep_errors(const ir::Program &program, const CheckResult &first, CheckResu
       continue;
     // What varies by kinds may be the addend that it is to meet: only the second pass can tell.
     if (&finding.info() == &rules::PartialWithVarying::info ||
-        keeps_addends_apart(program, finding.place, finding.violation) ||
-        counts_ranks(program, finding.place, finding.violation))
+        is_meant(program, finding.place, finding.violation))
       continue;
     bool kept = false;
     for (Finding &other : second.findings)
