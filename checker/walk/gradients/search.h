@@ -17,8 +17,7 @@ inline constexpr size_t kReach = 1 << 10; // values that a search backwards look
 
 bool is_forward(const ir::Inst &inst);
 rules::ResolvedOp op_of(const ir::Program &program, ir::InstId inst);
-// A constant in a backward, such as the ones that a pass begins with in the place of the gradient of
-// its loss.
+// A constant in a backward, such as the ones with which a pass begins: the gradient of its loss.
 bool may_begin_backward(const ir::Program &program, rules::Rules &rules, ir::InstId id);
 // The operands that a result is made of: of a call on a list, the one in its place.
 llvm::SmallVector<ir::ValueId, 4> sources(const ir::Program &program, ir::InstId id,
