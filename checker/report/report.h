@@ -60,7 +60,7 @@ struct ReportOptions {
 
 struct Report {
   std::string input;              // as named on the command line
-  llvm::StringRef bytes;          // of the input
+  llvm::StringRef bytes;          // of the input: what the program was read from, unpacked
   ir::Program *program = nullptr; // null: the input could not be read
   const CheckResult *result = nullptr;
   CheckOptions check_options; // with which it was checked

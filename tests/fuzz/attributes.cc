@@ -88,11 +88,12 @@ std::string program_of(const Target &target, unsigned shapes, llvm::StringRef at
   return text + "%r = " + target.name + operands + attributes_of(target, attributes) + "\n";
 }
 
-std::string report_of(ir::Program &program, const checker::CheckOptions &options) {
+std::string report_of(ir::Program &program, llvm::StringRef bytes,
+                      const checker::CheckOptions &options) {
   checker::CheckResult result = checker::check(program, options);
   SPMD_CHECK(result.types.size() == program.values.size(), "a value without a type");
   std::vector<checker::Report> reports;
-  reports.push_back(checker::make_report("fuzz", "", program, result, options,
+  reports.push_back(checker::make_report("fuzz", bytes, program, result, options,
                                          {.max_findings = 20, .select = {"all"}, .ignore = {}}));
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -124,10 +125,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   ir::ReadResult first = ir::read_text(text), second = ir::read_text(text);
   if (!fuzz::is_sound(first))
     return 0;
-  std::string with = report_of(first.program, options);
+  std::string with = report_of(first.program, text, options);
   checker::CheckOptions plain = options;
   plain.memoise = false;
-  SPMD_CHECK(report_of(second.program, plain) == with, "memoisation changes the report");
+  SPMD_CHECK(report_of(second.program, text, plain) == with, "memoisation changes the report");
   fuzz::round_trip(second, ir::print_text, ir::read_text, ir::print_json);
   ir::ReadResult json = ir::read_json(ir::print_json(second.program));
   SPMD_CHECK(json.errors.empty(), "what was printed cannot be read");
