@@ -11,8 +11,7 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
   switch (operand.form) {
   case ir::Operand::Form::Literal:
     slot.literal = program.literals[operand.index];
-    if (slot.literal.form != ir::AttrForm::Null)
-      slot.form = rules::Slot::Form::Literal;
+    slot.form = form_of(slot.literal);
     break;
   case ir::Operand::Form::List: {
     slot.form = rules::Slot::Form::List;

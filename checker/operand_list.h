@@ -5,20 +5,33 @@
 
 namespace spmd::checker {
 
+// Which tensors of an instruction are written in place.
+enum class Writes : uint8_t { None, First, Others }; // First: the first one alone
+// With one tensor more.
+inline Writes with_tensor(Writes before, bool first, bool written) {
+  if (!written)
+    return before;
+  return before == Writes::None && first ? Writes::First : Writes::Others;
+}
+
+// How an operand that is no tensor stands in a slot.
+inline rules::Slot::Form form_of(const ir::AttrValue &literal) {
+  return literal.form == ir::AttrForm::Null ? rules::Slot::Form::Missing
+                                            : rules::Slot::Form::Literal;
+}
+
 // Slots and args of one instruction. Reused from instruction to instruction.
 struct OperandList {
   llvm::SmallVector<rules::Slot, 8> slots;
   llvm::SmallVector<ir::ValueId, 8> values; // per arg
   llvm::SmallVector<bool, 8> written;       // per arg: in place
-  enum class Writes : uint8_t { None, First, Others };
-  Writes writes = Writes::None; // First: the first one alone
+  Writes writes = Writes::None;
 
   void read(const ir::Program &program, ir::BlockId block);
 
 private:
   void note_write(bool mut) { // of the operand that comes next
-    if (mut)
-      writes = writes == Writes::None && values.empty() ? Writes::First : Writes::Others;
+    writes = with_tensor(writes, values.empty(), mut);
   }
   void add(const ir::Program &program, const ir::Operand &operand, ir::StringId name);
 };

@@ -1,6 +1,6 @@
 // Typing one application of any op, and the cache that makes equal applications cost one look-up.
 // What it costs and spares: checker/README.md, "One cache".
-#include "rules/apply.h"
+#include "rules/application_key.h"
 
 #include "rules/kinds/unknown.h"
 #include "rules/ops/registry.h"
@@ -47,58 +47,56 @@ struct Rules::State {
   std::vector<uint32_t> keys; // of all distinct applications, back to back
   std::vector<size_t> ends;
   ir::IndexTable table;
-  llvm::SmallVector<uint32_t, 64> key; // of the application that was looked for last
-  uint32_t *slot = nullptr;            // where the table has it, or is to have it
+  llvm::SmallVector<uint32_t, 64> key; // of the application that is looked for
   // Layers repeat: by an application and a little of the one that comes next, which one that was.
   static constexpr unsigned kNextBits = 11;
   std::array<uint32_t, 1 << kNextBits> next{};
 
-  static size_t next_slot(uint32_t before, const Application &app) {
-    const Arg first = app.args.empty() ? Arg() : app.args[0];
-    const uint32_t result = app.results.empty() ? 0 : app.results[0].shape.index;
-    const uint32_t hash = before * 0x9e37'79b1u ^ app.op.spelling.index * 0x85eb'ca6bu ^
+  uint32_t &next_after(uint32_t before, ir::OpNameId spelling, const Arg &first,
+                       ir::ShapeId result) {
+    const uint32_t hash = before * 0x9e37'79b1u ^ spelling.index * 0x85eb'ca6bu ^
                           first.type.index * 0xc2b2'ae35u ^ first.shape.index * 0x27d4'eb2fu ^
-                          result * 0x1656'67b1u;
-    return hash >> (32 - kNextBits);
+                          result.index * 0x1656'67b1u;
+    return next[hash >> (32 - kNextBits)];
   }
 
-  // Keys are short, and mostly equal: compared in place, without a branch for each word.
-  bool is_key(uint32_t i) const {
-    const size_t first = i == 0 ? 0 : ends[i - 1], count = ends[i] - first;
-    if (count != key.size())
-      return false;
-    uint32_t differ = 0;
-    for (size_t at = 0; at < count; ++at)
-      differ |= keys[first + at] ^ key[at];
-    return differ == 0;
+  llvm::ArrayRef<uint32_t> key_at(uint32_t i) const {
+    const size_t first = i == 0 ? 0 : ends[i - 1];
+    return llvm::ArrayRef<uint32_t>(keys).slice(first, ends[i] - first);
   }
 
-  void make_key(const Application &app, uint32_t spelling) {
-    constexpr size_t kHead = 5, kSlot = 7, kArg = 3;
-    key.resize_for_overwrite(kHead + kSlot * app.slots.size() +
-                             kArg * (app.args.size() + app.results.size()));
-    uint32_t *at = key.data(); // the most that it can take; cut to size below
+  void make_key(const Application &app) {
+    key.resize_for_overwrite(kMostOfOp + kMostOfOperand * app.slots.size() +
+                             kMostOfTensor * app.args.size() + kMostOfResult * app.results.size());
+    uint32_t *at = key.data(); // cut to size below
     const auto add = [&](auto... words) { ((*at++ = static_cast<uint32_t>(words)), ...); };
-    add(spelling, app.attrs.index, app.context.index, app.slots.size(), app.results.size());
+    key_of_op(add, app.op.spelling, app.attrs, app.context, app.results.size());
+    const auto add_args = [&](llvm::ArrayRef<Arg> args) {
+      for (const Arg &arg : args)
+        add(arg.type.index, arg.shape.index, arg.sizes.index);
+    };
+    size_t taken = 0;
     for (const Slot &slot : app.slots) {
-      add(slot.form, slot.count);
-      if (slot.name.valid())
-        add(slot.name.index | 0x8000'0000u);
-      if (slot.form != Slot::Form::Tensor) // of a list: which members are there
-        for (uint64_t word : {uint64_t(slot.literal.form), slot.literal.bits})
-          add(word, word >> 32);
+      const llvm::ArrayRef<Arg> args = app.args.slice(slot.first, slot.count);
+      taken += slot.count;
+      if (slot.form == Slot::Form::Tensor) {
+        key_of_tensor(add, slot.name, args.front());
+        continue;
+      }
+      key_of_literal(add, slot.form, slot.name, slot.literal); // a list: which members are there
+      if (slot.form == Slot::Form::List)
+        add(slot.count);
+      add_args(args);
     }
-    for (const Arg &arg : app.args)
-      add(arg.type.index, arg.shape.index, arg.sizes.index);
+    add_args(app.args.drop_front(taken)); // what the checker puts behind the operands
     for (const ResultClaim &result : app.results)
-      add(result.shape.index, result.declared.index, result.global.index);
+      key_of_result(add, result);
     key.truncate(static_cast<size_t>(at - key.data()));
   }
 };
 
 Rules::Rules(ir::Program &program, bool memoise)
-    : state_(new State{program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}, nullptr}) {
-}
+    : state_(new State{program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}}) {}
 Rules::~Rules() = default;
 
 size_t Rules::distinct() const { return state_->outcomes.size(); }
@@ -167,38 +165,37 @@ static void apply_fresh(const Application &app, Outcome &out) {
   out.violations.push_back(MissingVjp{*cut, axes ? axes->all() : AxisSet()});
 }
 
-uint32_t Rules::find(const Application &app) {
-  State &state = *state_;
-  if (!state.memoise)
-    return kNone;
-  state.make_key(app, app.op.spelling.index);
-  uint32_t &next = state.next[State::next_slot(last_, app)];
-  if (next < state.outcomes.size() && state.is_key(next))
-    return last_ = next;
-  // A caller that does not find what it needs asks for the same again.
-  if (last_ < state.outcomes.size() && state.is_key(last_))
-    return last_;
-  state.slot =
-      &state.table.find(ir::hash_bytes(state.key.data(), state.key.size() * sizeof(uint32_t)),
-                        [&](uint32_t i) { return state.is_key(i); });
-  if (*state.slot == ir::IndexTable::kEmpty)
-    return kNone;
-  return last_ = next = *state.slot;
+Rules::Expected Rules::expected(ir::OpNameId spelling, Arg first, ir::ShapeId result) const {
+  const uint32_t next = state_->next_after(last_, spelling, first, result);
+  if (next >= state_->ends.size())
+    return {};
+  return {next, state_->key_at(next)};
 }
 
 const Outcome &Rules::apply(const Application &app) {
   State &state = *state_;
-  if (uint32_t found = find(app); found != kNone)
-    return state.outcomes[found];
-  last_ = static_cast<uint32_t>(state.outcomes.size());
-  if (state.memoise) {
-    *state.slot = last_;
-    state.table.inserted();
-    state.keys.insert(state.keys.end(), state.key.begin(), state.key.end());
-    state.ends.push_back(state.keys.size());
+  const auto fresh = [&]() -> const Outcome & {
+    last_ = static_cast<uint32_t>(state.outcomes.size());
+    apply_fresh(app, state.outcomes.emplace_back());
+    return state.outcomes.back();
+  };
+  if (!state.memoise)
+    return fresh();
+  state.make_key(app);
+  const llvm::ArrayRef<uint32_t> key = state.key;
+  uint32_t &next = state.next_after(last_, app.op.spelling, app.args.empty() ? Arg() : app.args[0],
+                                    app.results.empty() ? ir::ShapeId() : app.results[0].shape);
+  uint32_t &slot = state.table.find(ir::hash_bytes(key.data(), key.size() * sizeof(uint32_t)),
+                                    [&](uint32_t i) { return state.key_at(i) == key; });
+  if (slot != ir::IndexTable::kEmpty) {
+    last_ = next = slot;
+    return state.outcomes[slot];
   }
-  apply_fresh(app, state.outcomes.emplace_back());
-  return state.outcomes.back();
+  slot = next = static_cast<uint32_t>(state.outcomes.size());
+  state.table.inserted();
+  state.keys.insert(state.keys.end(), key.begin(), key.end());
+  state.ends.push_back(state.keys.size());
+  return fresh();
 }
 
 } // namespace spmd::rules

@@ -147,12 +147,19 @@ public:
   explicit Rules(ir::Program &program, bool memoise = true);
   ~Rules();
 
+  static constexpr uint32_t kNone = ~0u;
   const ResolvedOp &resolve(ir::OpNameId spelling);
   // The same reference for equal applications; it stays valid as long as the rules.
   const Outcome &apply(const Application &app);
-  // Index of an equal application that was applied before (see last_index); none: kNone.
-  uint32_t find(const Application &app);
-  static constexpr uint32_t kNone = ~0u;
+  // Layers repeat: the application that came last time after the last one, for the same op with
+  // such a first operand and result; else kNone. A caller to whose application its key is equal
+  // (rules/application_key.h) says so instead of applying it.
+  struct Expected {
+    uint32_t application = kNone;
+    llvm::ArrayRef<uint32_t> key;
+  };
+  Expected expected(ir::OpNameId spelling, Arg first, ir::ShapeId result) const;
+  void came(uint32_t application) { last_ = application; }
   // Index of the distinct application that apply() answered last: equal applications have equal
   // indices.
   uint32_t last_index() const { return last_; }

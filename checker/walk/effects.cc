@@ -196,9 +196,9 @@ void Effects::write(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op
 
 bool Effects::keep_types(const ir::Inst &inst, const rules::Outcome &outcome) const {
   const OperandList &operands = state_.operands;
-  if (operands.writes == OperandList::Writes::None)
+  if (operands.writes == Writes::None)
     return true;
-  return operands.writes == OperandList::Writes::First && inst.result_count == 1 &&
+  return operands.writes == Writes::First && inst.result_count == 1 &&
          left_with(operands.values.front(), inst.context, program_.types[outcome.types[0]]).empty();
 }
 

@@ -5,6 +5,7 @@
 #include "checker/gradual/second_pass.h"
 #include "checker/rewrite/casts.h"
 
+#include "rules/application_key.h"
 #include "rules/boundary/claims.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/remesh.h"
@@ -61,6 +62,17 @@ rules::Outcome as_it_was(const rules::Application &app) {
   return outcome;
 }
 
+ValueId first_value(llvm::ArrayRef<ir::Operand> operands) {
+  for (const ir::Operand &operand : operands)
+    if (operand.is_value())
+      return operand.as_value();
+  return {};
+}
+
+rules::ResultClaim claim_of(const ir::Value &value) {
+  return {value.shape, value.declared, value.global_shape};
+}
+
 std::string rule_text(const rules::ResolvedOp &op) {
   std::string_view text = op.row ? op.row->equation.equation.text : rules::name_of(op.transition);
   return std::string(text);
@@ -86,10 +98,12 @@ void InstructionTyping::instructions(const ir::Body &body) {
 }
 
 void InstructionTyping::instruction(InstId id) {
-  ir::Inst inst = program_.insts[id];
-  const ir::Context &context = program_.contexts[inst.context];
-  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
   ++state_.body_result->stats.ops;
+  if (may_repeat() && repeats(id, program_.insts[id]))
+    return;
+  ir::Inst inst = program_.insts[id];
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  const ir::Context &context = program_.contexts[inst.context];
   read_operands(inst, op);
   if (state_.edit && state_.edit->inst == id) {
     if (edits_.apply(inst))
@@ -107,8 +121,6 @@ void InstructionTyping::instruction(InstId id) {
                          state_.args,
                          state_.claims,
                          state_.options.infer_partial};
-  if (repeats(id, inst, app))
-    return;
   const size_t reported = state_.body_result->entries.size();
   const bool lifted = prepare(id, inst, op);
   if (op.boundary == rules::Boundary::Alias)
@@ -144,36 +156,81 @@ void InstructionTyping::instruction(InstId id) {
   if (op.form == rules::OpForm::Boundary && context.check)
     contracts_.judge_results(id, op.boundary, outcome);
   results(id, inst, op, outcome);
-  if (may_repeat(op) && state_.body_result->entries.size() == reported)
+  const bool by_rule = op.form == rules::OpForm::Equation || op.form == rules::OpForm::Transition;
+  if (by_rule && may_repeat() && state_.body_result->entries.size() == reported)
     keep_plain(inst, app, outcome, application);
 }
 
-// True of what is typed by its rule, and where what is known of whole values does not matter.
-bool InstructionTyping::may_repeat(const rules::ResolvedOp &op) const {
-  return (op.form == rules::OpForm::Equation || op.form == rules::OpForm::Transition) &&
-         !undecided_.any() && conditions_.empty() && state_.recording && !state_.edit &&
+// True where what is known of whole values does not matter.
+bool InstructionTyping::may_repeat() const {
+  return !undecided_.any() && conditions_.empty() && state_.recording && !state_.edit &&
          !state_.second && !mover_ && !casts_;
 }
 
-// An instruction of an application that is known to be plain gets its types at once.
-bool InstructionTyping::repeats(InstId id, const ir::Inst &inst, const rules::Application &app) {
-  if (!may_repeat(app.op))
-    return false;
-  const uint32_t known = state_.rules.find(app);
-  const OperandList &operands = state_.operands;
-  if (known >= plain_.size() || plain_[known].results == rules::Rules::kNone ||
-      plain_[known].writes != operands.writes)
-    return false;
-  for (uint32_t i = 0; i < inst.result_count; ++i)
-    if (program_.values[inst.result(i)].requires_grad != ir::Tristate::Unstated)
+// True if the words of an instruction's operands are those of the key, and none is a stale name.
+// Lists are long: their key is made once. `writes`: what it writes.
+bool InstructionTyping::are_operands(llvm::ArrayRef<ir::Operand> operands, ValueId first,
+                                     rules::KeyComparison &words, Writes &writes) {
+  const bool written = state_.storage.any_written();
+  ir::StringId name;
+  for (const ir::Operand &operand : operands) {
+    if (operand.is_value()) {
+      const ValueId value = operand.as_value();
+      if (written && state_.storage.overtaken_by(value).valid())
+        return false;
+      writes = with_tensor(writes, value == first, operand.mut);
+      rules::key_of_tensor(words, name, state_.known(value));
+    } else if (operand.form == ir::Operand::Form::Literal) {
+      const ir::AttrValue &literal = program_.literals[operand.index];
+      rules::key_of_literal(words, form_of(literal), name, literal);
+    } else if (operand.form == ir::Operand::Form::Name) {
+      name = operand.as_name();
+      continue;
+    } else {
       return false;
-  if (operands.writes == OperandList::Writes::First)
-    state_.storage.write(operands.values.front(), id);
-  for (uint32_t i = 0; i < inst.result_count; ++i) {
-    state_.learn(inst.result(i), plain_results_[plain_[known].results + i]);
-    state_.storage.define(inst.result(i));
+    }
+    name = {};
   }
-  gradients_.meet(id, inst, app.op.form == rules::OpForm::Transition);
+  return true;
+}
+
+// An instruction of the application that is expected here, if that is known to be plain, gets its
+// types at once.
+bool InstructionTyping::repeats(InstId id, const ir::Inst &inst) {
+  const llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
+  llvm::ArrayRef<ir::Value> made; // without results there is no first one
+  if (inst.result_count)
+    made = program_.values.all().slice(inst.first_result.index, inst.result_count);
+  const ValueId first = first_value(operands);
+  const auto [application, key] =
+      state_.rules.expected(inst.op, first.valid() ? state_.known(first) : rules::Arg(),
+                            made.empty() ? ir::ShapeId() : made.front().shape);
+  if (application >= plain_.size() || plain_[application].results == rules::Rules::kNone)
+    return false;
+  const Plain plain = plain_[application];
+  rules::KeyComparison words(key);
+  Writes writes = Writes::None;
+  rules::key_of_op(words, inst.op, inst.attrs, inst.context, inst.result_count);
+  if (!are_operands(operands, first, words, writes) || writes != plain.writes)
+    return false;
+  bool gradients = plain.transition;
+  for (const ir::Value &value : made) {
+    if (value.requires_grad != ir::Tristate::Unstated)
+      return false;
+    gradients |= value.grad_of.valid();
+    rules::key_of_result(words, claim_of(value));
+  }
+  if (!words.equal())
+    return false;
+  state_.rules.came(application);
+  if (writes == Writes::First)
+    state_.storage.write(first, id);
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    state_.learn(inst.result(i), plain_results_[plain.results + i]);
+    state_.storage.define(inst.result(i), made[i].alias_of);
+  }
+  if (gradients)
+    gradients_.meet(id, inst, plain.transition);
   return true;
 }
 
@@ -197,7 +254,8 @@ void InstructionTyping::keep_plain(const ir::Inst &inst, const rules::Applicatio
     return;
   if (application >= plain_.size())
     plain_.resize(application + 1);
-  plain_[application] = {static_cast<uint32_t>(plain_results_.size()), state_.operands.writes};
+  plain_[application] = {static_cast<uint32_t>(plain_results_.size()), state_.operands.writes,
+                         app.op.form == rules::OpForm::Transition};
   for (uint32_t i = 0; i < inst.result_count; ++i)
     plain_results_.push_back(state_.known(inst.result(i)));
 }
@@ -211,10 +269,8 @@ void InstructionTyping::read_operands(const ir::Inst &inst, const rules::Resolve
   if (state_.second)
     state_.second->begin(inst, op);
   state_.claims.clear();
-  for (uint32_t i = 0; i < inst.result_count; ++i) {
-    const ir::Value &value = program_.values[inst.result(i)];
-    state_.claims.push_back({value.shape, value.declared, value.global_shape});
-  }
+  for (uint32_t i = 0; i < inst.result_count; ++i)
+    state_.claims.push_back(claim_of(program_.values[inst.result(i)]));
 }
 
 // Operands as the rule takes them. False if some operand cannot be seen on the mesh of

@@ -16,6 +16,10 @@
 
 #include <functional>
 
+namespace spmd::rules {
+class KeyComparison;
+}
+
 namespace spmd::checker {
 
 // Sees each op of an implicit region with its outcome, and may give it other operands and
@@ -40,8 +44,10 @@ public:
 private:
   void instructions(const ir::Body &body);
   void read_operands(const ir::Inst &inst, const rules::ResolvedOp &op);
-  bool may_repeat(const rules::ResolvedOp &op) const;
-  bool repeats(ir::InstId id, const ir::Inst &inst, const rules::Application &app);
+  bool may_repeat() const;
+  bool are_operands(llvm::ArrayRef<ir::Operand> operands, ir::ValueId first,
+                    rules::KeyComparison &words, Writes &writes);
+  bool repeats(ir::InstId id, const ir::Inst &inst);
   void keep_plain(const ir::Inst &inst, const rules::Application &app,
                   const rules::Outcome &outcome, uint32_t application);
   bool prepare(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op);
@@ -75,7 +81,8 @@ private:
   // more; else none.
   struct Plain {
     uint32_t results = rules::Rules::kNone;
-    OperandList::Writes writes = OperandList::Writes::None;
+    Writes writes = Writes::None;
+    bool transition = false;
   };
   std::vector<Plain> plain_;
   std::vector<rules::Arg> plain_results_;

@@ -19,8 +19,8 @@ public:
   Storage(ir::Program &program, const std::vector<ir::ShapeId> &shapes, rules::Rules &rules)
       : program_(program), regions_(program, shapes, rules), names_(program.values.size()) {}
 
-  void define(ir::ValueId value) { // after the value's alias_of is defined
-    const ir::ValueId base = program_.values[value].alias_of;
+  void define(ir::ValueId value) { define(value, program_.values[value].alias_of); }
+  void define(ir::ValueId value, ir::ValueId base) { // after its base is defined
     ir::ValueId root = base.valid() ? names_[base.index].root : value;
     if (!root.valid())
       root = value;

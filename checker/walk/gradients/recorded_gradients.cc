@@ -82,9 +82,10 @@ void RecordedGradients::note_move(InstId id) {
 // gradient is that of one rank and zeros. Marks what the operand is made of, on the axes.
 void RecordedGradients::keeps_one(InstId id) {
   const ir::Inst &inst = program_.insts[id];
+  if (!is_forward(inst) || state_.rules.resolve(inst.op).transition != rules::TransitionOp::Convert)
+    return;
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
-  if (!is_forward(inst) || op_of(program_, id).transition != rules::TransitionOp::Convert ||
-      tensors.size() != 1)
+  if (tensors.size() != 1)
     return;
   auto type = [&](ValueId value) -> const Type & {
     return program_.types[result_.types[value.index]];
@@ -129,7 +130,7 @@ AxisSet RecordedGradients::never_summed(ValueId id) {
   for (AxisId axis : asked) {
     auto follow = [&](InstId inst, ValueId operand) {
       return program_.insts[inst].phase == program_.insts[maker].phase &&
-             (op_of(program_, inst).form != rules::OpForm::Transition ||
+             (state_.rules.resolve(program_.insts[inst].op).form != rules::OpForm::Transition ||
               !runs_over(program_, inst, axis)) &&
              result_.types[operand.index].valid() && type(operand).of(Kind::Varying).contains(axis);
     };
