@@ -94,20 +94,49 @@ void Gradual::find_derivatives() {
 }
 
 // A number that is stretched over a dimension, or made there, is a block of it as well as the
-// whole. Numbers that are counted up are not.
+// whole, and so is what is computed of nothing else that has the dimension. Numbers that are
+// counted up are not.
 void Gradual::find_stretched() {
   rules::Rules rules(program_);
+  OperandList operands;
+  llvm::DenseSet<uint32_t> some; // values that are constant along any
+  const CutPositions &positions = cuts_.positions();
   for (uint32_t i = 0; i < program_.insts.size(); ++i) {
     const ir::Inst inst = program_.insts[ir::InstId{i}];
     const rules::ResolvedOp &op = rules.resolve(inst.op);
-    bool stretches = op.row && (op.row->constant != rules::OpDef::Constant::No ||
-                                op.row->equation.equation.has_generator ||
-                                op.row->factors == rules::expand_factors ||
-                                op.row->factors == rules::expand_as_factors ||
-                                op.row->factors == rules::broadcast_in_dim_factors);
-    for (uint32_t r = 0; stretches && r < inst.result_count; ++r)
-      stretched_.insert(inst.result(r).index);
+    const bool stretches = op.row && (op.row->constant != rules::OpDef::Constant::No ||
+                                      op.row->equation.equation.has_generator ||
+                                      op.row->factors == rules::expand_factors ||
+                                      op.row->factors == rules::expand_as_factors ||
+                                      op.row->factors == rules::broadcast_in_dim_factors);
+    operands.read(program_, inst.operands);
+    if (!stretches && (!is_forward(inst) || llvm::none_of(operands.values, [&](ValueId value) {
+          return some.count(value.index) != 0;
+        })))
+      continue;
+    // Of the operands that have the dimension: whether all are constant along it; none: there are
+    // none.
+    auto constant = [&](CutPositions::Class cls) -> std::optional<bool> {
+      std::optional<bool> all;
+      for (ValueId value : operands.values)
+        for (const CutPositions::Found &each : positions.of(value))
+          if (each.cls == cls)
+            all = all.value_or(true) && stretched_.count({value.index, cls}) != 0;
+      return all;
+    };
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      for (const CutPositions::Found &each : positions.of(inst.result(r)))
+        if (stretches || constant(each.cls).value_or(false)) {
+          stretched_.insert({inst.result(r).index, each.cls});
+          some.insert(inst.result(r).index);
+        }
   }
+}
+
+bool Gradual::is_stretched(ValueId value, unsigned dim) const {
+  return llvm::any_of(cuts_.positions().of(value), [&](const CutPositions::Found &each) {
+    return each.at.dim == dim && stretched_.count({value.index, each.cls}) != 0;
+  });
 }
 
 ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
@@ -185,8 +214,9 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
   const Type &first = program_.types[id];
   rules::take_kinds(type, first, lost & type.unknown);
   AxisSet blocks = type.of(Kind::Varying);
-  if (stretched_.count(value.index)) // equal blocks of one tensor
-    blocks |= type.equal();
+  for (AxisId axis : type.equal())
+    if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && is_stretched(value, *dim))
+      blocks |= axis; // equal blocks of one tensor
   for (AxisId axis : cuts_.in_order(value, blocks))
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && type.dim(axis) != dim) {
       type.drop_shards(axis);

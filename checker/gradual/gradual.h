@@ -53,6 +53,7 @@ private:
   void state_cuts();
   void assume_same(const ir::Param &param);
   void find_stretched();
+  bool is_stretched(ir::ValueId value, unsigned dim) const;
   void find_derivatives();
   ir::TypeId with_cuts(ir::TypeId declared, ir::ValueId value) const;
 
@@ -70,7 +71,8 @@ private:
   };
   llvm::DenseMap<uint32_t, AssumedCut> assumed_cuts_; // by value: see assumed_cuts()
   llvm::DenseSet<uint32_t> derivatives_; // values that the forward makes of derivatives
-  llvm::DenseSet<uint32_t> stretched_; // values that are constant along their new dimensions
+  // Values that are constant along a dimension, with the class of its position.
+  llvm::DenseSet<std::pair<uint32_t, CutPositions::Class>> stretched_;
   ir::AxisSet inferred_;               // axes along which some cut was not stated
 };
 

@@ -42,6 +42,17 @@ class Op:
         items = flatten([*self.ins, *self.kw.values()])
         return [item for item in items if isinstance(item, Value)]
 
+    def take(self, value: Value, instead_of: Value) -> None:
+        """Takes a value in the place of another one."""
+
+        def swapped(item):
+            if isinstance(item, (list, tuple)):
+                return [swapped(one) for one in item]
+            return value if item is instead_of else item
+
+        self.ins = swapped(self.ins)
+        self.kw = {key: swapped(item) for key, item in self.kw.items()}
+
 
 @dataclasses.dataclass(eq=False)
 class Program:
@@ -61,11 +72,20 @@ class Program:
     stepped: bool = False  # whether an optimizer took its step at the end, even of nothing
     local: bool = True  # whether operations without a context of their own track kinds alone
 
-    def from_outside(self, value: Value, name: str, kinds: dict[str, str]) -> None:
+    def from_outside(
+        self, value: Value, name: str, kinds: dict[str, str], ahead: set[int] | frozenset = frozenset()
+    ) -> None:
         """Makes what an operation returns an input: how it came about says less of it than its
-        kinds."""
+        kinds. Operations that make a value of `ahead` (ids) still take what was made: others are
+        given another one of its form, as another sample of a batch.
+        """
+        made = dataclasses.replace(value)
         for op in self.ops:
-            op.outs = [dataclasses.replace(one) if one is value else one for one in op.outs]
+            if any(id(one) in ahead for one in op.outs):
+                op.take(made, value)
+                for view in op.outs:
+                    view.alias_of = made if view.alias_of is value else view.alias_of
+            op.outs = [made if one is value else one for one in op.outs]
         value.alias_of = None
         value.claims = {"role": "input", "name": name, "type": kinds}
         self.params.append(value)

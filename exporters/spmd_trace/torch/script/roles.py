@@ -5,6 +5,7 @@ DTensors, DistributedDataParallel), else from what other ranks have there; on al
 are unknown.
 """
 
+import collections
 import gc
 from collections.abc import Iterable
 
@@ -17,7 +18,7 @@ from ..communication.transitions import DUAL
 from ..document import Op
 from ..frameworks import ddp, dtensors, fsdp1
 from ..frameworks.fsdp import local_shard
-from ..locations import user_locals, user_variables
+from ..locations import user_frames, user_locals, user_variables
 from ..recorder import Recorder
 from ..values import Value, ValueTable
 from . import shapes, variables
@@ -218,7 +219,8 @@ class Roles:
         ] = {}  # `initial_digests`, with them
         self.separate: set[int] = set()  # storages of parameters that this rank has made by itself
         self.contradicted: list[str] = []  # parameters that a wrapper keeps equal, and that differ
-        self._unnamed = 0
+        self._numbered: set[str] = set()  # names that are numbers
+        self._read: collections.Counter[str] = collections.Counter()  # see `_key`
         self.batches: set[int] = set()  # storages of what a model is called with
         self.declared: list[tuple[torch.Tensor, Value]] = []
         # By storage: tensors in it, with role, name and claims.
@@ -245,6 +247,7 @@ class Roles:
         recorder.on_made = self._made
         # What was made ahead of the first use of a model: as it is compared, and named.
         self._batch: list[tuple[str, str, Value]] = []
+        self._ahead: set[int] = set()  # ids of what was made before the model was used
 
     # What there is.
 
@@ -526,7 +529,8 @@ class Roles:
     def _declare(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> Value:
         axes = self.recorder.program.mesh.axes
         kinds = {axis.name: "?" for axis in axes if axis.size > 1}
-        stated, seen = claims.get("type", {}), self.kinds.get(name, {})
+        key = self._key(role, name)
+        stated, seen = claims.get("type", {}), self.kinds.get(key, {})
         # What a wrapper says of its batches is what they should be; of all else it knows better.
         kinds |= stated | seen if role == "input" else seen | stated
         claims = claims | {"type": kinds}
@@ -550,13 +554,24 @@ class Roles:
         own = [axis for axis in compared if kinds[axis] == "V"]
         if role == "param" and own and storage_of(tensor) in self.separate:
             claims["separate"] = own
-        self.note(role, name, tensor)
+        self.note(role, key, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
         if role == "input" and kinds and set(kinds.values()) == {"R|I"}:
             with self.recorder.hidden():
                 self._repeated.append((value, _repeats(tensor)))
         self.declared.append((tensor, value))
         return value
+
+    def _key(self, role: str, name: str) -> str:
+        """What is compared between ranks. Several inputs may have one name, and what has none a
+        number that another run need not give it: so each counts where the script reads it.
+        """
+        if role not in ("input", "const"):
+            return name
+        place = next((f"{f.f_code.co_filename}:{f.f_lineno}" for f in user_frames()), "")
+        name = f"{role} {place}" if name in self._numbered else f"{name} {place}"
+        self._read[name] += 1
+        return f"{name} {self._read[name]}"
 
     def note(self, role: str, name: str, tensor: torch.Tensor) -> None:
         """Keeps a digest for a comparison of ranks, if one is asked for."""
@@ -576,8 +591,9 @@ class Roles:
                 return name
         if name := self._kept.get(storage_of(tensor)):
             return name
-        self._unnamed += 1
-        return f"{role}.{self._unnamed}"
+        name = f"{role}.{len(self._numbered) + 1}"
+        self._numbered.add(name)
+        return name
 
     def _made(self, op: Op, result, args: tuple) -> None:
         if op.name.startswith(_RANDOM):
@@ -617,6 +633,7 @@ class Roles:
     def watch_batch(self, made: list[Value]) -> None:
         """What was made so far and the model is going to use is the batch: ranks are compared in
         it."""
+        self._ahead |= {id(value) for value in made}
         self.recorder.on_first_use |= dict.fromkeys(made, self._batch_used)
 
     def _batch_used(self, tensor: torch.Tensor, value: Value) -> None:
@@ -637,7 +654,7 @@ class Roles:
                 if axis not in varying:
                     varying[axis] = differing(program, axis)
             if any(id(value) not in varying[axis] for axis in own):
-                program.from_outside(value, name, seen)
+                program.from_outside(value, name, seen, self._ahead)
 
     def take_whole_gradients(self, summed: dict[str, list[str]]) -> None:
         """A copy of a DTensor is used by all ranks as one where its gradient is whole on each of

@@ -113,6 +113,7 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
     else:
         stack.enter_context(versions.sharded_sums())
         _batches(stack, seen)
+        stack.enter_context(replaced(dist.Work, wait=_waiting(dist.Work.wait)))
         for name in ("all_reduce", "reduce", *_SCATTERING):
             if (collective := getattr(dist, name, None)) is not None:
                 stack.enter_context(replaced(dist, **{name: _averaging(collective)}))
@@ -201,6 +202,18 @@ def _batches(stack: contextlib.ExitStack, seen: Seen) -> None:
         return [_Together(works)] if seen.backend == "nccl" and works else works
 
     _everywhere(stack, send, batch_isend_irecv)
+
+
+def _waiting(wait):
+    """The processes of a host copy what was scattered from a buffer of their own when it is waited
+    for: no operation of the program."""
+
+    @functools.wraps(wait)
+    def wrapper(work, *args, **kwargs):
+        with recording.unrecorded():
+            return wait(work, *args, **kwargs)
+
+    return wrapper
 
 
 def _averaging(collective):
