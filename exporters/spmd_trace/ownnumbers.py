@@ -21,7 +21,7 @@ def state(trace: pathlib.Path, rank: int, steps: ownops.Steps, axes: list) -> in
     document = ownops.read(trace)
     made = _Made(document)
     found = 0
-    for which, op in zip(ownops.numbered(steps.rows_of(document)), list(document["ops"])):
+    for which, op in zip(steps.calls(steps.rows_of(document)), list(document["ops"])):
         mine = numbers[rank].get(which)
         differing = _differing(which, rank, numbers, axes) if mine else {}
         if not differing or not op["op"].startswith("aten."):

@@ -31,13 +31,21 @@ class Steps:
             numbers[rank] = [_numbers(op) for op in document["ops"]]
             names.append(set(_names(document).values()))
         self._shared = set.intersection(*names) if names else set()
+        self.rows = {rank: self._plain(found) for rank, found in self.rows.items()}
+        counts = [collections.Counter(map(_call, found)) for found in self.rows.values()]
+        calls = counts[0] if counts else ()
+        self._equal = {call for call in calls if len({one[call] for one in counts}) == 1}
         for rank, found in self.rows.items():
-            self.rows[rank] = self._plain(found)
-            self.numbers[rank] = dict(zip(numbered(self.rows[rank]), numbers[rank]))
+            self.numbers[rank] = dict(zip(self.calls(found), numbers[rank]))
 
     def rows_of(self, document: dict) -> list[tuple]:
         """Those of a trace of the same step."""
         return self._plain(rows(document))
+
+    def calls(self, found: list[tuple]) -> list[tuple]:
+        """By what an operation of one rank is found on another: the how manieth of its line it is
+        where all ranks run it as often, whatever its shapes, else that of those like it."""
+        return numbered([_call(row) if _call(row) in self._equal else row for row in found])
 
     def _plain(self, found: list[tuple]) -> list[tuple]:
         """Without the names of parameters that not all ranks have, such as those of experts."""
@@ -50,6 +58,10 @@ class Steps:
             )
             for place, op, taken, made in found
         ]
+
+
+def _call(row: tuple) -> tuple:
+    return row[:2]
 
 
 def _numbers(op: dict) -> dict[tuple, float]:
