@@ -1078,6 +1078,8 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   // A gradient that is the rank's own, or that of a block which was inferred, may be right.
   if (const auto *mismatch = violation.as<rules::GradientTypeMismatch>()) {
     add(mismatch->found);
+    // What a rank adds up over its rows is all that its own parameter gets.
+    open |= routes_.owned(mismatch->value) & program_.types[mismatch->found].of(Kind::Partial);
     const ir::TypeId of =
         mismatch->value.valid() ? result_.types[mismatch->value.index] : ir::TypeId();
     for (AxisId axis : of.valid() ? program_.types[of].sharded() : AxisSet())

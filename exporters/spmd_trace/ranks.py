@@ -1,5 +1,11 @@
 """What differs between ranks, as kinds of the values that a step starts from."""
 
+from collections.abc import Collection
+
+# Of a rank that runs on after its step: what is trained where later steps begin (`together_later`).
+LATER = "later.jsonl"
+MOST_LATER = 10.0  # seconds for which it is looked at
+
 # Far above what the order of a sum does to numbers of 32 bits, far below what a step does.
 _ROUNDING = 1e-5
 
@@ -21,7 +27,7 @@ def compared(
     axes: list,
     summed: dict[str, list[str]],
     apart: bool = False,
-    exchanged: tuple[str, ...] | list[str] = (),
+    exchanged: Collection[str] = (),
 ) -> dict:
     """Kinds by name and axis, the axes along which ranks have batches of their own, and how the
     positions of the parts that they take grow along axes.
@@ -31,8 +37,8 @@ def compared(
     used by each of them (R) where its gradient is summed, and by all as one (I) elsewhere. What has
     no gradient is either (R|I). What ranks had in common before the first step, and have no more,
     has drifted along the axis. A parameter that another rank lacks, such as its own expert, differs
-    from what that one has. `exchanged`: parameters that ranks send to each other, whose copies may
-    drift apart. `apart`: ranks run programs of their own.
+    from what that one has. `exchanged`: parameters that ranks send to each other, or bring together
+    later, whose copies may drift apart. `apart`: ranks run programs of their own.
     """
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
@@ -83,8 +89,22 @@ def compared(
     return {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
 
 
+def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:
+    """Those of some parameters that are equal on all ranks again where a later step begins.
+
+    `steps`: of each rank, the digests of its parameters where each step begins.
+    """
+    found: set[str] = set()
+    for rows in zip(*steps):
+        for name in names:
+            digests = {row.get(name) for row in rows}
+            if len(digests) == 1 and None not in digests:
+                found.add(name)
+    return found
+
+
 def _batches(
-    axes: list, kinds: dict, roles: dict, unsure: dict, exchanged: list
+    axes: list, kinds: dict, roles: dict, unsure: dict, exchanged: Collection[str]
 ) -> tuple[list[str], dict[str, list[str]]]:
     """The axes along which ranks have batches of their own, and those along which a loss is equal
     although batches differ."""

@@ -22,7 +22,7 @@ import tempfile
 import time
 
 from . import cuts, divergence, gradcheck, leftovers, ownnumbers, ownops, process, shifts, stages
-from .ranks import compared, coordinate, line_of
+from .ranks import LATER, MOST_LATER, compared, coordinate, line_of, together_later
 from .versions import too_old
 
 FAILED = 3
@@ -456,11 +456,30 @@ class _Runs:
             error = watch.reason or error
         lost = error or f"{settings['script']}: the process of the script left no trace"
         found = self._outcomes(folder, ranks, lost)
+        if watches and self.parted is None:
+            self._watch_later(found, run)
         if all(one.get("again") for one in found.values()):
             self._waiting[name] = run
         else:
             run.end()
         return found
+
+    def _watch_later(self, found: dict[int, dict], run: process.Forked) -> None:
+        """Parameters whose copies have drifted apart, and which later steps bring together again,
+        are exchanged: each rank trains copies of its own in between. It is waited for."""
+        outcome = found.get(self.rank, {"error": ""})
+        if any("error" in one for one in found.values()) or outcome["messages"]:
+            return
+        names = set(self.observed(found, outcome)["drifted"])
+        until = time.monotonic() + MOST_LATER + 2
+        together: set[str] = set()
+        while names - together and time.monotonic() < until and run.poll() is None:
+            files = [one["trace"].parent / LATER for one in found.values()]
+            steps = [_whole_rows(file) for file in files]
+            together = together_later(steps, names)
+            time.sleep(0.05)
+        for one in found.values():
+            one["exchanged"] = sorted({*one["exchanged"], *together})
 
     def _outcomes(
         self, folder: pathlib.Path, ranks: list[int], lost: str | None
@@ -528,11 +547,19 @@ class _Runs:
         `apart`: they run programs of their own.
         """
         values = {rank: run["values"] for rank, run in found.items()}
-        exchanged = [] if apart else outcome["exchanged"]
         rank = self.rank if rank is None else rank
-        result = compared(rank, values, outcome["axes"], outcome["summed"], apart, exchanged)
+        exchanged = {*outcome["exchanged"], *found.get(rank, outcome)["exchanged"]}
+        result = compared(
+            rank, values, outcome["axes"], outcome["summed"], apart, () if apart else exchanged
+        )
         self.kinds, self.apart = result["kinds"], apart
         return result
+
+
+def _whole_rows(file: pathlib.Path) -> list[dict]:
+    """The rows of a file to which somebody is writing."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return [json.loads(row) for row in text.splitlines(True) if row.endswith("\n")]
 
 
 def _say_refused(refused: list[dict]) -> None:

@@ -73,7 +73,11 @@ class Program:
     local: bool = True  # whether operations without a context of their own track kinds alone
 
     def from_outside(
-        self, value: Value, name: str, kinds: dict[str, str], ahead: set[int] | frozenset = frozenset()
+        self,
+        value: Value,
+        name: str,
+        kinds: dict[str, str],
+        ahead: set[int] | frozenset = frozenset(),
     ) -> None:
         """Makes what an operation returns an input: how it came about says less of it than its
         kinds. Operations that make a value of `ahead` (ids) still take what was made: others are

@@ -28,6 +28,7 @@ import traceback
 import warnings
 
 from ... import process
+from ...ranks import LATER, MOST_LATER
 
 _PATIENCE = 20.0  # seconds
 _AFTERWARDS = 2.0
@@ -286,6 +287,7 @@ class _Rank:
         what["refused"] = [vars(one) for one in recorder.refusals]
         if self.together:
             outcome.tell(**what)
+            steps.at_later = Later(outcome.folder, steps.roles).note
             return
         if self.log is not None:
             self.log.end()
@@ -317,6 +319,32 @@ class _Rank:
         if self.together:
             gradcheck.reconnect(self.folder / "meeting")
         self.steps.observed = self._observed()
+
+
+class Later:
+    """What is trained, where steps after the recorded one begin: `later.jsonl` has one digest per
+    parameter and step. Ranks that train models of their own bring them together now and then.
+    """
+
+    def __init__(self, folder: pathlib.Path, roles):
+        self._file = open(folder / LATER, "w", encoding="utf-8")
+        self._parameters = [
+            (value.claims["name"], tensor)
+            for tensor, value in roles.declared
+            if value.claims["role"] == "param"
+        ]
+        self._last = -1
+        self._until = time.monotonic() + MOST_LATER
+
+    def note(self, steps: int) -> None:
+        if steps == self._last or time.monotonic() > self._until:
+            return
+        from .evidence import digest
+
+        self._last = steps
+        row = {name: digest(tensor) for name, tensor in self._parameters}
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
 
 
 @contextlib.contextmanager

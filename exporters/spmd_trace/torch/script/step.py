@@ -111,6 +111,8 @@ class Steps:
         self._section = contextlib.ExitStack()
         self._in_backward = False
         self.over = False  # whether the step has been handed on
+        # Called where a model is used in a later step, with the steps so far.
+        self.at_later = lambda steps: None
         self._ended = False  # whether the script is over
         # Where another step may have begun, after a step of an optimizer: numbers of operations and
         # of losses so far.
@@ -149,6 +151,8 @@ class Steps:
 
     def uses(self, parameters: list[torch.Tensor]) -> None:
         """A forward uses parameters."""
+        if self.over and self.by_hand and not self.given:
+            self.at_later(self.taken)
         if self.over or self.given:
             return
         # Those of modules are noted where one is called: before, they may not be complete.
@@ -187,6 +191,8 @@ class Steps:
 
     def begins(self, used: bool = True) -> None:
         """A step begins here, by a use of the model or, not `used`, by clearing its gradients."""
+        if used and self.over and not self.given:
+            self.at_later(self.taken)
         if self.over or self.given:
             return
         self._note_initial()
