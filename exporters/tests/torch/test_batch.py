@@ -49,6 +49,11 @@ _BATCHES = {
     draws = torch.Generator().manual_seed(step)
     x = torch.randn(8, 6, generator=draws).chunk(world)[rank]
     y = torch.randint(0, 5, (8,), generator=draws).chunk(world)[rank]""",
+    "picked from a list": """
+    draws = torch.Generator().manual_seed(step)
+    marks = [torch.randint(0, 5, (1,), generator=draws) for _ in range(8)]
+    rows_of = [torch.randn(6, generator=draws) + mark for mark in marks]
+    x, y = torch.stack(rows_of)[rank::world], torch.cat(marks[rank::world])""",
     "drawn by weights": """
     draws = torch.Generator().manual_seed(step)
     y = torch.multinomial(torch.tensor([0.1, 0.2, 0.3, 0.1, 0.3]), 8, True, generator=draws)

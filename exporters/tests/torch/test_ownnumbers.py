@@ -19,8 +19,9 @@ for step in range(3):
     steady = model(x) * (2 * rank + 3)
     wild = steady + [0.5, 0.1, 0.7, 0.9][rank]
     part = steady[rank : rank + 2]
+    uneven = steady[[0, 1, 3, 4][rank] : [1, 3, 4, 8][rank]]
     mine = words - 2 * rank
-    (wild.mean() + part.sum() + steady.mean() * 5 + mine.sum()).backward()
+    (wild.mean() + uneven.sum() + part.sum() + steady.mean() * 5 + mine.sum()).backward()
     for p in model.parameters():
         dist.all_reduce(p.grad)
         p.grad /= world
