@@ -19,6 +19,7 @@
 #include "rules/violations/steps/edges.h"
 #include "rules/violations/steps/offsets.h"
 #include "rules/violations/steps/positions.h"
+#include "rules/violations/steps/rings.h"
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
@@ -40,7 +41,8 @@ SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), norms_(program_), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
-      windows_(program_, gradual_.by_kinds()), alone_(offsets_),
+      windows_(program_, gradual_.by_kinds()),
+      rings_(program_, gradual_.by_kinds(), state.rules), alone_(offsets_),
       routes_(program_, gradual_.cuts(), zero_blocks_), roots_(program_) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
@@ -368,6 +370,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   now_.extreme = extremes_.made(app, state_.operands.values);
   now_.open = (now_.open - now_.extreme.own) | now_.extreme.mixed;
   judge_window(id, app);
+  judge_ring(id, app);
   judge_selected(app);
   now_.alone = alone_.made(app, state_.operands.values);
   now_.own_log = own_logs_.made(app, state_.operands.values);
@@ -445,6 +448,57 @@ void SecondPass::judge_window(InstId id, const rules::Application &app) {
     state_.report(Place::inst(id), rules::HalfOpenRing{operand, axes});
   else if (now_.window.fault == Windows::Fault::Axis)
     state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
+}
+
+// Blocks that go round the ranks of an axis.
+void SecondPass::judge_ring(InstId id, const rules::Application &app) {
+  const auto &values = state_.operands.values;
+  llvm::SmallVector<bool, 8> unread;
+  llvm::SmallVector<AxisSet, 8> proved;
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    unread.push_back(now_.unread.contains(i));
+    proved.push_back(result_.proved[values[i].index]);
+  }
+  now_.ring = rings_.made(id, app, values, unread, proved);
+  const rules::OperandIndex operand{now_.ring.operand};
+  const AxisSet axes = AxisSet(now_.ring.axis) - now_.reported;
+  if (now_.ring.fault == Rings::Fault::Mixed && axes)
+    state_.report(Place::inst(id),
+                  rules::MixedBlocks{operand, now_.ring.back, now_.ring.other, axes});
+  else if (now_.ring.fault == Rings::Fault::Missing && axes)
+    state_.report(Place::inst(id), rules::MissingBlock{operand, now_.ring.back, axes});
+  else if (now_.ring.fault == Rings::Fault::Repeated && axes)
+    state_.report(Place::inst(id), rules::RepeatedBlock{operand, now_.ring.back, axes});
+  rings_.learn(app, id, values, now_.ring);
+  judge_gradient_block(id);
+}
+
+void SecondPass::judge_gradient_block(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  for (uint32_t r = 0; r < inst.result_count; ++r) {
+    const ValueId of = program_.values[inst.result(r)].grad_of;
+    if (!of.valid())
+      continue;
+    const auto astray =
+        rings_.astray(inst.result(r), of, program_.types[result_.types[of.index]]);
+    if (!astray || now_.reported.contains(astray->axis))
+      continue;
+    state_.report(Place::inst(astray->by.valid() ? astray->by : id),
+                  rules::GradientOfOtherBlock{of, astray->back, astray->wanted,
+                                              AxisSet(astray->axis)});
+  }
+}
+
+// What has come together from all ranks is an ordinary tensor again.
+void SecondPass::keep_known(uint32_t index, Type &type) {
+  const Rings::Known *known = now_.ring.known(index);
+  if (!known || now_.reported.contains(known->axis))
+    return;
+  type.drop_shards(AxisSet(known->axis));
+  type.close_orders();
+  type.set_kind(known->axis, known->dim ? Kind::Varying : Kind::Replicate);
+  if (known->dim)
+    cut(type, known->axis, *known->dim);
 }
 
 // The backward of taking a block, as a join or by an op of its own: zeros stand in the place of the
@@ -688,6 +742,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   // What another rank sends may have been divided by anything.
   if (now_.scale_open || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
+  keep_known(index, type);
   follow_means(id, value, index);
   keep_rows(id, value, index, type);
   keep_root(id, value, index, type);
@@ -906,6 +961,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
       now_.reported - now_.open;
   if (AxisSet whole = joined(index) | now_.cut_beside)
     proved |= whole & known_axes(type) & result_.proved[now_.joined[index]->of.index];
+  if (const Rings::Known *known = now_.ring.known(index); known && known->proved)
+    proved |= (AxisSet(known->axis) & known_axes(type)) - now_.reported;
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());
   const AxisSet counts = own_counts_made(value, type) - proved;
@@ -1053,6 +1110,10 @@ bool SecondPass::steps_inside(Place place, const rules::Violation &violation) co
 // The axes on which something that a finding depends on is not known.
 AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
+  // Whose blocks these are is known, whatever else is not.
+  if (violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
+      violation.is<rules::RepeatedBlock>() || violation.is<rules::GradientOfOtherBlock>())
+    return open;
   // What is printed or logged goes no further.
   if (place.form == Place::Form::Inst)
     if (state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Number))

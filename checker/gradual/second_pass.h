@@ -11,6 +11,7 @@
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/blocks/offsets.h"
 #include "checker/gradual/blocks/own_logs.h"
+#include "checker/gradual/blocks/rings.h"
 #include "checker/gradual/blocks/rooted.h"
 #include "checker/gradual/blocks/routed.h"
 #include "checker/gradual/blocks/selected.h"
@@ -71,6 +72,9 @@ private:
   void take_own_numbers(const rules::Application &app);
   void judge_selected(const rules::Application &app);
   void judge_window(ir::InstId id, const rules::Application &app);
+  void judge_ring(ir::InstId id, const rules::Application &app);
+  void judge_gradient_block(ir::InstId id);
+  void keep_known(uint32_t index, ir::Type &type);
   void find_padded(const rules::Application &app);
   void judge_lookup(ir::InstId id, const rules::Application &app);
   void keep_blocks(ir::Type &type);
@@ -123,6 +127,7 @@ private:
   Extremes extremes_;
   Lists lists_;
   Windows windows_;
+  Rings rings_;
   Alone alone_;
   Selected selected_;
   OwnLogs own_logs_;
@@ -161,6 +166,7 @@ private:
     llvm::SmallVector<std::optional<Lists::Joined>, 2> joined;
     Extremes::Made extreme; // of the first result, as what follows
     Windows::Made window;
+    Rings::Made ring;
     OwnLogs::Made own_log;
     Alone::Made alone;
   };

@@ -567,7 +567,8 @@ class Steps:
         self.roles.type_messages()
         parts = ownparts.found(program)
         self.roles.note_parts(parts)
-        ownparts.convert(program, parts, self.roles.kinds, self.observed.get("steps", {}))
+        orders = (self.observed.get(name, {}) for name in ("steps", "turns"))
+        ownparts.convert(program, parts, self.roles.kinds, *orders)
         if not self.given:
             self.roles.take_batch()
             leave_out(program, self.batch)

@@ -1,0 +1,773 @@
+// What an equation makes of blocks of several ranks.
+#include "checker/gradual/blocks/rings.h"
+
+#include "checker/gradual/axis_size_numbers.h"
+
+#include "rules/bind.h"
+#include "rules/ops/op.h"
+#include "rules/shapes/attrs.h"
+#include "rules/shapes/shape_rule.h"
+#include "rules/violations/operands.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <bit>
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::ValueId;
+using rules::Computes;
+
+// Expressions of more addends than these are not followed.
+constexpr size_t kMostTerms = 8;
+
+struct Rings::Computing {
+  Rings &rings;
+  Step &step;
+  const rules::Application &app; // bound to the row
+  const rules::OpDef &row;
+  const rules::FactorMap &map;
+
+  struct Place { // a part of a factor
+    uint8_t factor;
+    int64_t inner, extent;
+  };
+  struct Met { // a cut dimension
+    Place at;
+    unsigned back;
+    size_t arg;
+    bool mixed = false;
+  };
+  llvm::SmallVector<std::optional<Held>, 4> args = {};
+  llvm::SmallVector<size_t, 4> read = {};
+  llvm::SmallVector<Met, 4> met = {};
+  llvm::SmallVector<const Met *, 2> summed = {}; // of these, what no result has
+  bool known = true;                             // of each operand, what it is
+  bool whole = false; // the row does not go block by block along a cut dimension
+  bool held = false;  // of some operand, more than its type
+
+  void run();
+  void take_operands();
+  void align();
+  void meet(size_t arg, const Held::Cut &cut);
+  void judge_mixed(const Met &one, const Met &other);
+  std::optional<int64_t> extent(uint8_t factor) const;
+  std::optional<Place> locate(size_t arg, const Stretch &at) const;
+  std::optional<Stretch> place(uint32_t result, const Place &at) const;
+  std::optional<llvm::SmallVector<Held::Shift, 2>> shifts(size_t arg, uint32_t result) const;
+
+  Held loose(uint32_t result);
+  Held of(uint32_t result, llvm::ArrayRef<Forms::Id> forms);
+  std::optional<Held> moved(uint32_t result);
+  std::optional<Held> alike(uint32_t result);
+  std::optional<Held> added(uint32_t result);
+  std::optional<Held> multiplied(uint32_t result);
+  std::optional<Held> divided(uint32_t result);
+  std::optional<Held> exponential(uint32_t result);
+  std::optional<Held> logarithm(uint32_t result);
+  std::optional<Held> chosen(uint32_t result);
+  std::optional<Held> joined(uint32_t result);
+  std::optional<Held> log_of_sum(uint32_t result);
+  std::optional<Held> softmax(uint32_t result);
+  std::optional<Held> log_of_sums(uint32_t result);
+  std::optional<Held> content(uint32_t result);
+  bool add_terms(Held &to, const Held &other, bool negated);
+  void miss(size_t arg);
+  Forms::Id form_with(size_t arg, Forms::Id form, uint32_t result);
+  std::optional<Held> operand(size_t slot, uint32_t result);
+};
+
+std::optional<int64_t> Rings::Computing::extent(uint8_t factor) const {
+  const auto &known = map.factors[factor].extent;
+  if (known && known->is_number())
+    return known->number();
+  for (size_t i = 0; i < map.args.size(); ++i)
+    for (unsigned d = 0; map.args[i] && d < map.args[i]->size(); ++d)
+      if ((*map.args[i])[d].size() == 1 && (*map.args[i])[d][0] == factor)
+        if (auto found = rings.extent(step.operands[i], d); found && *found > 1)
+          return found;
+  return std::nullopt;
+}
+
+std::optional<Rings::Computing::Place> Rings::Computing::locate(size_t arg,
+                                                                const Stretch &at) const {
+  if (arg >= map.args.size() || !map.args[arg] || at.dim >= map.args[arg]->size())
+    return std::nullopt;
+  int64_t inside = 1;
+  for (uint8_t factor : llvm::reverse((*map.args[arg])[at.dim])) {
+    const std::optional<int64_t> length = extent(factor);
+    if (!length)
+      return std::nullopt;
+    if (at.inner >= inside && at.inner % inside == 0 &&
+        at.inner * at.extent <= inside * *length)
+      return Place{factor, at.inner / inside, at.extent};
+    inside *= *length;
+  }
+  return std::nullopt;
+}
+
+std::optional<Stretch> Rings::Computing::place(uint32_t result, const Place &at) const {
+  if (result >= map.results.size() || !map.results[result])
+    return std::nullopt;
+  for (unsigned d = 0; d < map.results[result]->size(); ++d) {
+    int64_t inside = 1;
+    for (uint8_t factor : llvm::reverse((*map.results[result])[d])) {
+      if (factor == at.factor)
+        return Stretch{d, inside * at.inner, at.extent};
+      const std::optional<int64_t> length = extent(factor);
+      if (!length)
+        return std::nullopt;
+      inside *= *length;
+    }
+  }
+  return std::nullopt;
+}
+
+void Rings::Computing::take_operands() {
+  args.resize(step.operands.size());
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (step.unread[i])
+      continue;
+    read.push_back(i);
+    held |= rings.find(step.operands[i]) != nullptr;
+    args[i] = rings.seen(step.app.type(step.app.args[i]), step.operands[i], step.axis,
+                         step.proved[i].contains(step.axis));
+    known &= args[i].has_value();
+  }
+}
+
+// Blocks of different ranks in one dimension: of rows and columns that belong together, or of
+// addends, it is a mistake.
+void Rings::Computing::judge_mixed(const Met &one, const Met &other) {
+  const Held &a = *args[one.arg], &b = *args[other.arg];
+  const bool contracted = !place(0, one.at).has_value();
+  const bool wrong = contracted ? a.is_tile() || b.is_tile()
+                                : (a.is_tile() && b.is_tile()) || (a.is_summed() && b.is_summed());
+  if (!wrong || step.made.fault != Fault::None)
+    return;
+  step.made.fault = Fault::Mixed;
+  step.made.operand = static_cast<uint32_t>(other.arg);
+  step.made.back = other.back;
+  step.made.other = one.back;
+  const ValueId value = step.operands[other.arg];
+  (void)value;
+}
+
+void Rings::Computing::meet(size_t arg, const Held::Cut &cut) {
+  const std::optional<Place> at = locate(arg, cut.at);
+  if (!at) {
+    known = false;
+    return;
+  }
+  whole |= map.factors[at->factor].whole;
+  Met here{*at, cut.back, arg};
+  for (Met &one : met) {
+    if (one.at.factor != at->factor)
+      continue;
+    const bool same = one.at.inner == at->inner && one.at.extent == at->extent;
+    if (same && one.back == cut.back)
+      return;
+    if (same && !one.mixed)
+      judge_mixed(one, here);
+    known = false;
+    one.mixed = true;
+    return;
+  }
+  met.push_back(here);
+}
+
+void Rings::Computing::align() {
+  for (size_t i : read)
+    if (args[i])
+      for (const Held::Cut &cut : args[i]->cuts)
+        meet(i, cut);
+  // What a rank has whole says nothing of a block that it meets.
+  for (const Met &one : met)
+    for (size_t i : read) {
+      if (i >= map.args.size() || !map.args[i] || (args[i] && (args[i]->uniform ||
+                                                               args[i]->is_zero())))
+        continue;
+      bool has = false, cut = false;
+      for (unsigned d = 0; d < map.args[i]->size(); ++d)
+        has |= llvm::is_contained((*map.args[i])[d], one.at.factor) &&
+               rings.extent(step.operands[i], d).value_or(2) > 1;
+      if (args[i])
+        for (const Held::Cut &each : args[i]->cuts)
+          if (const auto at = locate(i, each.at))
+            cut |= at->factor == one.at.factor;
+      known &= cut || !has;
+    }
+  for (const Met &one : met)
+    if (!one.mixed && !place(0, one.at))
+      summed.push_back(&one);
+}
+
+// Numbers of which nothing is known but which rows they are of.
+Held Rings::Computing::loose(uint32_t result) {
+  Held made;
+  made.axis = step.axis;
+  made.pure = made.added = true;
+  const ValueId value = step.result(result);
+  Held::Shift shift{rings.forms_.of(Forms::Value, {value.index}), 0, 1, {}};
+  for (unsigned d = 0; d < rings.rank(value); ++d)
+    if (const int64_t length = rings.extent(value, d).value_or(1); length > 1)
+      shift.at.push_back({d, 1, length});
+  made.shifts.push_back(std::move(shift));
+  return made;
+}
+
+// Where a result has what an operand is off by.
+std::optional<llvm::SmallVector<Held::Shift, 2>>
+Rings::Computing::shifts(size_t arg, uint32_t result) const {
+  llvm::SmallVector<Held::Shift, 2> found;
+  for (const Held::Shift &shift : args[arg]->shifts) {
+    Held::Shift there = shift;
+    for (Stretch &at : there.at) {
+      const std::optional<Place> from = locate(arg, at);
+      const std::optional<Stretch> to = from ? place(result, *from) : std::nullopt;
+      if (!to)
+        return std::nullopt;
+      at = *to;
+    }
+    found.push_back(std::move(there));
+  }
+  return found;
+}
+
+static void add_shift(Held &to, const Held::Shift &shift, int sign) {
+  for (size_t i = 0; i < to.shifts.size(); ++i) {
+    Held::Shift &one = to.shifts[i];
+    if (one.numbers != shift.numbers || one.back != shift.back || one.at != shift.at)
+      continue;
+    one.times += sign * shift.times;
+    if (one.times == 0)
+      to.shifts.erase(to.shifts.begin() + i);
+    return;
+  }
+  Held::Shift added = shift;
+  added.times *= sign;
+  const auto at = llvm::find_if(to.shifts, [&](const Held::Shift &one) {
+    return std::pair(one.numbers, one.back) > std::pair(added.numbers, added.back);
+  });
+  to.shifts.insert(at, std::move(added));
+}
+
+Held Rings::Computing::of(uint32_t result, llvm::ArrayRef<Forms::Id> forms) {
+  Held made;
+  made.axis = step.axis;
+  made.terms.push_back({rings.op_form(app, forms, result), false, 0});
+  return made;
+}
+
+// The expression of the op in which an operand is this one, and the others are what they are.
+Forms::Id Rings::Computing::form_with(size_t arg, Forms::Id form, uint32_t result) {
+  std::vector<Forms::Id> forms(args.size(), 0);
+  for (size_t i : read)
+    forms[i] = i == arg                          ? form
+               : args[i] && !args[i]->terms.empty() ? args[i]->terms[0].form
+                                                 : rings.forms_.of(Forms::Number, {});
+  return rings.op_form(app, forms, result);
+}
+
+// A sum over blocks of all ranks but one that is used as if it were complete.
+void Rings::Computing::miss(size_t arg) {
+  if (step.made.fault != Fault::None || step.ranks < 3 || !args[arg])
+    return;
+  for (const Held::Term &term : args[arg]->terms)
+    if (term.summed && std::popcount(term.blocks) == int(step.ranks) - 1) {
+      step.made.fault = Fault::Missing;
+      step.made.operand = static_cast<uint32_t>(arg);
+      step.made.back = static_cast<unsigned>(std::countr_one(term.blocks));
+      return;
+    }
+}
+
+// The elements of one operand, elsewhere.
+std::optional<Held> Rings::Computing::moved(uint32_t result) {
+  Held made = *args[read[0]];
+  auto moved = shifts(read[0], result);
+  if (!moved || !summed.empty() || whole)
+    return std::nullopt;
+  made.shifts = std::move(*moved);
+  const bool copies = !row.factors && row.placed.empty() && row.name != "cast";
+  for (Held::Term &term : made.terms)
+    if (!copies)
+      term.form = form_with(read[0], term.form, result);
+  return made;
+}
+
+// Each operand is one expression, and the row goes block by block.
+std::optional<Held> Rings::Computing::alike(uint32_t result) {
+  std::vector<Forms::Id> forms(args.size(), 0);
+  for (size_t i : read) {
+    const Held &arg = *args[i];
+    if (!arg.is_plain())
+      return std::nullopt;
+    forms[i] = arg.terms.empty() ? rings.forms_.of(Forms::Number, {}) : arg.terms[0].form;
+  }
+  if (!summed.empty() || whole)
+    return std::nullopt;
+  return of(result, forms);
+}
+
+// An operand as the result has it; a literal is a number.
+std::optional<Held> Rings::Computing::operand(size_t slot, uint32_t result) {
+  if (slot >= app.slots.size())
+    return std::nullopt;
+  const rules::Slot &given = app.slots[slot];
+  Held made;
+  made.axis = step.axis;
+  if (given.form == rules::Slot::Form::Literal) {
+    if (!rules::is_zero(given))
+      made.terms.push_back(
+          {rings.forms_.of(Forms::Literal, {uint64_t(given.literal.form), given.literal.bits})});
+    return made;
+  }
+  if (given.form != rules::Slot::Form::Tensor || given.count != 1 || !args[given.first])
+    return std::nullopt;
+  auto moved = shifts(given.first, result);
+  if (!moved)
+    return std::nullopt;
+  made = *args[given.first];
+  made.shifts = std::move(*moved);
+  return made;
+}
+
+// Adds expressions; false where a sum has the block of one rank twice.
+bool Rings::Computing::add_terms(Held &to, const Held &other, bool negated) {
+  for (Held::Term term : other.terms) {
+    if (negated)
+      term.form = rings.forms_.of(Forms::Negated, {term.form});
+    auto same = llvm::find_if(to.terms, [&](const Held::Term &one) {
+      return one.summed && term.summed && one.form == term.form;
+    });
+    if (same == to.terms.end()) {
+      to.terms.push_back(term);
+      continue;
+    }
+    if (const uint64_t twice = same->blocks & term.blocks) {
+      if (step.made.fault == Fault::None) {
+        step.made.fault = Fault::Repeated;
+        step.made.operand = app.slots[1].form == rules::Slot::Form::Tensor ? app.slots[1].first : 0;
+        step.made.back = static_cast<unsigned>(std::countr_zero(twice));
+      }
+      return false;
+    }
+    same->blocks |= term.blocks;
+  }
+  return to.terms.size() <= kMostTerms;
+}
+
+std::optional<Held> Rings::Computing::added(uint32_t result) {
+  const bool minus = app.op.computes(Computes::Difference);
+  std::optional<Held> a = operand(0, result), b = operand(1, result);
+  if (!a || !b || rules::any_attr(app, {"alpha"}))
+    return std::nullopt;
+  if (a->is_zero() || b->is_zero()) {
+    Held made = a->is_zero() ? *b : *a;
+    if (a->is_zero() && minus) {
+      for (Held::Term &term : made.terms)
+        term.form = rings.forms_.of(Forms::Negated, {term.form});
+      for (Held::Shift &shift : made.shifts)
+        shift.times *= made.added ? -1 : 1;
+      if (made.pure && !made.added)
+        return std::nullopt;
+    }
+    return made;
+  }
+  const bool multiplied = (!a->shifts.empty() && !a->added) || (!b->shifts.empty() && !b->added);
+  if (multiplied) {
+    if (a->shifts != b->shifts || a->added != b->added || a->pure || b->pure)
+      return std::nullopt;
+    Held made = *a;
+    return add_terms(made, *b, minus) ? std::optional(std::move(made)) : std::nullopt;
+  }
+  Held made = *a;
+  made.added = true;
+  made.pure = a->pure && b->pure;
+  for (const Held::Shift &shift : b->shifts)
+    add_shift(made, shift, minus ? -1 : 1);
+  if ((a->is_summed() || b->is_summed()) && !(a->shifts.empty() && b->shifts.empty()))
+    return std::nullopt;
+  if (!add_terms(made, *b, minus))
+    return std::nullopt;
+  made.added = !made.shifts.empty() || made.pure;
+  if (made.pure && made.shifts.empty())
+    return std::nullopt; // 0
+  return made;
+}
+
+// Operands that are multiplied, and summed over what they have in common.
+std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
+  Held made;
+  made.axis = step.axis;
+  std::optional<size_t> sum;
+  bool zero = false, pure = true;
+  std::vector<Forms::Id> forms(args.size(), 0);
+  for (size_t i : read) {
+    const Held &arg = *args[i];
+    zero |= arg.is_zero();
+    if (!arg.shifts.empty() && arg.added)
+      return std::nullopt;
+    auto there = shifts(i, result);
+    if (!there)
+      return std::nullopt;
+    for (const Held::Shift &shift : *there)
+      add_shift(made, shift, 1);
+    pure &= arg.pure;
+    const bool several = arg.is_summed() || arg.terms.size() > 1;
+    if (several && sum)
+      return std::nullopt;
+    if (several)
+      sum = i;
+    if (!arg.pure && !zero)
+      forms[i] = arg.terms[0].form;
+  }
+  if (zero) {
+    made.shifts.clear();
+    return made;
+  }
+  // What is nothing but shifts is the number 1 times these.
+  llvm::SmallVector<size_t, 4> others;
+  for (size_t i : read)
+    if (!args[i]->pure)
+      others.push_back(i);
+  const bool literal = llvm::any_of(app.slots, [](const rules::Slot &slot) {
+    return slot.form == rules::Slot::Form::Literal;
+  });
+  if (others.size() < read.size()) {
+    if (!app.op.computes(Computes::Product) || literal)
+      return std::nullopt;
+    if (others.empty())
+      made.pure = true;
+    else if (others.size() == 1)
+      made.terms = args[others[0]]->terms;
+    return made;
+  }
+  if (summed.size() > 1 || (sum && !summed.empty() && args[*sum]->is_summed())) {
+    if (sum)
+      miss(*sum);
+    return std::nullopt;
+  }
+  const size_t main = sum.value_or(read[0]);
+  for (Held::Term term : args[main]->terms) {
+    term.form = form_with(main, term.form, result);
+    if (!summed.empty()) {
+      term.summed = true;
+      term.blocks = uint64_t{1} << summed[0]->back;
+    }
+    made.terms.push_back(term);
+  }
+  return made;
+}
+
+std::optional<Held> Rings::Computing::divided(uint32_t result) {
+  std::optional<Held> a = operand(0, result), b = operand(1, result);
+  if (!a || !b || row.name != "div")
+    return std::nullopt;
+  if (a->is_zero())
+    return a;
+  if ((!a->shifts.empty() && a->added) || (!b->shifts.empty() && b->added) || b->is_zero())
+    return std::nullopt;
+  if (b->is_summed()) {
+    miss(app.slots[1].first);
+    return std::nullopt;
+  }
+  if (b->terms.size() > 1)
+    return std::nullopt;
+  Held made = *a;
+  for (const Held::Shift &shift : b->shifts)
+    add_shift(made, shift, -1);
+  if (b->pure)
+    return made;
+  if (a->pure) {
+    made.pure = false;
+    made.terms = {{rings.forms_.of(Forms::Number, {}), false, 0}};
+  }
+  std::vector<Forms::Id> forms(args.size(), 0);
+  if (app.slots[1].form == rules::Slot::Form::Tensor)
+    forms[app.slots[1].first] = b->terms[0].form;
+  for (Held::Term &term : made.terms) {
+    if (app.slots[0].form == rules::Slot::Form::Tensor)
+      forms[app.slots[0].first] = term.form;
+    term.form = rings.op_form(app, forms, result);
+  }
+  return made;
+}
+
+std::optional<Held> Rings::Computing::exponential(uint32_t result) {
+  std::optional<Held> made = operand(0, result);
+  if (!made || row.name != "exp" || (!made->shifts.empty() && !made->added) ||
+      made->terms.size() > 1 || made->is_summed())
+    return std::nullopt;
+  made->added = false;
+  for (Held::Term &term : made->terms)
+    term.form = form_with(app.slots[0].first, term.form, result);
+  return made;
+}
+
+std::optional<Held> Rings::Computing::logarithm(uint32_t result) {
+  std::optional<Held> made = operand(0, result);
+  if (!made || row.name != "log" || (!made->shifts.empty() && made->added) ||
+      made->terms.size() > 1 || made->is_zero())
+    return std::nullopt;
+  if (made->is_summed()) {
+    miss(app.slots[0].first);
+    return std::nullopt;
+  }
+  made->added = !made->shifts.empty();
+  for (Held::Term &term : made->terms)
+    term.form = form_with(app.slots[0].first, term.form, result);
+  return made;
+}
+
+// One operand where a condition holds, and a number elsewhere: 0 is as it was whatever it is
+// multiplied with, and what is infinite whatever is added to it.
+std::optional<Held> Rings::Computing::chosen(uint32_t result) {
+  std::optional<size_t> data;
+  bool zero = false, infinite = false;
+  const bool fills = row.name == "masked_fill";
+  const size_t condition = fills ? 1 : 0;
+  for (size_t s = 0; s < app.slots.size(); ++s) {
+    const rules::Slot &slot = app.slots[s];
+    if (slot.form == rules::Slot::Form::Literal) {
+      zero |= rules::is_zero(slot);
+      infinite |= rules::is_infinite(slot);
+    } else if (slot.form == rules::Slot::Form::Tensor && s != condition) {
+      if (args[slot.first] && args[slot.first]->is_zero())
+        zero = true;
+      else if (data)
+        return std::nullopt;
+      else
+        data = slot.first;
+    }
+  }
+  if (const ir::AttrValue *value = fills ? rules::any_attr(app, {"value"}) : nullptr) {
+    zero |= rules::is_zero(*value);
+    rules::Slot slot;
+    slot.form = rules::Slot::Form::Literal;
+    slot.literal = *value;
+    infinite |= rules::is_infinite(slot);
+  }
+  if (!data || app.slots.size() <= condition ||
+      app.slots[condition].form != rules::Slot::Form::Tensor)
+    return std::nullopt;
+  const std::optional<Held> &mask = args[app.slots[condition].first];
+  auto there = shifts(*data, result);
+  Held made = *args[*data];
+  if (!mask || !mask->is_plain() || !there || made.pure || !(made.added ? infinite : zero))
+    return std::nullopt;
+  made.shifts = std::move(*there);
+  for (Held::Term &term : made.terms)
+    term.form = form_with(*data, term.form, result);
+  return made;
+}
+
+// Members of a list side by side, all of the same blocks.
+std::optional<Held> Rings::Computing::joined(uint32_t result) {
+  std::vector<Forms::Id> forms(args.size(), 0);
+  std::optional<Held> made;
+  for (size_t i : read) {
+    auto there = shifts(i, result);
+    if (!there || args[i]->pure || args[i]->terms.size() != 1)
+      return std::nullopt;
+    Held one = *args[i];
+    one.shifts = std::move(*there);
+    forms[i] = one.terms[0].form;
+    if (made && (made->shifts != one.shifts || made->added != one.added ||
+                 made->terms[0].summed != one.terms[0].summed ||
+                 made->terms[0].blocks != one.terms[0].blocks))
+      return std::nullopt;
+    made = made ? made : one;
+  }
+  if (!made || whole || !summed.empty())
+    return std::nullopt;
+  made->terms[0].form = rings.op_form(app, forms, result);
+  return made;
+}
+
+// The logarithm of a sum of exponentials over the block of one rank: a number of each row, of which
+// the sum is known.
+std::optional<Held> Rings::Computing::log_of_sum(uint32_t result) {
+  if (read.size() != 1 || met.empty() || !args[read[0]]->is_plain() ||
+      args[read[0]]->terms.empty() || summed.size() != 1)
+    return std::nullopt;
+  const auto dims = rules::placed_dims(app, row.default_dim, rings.rank(step.operands[read[0]]));
+  if (!dims || dims->size() != 1)
+    return std::nullopt;
+  Held made = loose(result);
+  const Forms::Id sum =
+      rings.forms_.of(Forms::Exponentials, {args[read[0]]->terms[0].form, dims->front()});
+  made.shifts[0].numbers = rings.forms_.of(
+      Forms::LogOf, {sum, uint64_t{1} << summed[0]->back});
+  rings.logs_[made.shifts[0].numbers] = {sum, uint64_t{1} << summed[0]->back};
+  return made;
+}
+
+// Of the elements of a row, within the block of one rank: each as it is in the sum over all blocks,
+// but for the sum that it is divided by.
+std::optional<Held> Rings::Computing::softmax(uint32_t result) {
+  const Held &arg = *args[read[0]];
+  if (read.size() != 1 || row.variant != rules::Variant::Plain || !arg.is_plain() ||
+      arg.terms.empty())
+    return std::nullopt;
+  const auto dims = rules::placed_dims(app, row.default_dim, rings.rank(step.operands[read[0]]));
+  const Met *across = nullptr;
+  for (const Met &one : met)
+    if (map.factors[one.at.factor].whole)
+      across = across ? nullptr : &one;
+  if (!dims || dims->size() != 1 || !across)
+    return std::nullopt;
+  Held made;
+  made.axis = step.axis;
+  const Forms::Id sum = rings.forms_.of(Forms::Exponentials, {arg.terms[0].form, dims->front()});
+  made.terms.push_back({rings.forms_.of(Forms::Exponentials, {arg.terms[0].form}), false, 0});
+  Held::Shift shift = loose(result).shifts[0];
+  llvm::erase_if(shift.at, [&](const Stretch &at) { return at.dim == dims->front(); });
+  shift.numbers = rings.forms_.of(Forms::LogOf, {sum, uint64_t{1} << across->back});
+  rings.logs_[shift.numbers] = {sum, uint64_t{1} << across->back};
+  shift.times = -1;
+  made.shifts.push_back(std::move(shift));
+  return made;
+}
+
+// The logarithm of two such sums together.
+std::optional<Held> Rings::Computing::log_of_sums(uint32_t result) {
+  std::optional<Held> a = operand(0, result), b = operand(1, result);
+  auto log = [&](const std::optional<Held> &of) -> const Log * {
+    if (!of || !of->pure || !of->added || of->shifts.size() != 1 || of->shifts[0].times != 1)
+      return nullptr;
+    const auto at = rings.logs_.find(of->shifts[0].numbers);
+    return at == rings.logs_.end() ? nullptr : &at->second;
+  };
+  const Log *one = log(a), *other = log(b);
+  if (!one || !other || one->sum != other->sum || a->shifts[0].at != b->shifts[0].at ||
+      a->shifts[0].back != b->shifts[0].back)
+    return std::nullopt;
+  if (const uint64_t twice = one->blocks & other->blocks) {
+    step.made.fault = Fault::Repeated;
+    step.made.operand = app.slots[1].first;
+    step.made.back = static_cast<unsigned>(std::countr_zero(twice));
+    return std::nullopt;
+  }
+  const Log both{one->sum, one->blocks | other->blocks};
+  if (std::popcount(both.blocks) == int(step.ranks)) {
+    Held made;
+    made.axis = step.axis;
+    made.terms.push_back({rings.forms_.of(Forms::LogOf, {both.sum}), false, 0});
+    return made;
+  }
+  a->shifts[0].numbers = rings.forms_.of(Forms::LogOf, {both.sum, both.blocks});
+  rings.logs_[a->shifts[0].numbers] = both;
+  return a;
+}
+
+// None: nothing is known but which rows it is of.
+std::optional<Held> Rings::Computing::content(uint32_t result) {
+  const rules::Equation &equation = row.equation.equation;
+  if (equation.has_generator)
+    return std::nullopt;
+  if (row.factors == rules::stack_factors)
+    return joined(result);
+  if (read.size() == 1 && moves_elements(app.op))
+    return moved(result);
+  if (app.op.computes(Computes::LogOfSum))
+    return log_of_sum(result);
+  if (row.name == "softmax")
+    return softmax(result);
+  if (row.name == "logaddexp")
+    return log_of_sums(result);
+  if (auto made = alike(result);
+      made && !app.op.computes(Computes::Sum) && !app.op.computes(Computes::Difference))
+    return made;
+  if (app.op.computes(Computes::Sum) || app.op.computes(Computes::Difference))
+    return added(result);
+  if (app.op.computes(Computes::Quotient))
+    return divided(result);
+  if (app.op.computes(Computes::Exponential))
+    return exponential(result);
+  if (app.op.computes(Computes::Logarithm))
+    return logarithm(result);
+  if (!row.chooses.empty())
+    return chosen(result);
+  const bool product =
+      equation.sum_count == 1 && equation.term_count == 1 && equation.terms[0].divisors == 0 &&
+      llvm::all_of(llvm::ArrayRef(equation.atoms.data(), equation.atom_count),
+                   [](const rules::Atom &atom) { return atom.form == rules::Atom::Form::Ref; });
+  if (product && !whole)
+    return multiplied(result);
+  for (size_t i : read)
+    if (args[i] && args[i]->is_summed())
+      miss(i);
+  return std::nullopt;
+}
+
+void Rings::Computing::run() {
+  take_operands();
+  align();
+  bool tile = false;
+  for (uint32_t r = 0; r < step.results; ++r) {
+    size_t cuts = 0;
+    for (const Met &one : met)
+      cuts += place(r, one.at).has_value();
+    tile |= cuts > 1;
+  }
+  if (!held && !tile)
+    return;
+  step.made.axis = step.axis;
+  for (uint32_t r = 0; r < step.results; ++r) {
+    std::optional<Held> found = known ? content(r) : std::nullopt;
+    Held made = found ? std::move(*found) : loose(r);
+    made.cuts.clear();
+    made.uniform = false;
+    made.proved = true;
+    for (const Met &one : met)
+      if (const std::optional<Stretch> at = one.mixed ? std::nullopt : place(r, one.at))
+        made.cuts.push_back({*at, one.back});
+    for (size_t i : read)
+      if (args[i]) {
+        made.proved &= args[i]->pure || args[i]->proved;
+        if (args[i]->sent_by.valid() &&
+            (!made.sent_by.valid() || made.sent_by.index < args[i]->sent_by.index))
+          made.sent_by = args[i]->sent_by;
+      }
+    rings.finish(step, r, std::move(made));
+  }
+}
+
+void Rings::compute(Step &step) {
+  for (ValueId operand : step.operands)
+    if (const Held *held = find(operand); held && !step.axis_known) {
+      step.axis = held->axis;
+      step.axis_known = true;
+    }
+  for (AxisId axis : step.axis_known ? ir::AxisSet() : axes_) {
+    unsigned cut = 0;
+    for (const rules::Arg &arg : step.app.args)
+      cut += step.app.type(arg).dim(axis).has_value();
+    if (cut > 1 && !step.axis_known) {
+      step.axis = axis;
+      step.axis_known = true;
+    }
+  }
+  if (!step.axis_known || step.app.mesh()[step.axis].size() > 64)
+    return;
+  step.ranks = static_cast<unsigned>(step.app.mesh()[step.axis].size());
+  const auto uses = rules::row_uses(step.app);
+  if (uses.size() != 1 || !uses[0].row)
+    return;
+  const rules::Application bound = step.app.bound_to(uses[0]);
+  rules::OperandMismatch problem;
+  const auto binding = rules::bind_operands(bound, uses[0].row->equation.equation, problem);
+  if (!binding)
+    return;
+  rules::Outcome ignored;
+  const rules::FactorMap map =
+      rules::map_factors(bound, uses[0].row->equation.equation, *binding, ignored);
+  if (map.mismatched)
+    return;
+  Computing{*this, step, bound, *uses[0].row, map}.run();
+}
+
+} // namespace spmd::checker
