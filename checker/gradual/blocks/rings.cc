@@ -6,7 +6,6 @@
 #include "rules/bind.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
-#include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/operands.h"
 
@@ -53,6 +52,13 @@ static std::optional<unsigned> turn_of(const rules::Application &app, int64_t ra
   return turn && senders == all ? std::optional(static_cast<unsigned>(*turn)) : std::nullopt;
 }
 
+// The axes that a collective, or a cast, names.
+static AxisSet axes_of_call(const rules::Application &app) {
+  rules::Outcome ignored;
+  const std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
+  return call ? call->axes.all() : AxisSet();
+}
+
 Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rules &rules)
     : program_(program), checked_(checked) {
   for (uint32_t i = 0; i < program.insts.size(); ++i) {
@@ -62,7 +68,7 @@ Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rule
       continue;
     const rules::Application app{const_cast<ir::Program &>(program), op, inst.attrs, inst.context,
                                  {}, {}, {}};
-    const AxisSet axes = rules::communicated_axes(app);
+    const AxisSet axes = axes_of_call(app);
     if (axes.size() == 1 && turn_of(app, app.mesh()[*axes.begin()].size()).value_or(0) != 0)
       axes_ |= axes;
   }
@@ -131,7 +137,7 @@ static uint64_t rotated(uint64_t blocks, unsigned by, unsigned ranks) {
 void Rings::send(Step &step) {
   if (step.operands.size() != 1)
     return;
-  const AxisSet axes = rules::communicated_axes(step.app);
+  const AxisSet axes = axes_of_call(step.app);
   if (axes.size() != 1)
     return;
   step.axis = *axes.begin();
@@ -154,7 +160,7 @@ void Rings::send(Step &step) {
 
 // A rank's block of a whole tensor whose blocks were moved on first is that of another rank.
 void Rings::take(Step &step) {
-  const AxisSet axes = rules::communicated_axes(step.app);
+  const AxisSet axes = axes_of_call(step.app);
   if (step.operands.size() != 1 || axes.size() != 1)
     return;
   const auto rolled = rolled_.find(step.operands[0].index);
@@ -242,6 +248,19 @@ Rings::Made Rings::made(ir::InstId id, const rules::Application &app,
       step.made.axis = step.axis;
       finish(step, 0, *held);
     }
+  if (getenv("RINGDBG")) { // DBG
+    fprintf(stderr, "%%%u %s:", program_.insts[id].first_result.index, app.op.row ? std::string(app.op.row->name).c_str() : "-");
+    for (auto &r : step.made.results) {
+      if (r.known) fprintf(stderr, " KNOWN dim=%d proved=%d form=%u", r.known->dim ? (int)*r.known->dim : -1, r.known->proved, r.known->form);
+      if (r.held) {
+        fprintf(stderr, " held%s%s%s", r.held->pure ? " pure" : "", r.held->added ? " added" : "", r.held->proved ? "" : " UNPROVED");
+        for (auto &c : r.held->cuts) fprintf(stderr, " cut(%u:%ld*%ld -%u)", c.at.dim, c.at.inner, c.at.extent, c.back);
+        for (auto &t : r.held->terms) fprintf(stderr, " term(%u%s %lx)", t.form, t.summed ? " sum" : "", t.blocks);
+        for (auto &t : r.held->shifts) fprintf(stderr, " shift(%u -%u x%d)", t.numbers, t.back, t.times);
+      }
+    }
+    fprintf(stderr, " fault %d\n", (int)step.made.fault);
+  }
   return std::move(step.made);
 }
 
@@ -259,7 +278,7 @@ Forms::Id Rings::ordinary_form(const rules::Application &app, llvm::ArrayRef<Val
     return form(operands.back());
   if (app.op.transition == rules::TransitionOp::Convert && operands.size() == 1)
     if (const ir::AttrValue *dst = app.attr("dst"); dst && dst->form == ir::AttrForm::Kind)
-      if (const AxisSet axes = rules::communicated_axes(app);
+      if (const AxisSet axes = axes_of_call(app);
           axes.size() == 1 && dst->as_kind().dim >= 0)
         return block_form(operands[0], unsigned(dst->as_kind().dim), *axes.begin());
   if (!equation || app.op.row->equation.equation.has_generator)
@@ -310,6 +329,8 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
   if (constant || (moves_elements(app.op) && operands.size() == 1 &&
                    uniform_.count(operands[0].index) != 0))
     uniform_[value.index] = true;
+  if (moves_elements(app.op) && operands.size() == 1)
+    follow_stretched(app, operands[0], value);
   if (app.op.row->name == "roll" && operands.size() == 1) {
     const auto by = rules::numbers_attr(app, {"shifts"});
     const auto dims = rules::dim_numbers(app);

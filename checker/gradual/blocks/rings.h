@@ -94,6 +94,7 @@ private:
   void send(Step &step);
   void take(Step &step);
   void compute(Step &step);
+  void follow_stretched(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
   void finish(Step &step, uint32_t result, Held held);
   std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
   size_t rank(ir::ValueId value) const;
@@ -111,6 +112,7 @@ private:
   };
   llvm::DenseMap<uint32_t, Rolled> rolled_; // whole tensors that were turned by some elements
   llvm::DenseMap<uint32_t, bool> uniform_;  // of one number
+  llvm::DenseMap<uint32_t, uint32_t> stretched_; // dimensions, a bit for each
   struct Log { // of a sum over these blocks
     Forms::Id sum;
     uint64_t blocks;

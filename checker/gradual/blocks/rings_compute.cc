@@ -59,6 +59,7 @@ struct Rings::Computing {
 
   Held loose(uint32_t result);
   Held of(uint32_t result, llvm::ArrayRef<Forms::Id> forms);
+  bool sums(uint32_t result) const;
   std::optional<Held> moved(uint32_t result);
   std::optional<Held> alike(uint32_t result);
   std::optional<Held> added(uint32_t result);
@@ -191,7 +192,8 @@ void Rings::Computing::align() {
       bool has = false, cut = false;
       for (unsigned d = 0; d < map.args[i]->size(); ++d)
         has |= llvm::is_contained((*map.args[i])[d], one.at.factor) &&
-               rings.extent(step.operands[i], d).value_or(2) > 1;
+               rings.extent(step.operands[i], d).value_or(2) > 1 &&
+               !(rings.stretched_.lookup(step.operands[i].index) >> d & 1);
       if (args[i])
         for (const Held::Cut &each : args[i]->cuts)
           if (const auto at = locate(i, each.at))
@@ -663,14 +665,24 @@ std::optional<Held> Rings::Computing::log_of_sums(uint32_t result) {
   return a;
 }
 
+// Whether the operand has a dimension that the result does not have.
+bool Rings::Computing::sums(uint32_t result) const {
+  const size_t arg = read[0];
+  for (unsigned d = 0; arg < map.args.size() && map.args[arg] && d < map.args[arg]->size(); ++d)
+    for (uint8_t factor : (*map.args[arg])[d])
+      if (!place(result, {factor, 1, 1}))
+        return true;
+  return false;
+}
+
 // None: nothing is known but which rows it is of.
 std::optional<Held> Rings::Computing::content(uint32_t result) {
   const rules::Equation &equation = row.equation.equation;
   if (equation.has_generator)
     return std::nullopt;
-  if (row.factors == rules::stack_factors)
+  if (row.factors == rules::stack_factors || row.factors == rules::cat_factors)
     return joined(result);
-  if (read.size() == 1 && moves_elements(app.op))
+  if (read.size() == 1 && moves_elements(app.op) && !sums(result))
     return moved(result);
   if (app.op.computes(Computes::LogOfSum))
     return log_of_sum(result);
@@ -734,6 +746,36 @@ void Rings::Computing::run() {
       }
     rings.finish(step, r, std::move(made));
   }
+}
+
+// Along which dimensions, of 32 at most, all elements of a result are equal: they were one that was
+// stretched.
+void Rings::follow_stretched(const rules::Application &app, ValueId operand, ValueId result) {
+  const bool stretches = app.op.row->factors == rules::expand_factors ||
+                         app.op.row->factors == rules::expand_as_factors;
+  const uint32_t before = stretched_.lookup(operand.index);
+  rules::OperandMismatch problem;
+  const rules::Equation &equation = app.op.row->equation.equation;
+  const auto binding = rules::bind_operands(app, equation, problem);
+  if (!binding || !(before || stretches))
+    return;
+  rules::Outcome ignored;
+  const rules::FactorMap map = rules::map_factors(app, equation, *binding, ignored);
+  if (map.args.empty() || !map.args[0] || map.results.empty() || !map.results[0])
+    return;
+  auto varies = [&](uint8_t factor) {
+    for (unsigned d = 0; d < map.args[0]->size(); ++d)
+      if (llvm::is_contained((*map.args[0])[d], factor) && !(before >> d & 1) &&
+          extent(operand, d).value_or(2) > 1)
+        return true;
+    return false;
+  };
+  uint32_t now = 0;
+  for (unsigned d = 0; d < map.results[0]->size() && d < 32; ++d)
+    if (llvm::none_of((*map.results[0])[d], varies))
+      now |= uint32_t{1} << d;
+  if (now)
+    stretched_[result.index] = now;
 }
 
 void Rings::compute(Step &step) {
