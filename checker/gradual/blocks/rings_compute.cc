@@ -55,7 +55,9 @@ struct Rings::Computing {
   std::optional<int64_t> extent(uint8_t factor) const;
   std::optional<Place> locate(size_t arg, const Stretch &at) const;
   std::optional<Stretch> place(uint32_t result, const Place &at) const;
+  std::optional<llvm::SmallVector<Held::Shift, 2>> shifts(size_t arg) const;
   std::optional<llvm::SmallVector<Held::Shift, 2>> shifts(size_t arg, uint32_t result) const;
+  bool settle(llvm::SmallVector<Held::Shift, 2> &shifts, uint32_t result) const;
 
   Held loose(uint32_t result);
   Held of(uint32_t result, llvm::ArrayRef<Forms::Id> forms);
@@ -219,22 +221,42 @@ Held Rings::Computing::loose(uint32_t result) {
   return made;
 }
 
-// Where a result has what an operand is off by.
-std::optional<llvm::SmallVector<Held::Shift, 2>>
-Rings::Computing::shifts(size_t arg, uint32_t result) const {
+// What an operand is off by, by factors in the place of dimensions.
+std::optional<llvm::SmallVector<Held::Shift, 2>> Rings::Computing::shifts(size_t arg) const {
   llvm::SmallVector<Held::Shift, 2> found;
   for (const Held::Shift &shift : args[arg]->shifts) {
     Held::Shift there = shift;
     for (Stretch &at : there.at) {
       const std::optional<Place> from = locate(arg, at);
-      const std::optional<Stretch> to = from ? place(result, *from) : std::nullopt;
-      if (!to)
+      if (!from)
         return std::nullopt;
-      at = *to;
+      at = {from->factor, from->inner, from->extent};
     }
+    llvm::sort(there.at);
     found.push_back(std::move(there));
   }
   return found;
+}
+
+// The same where a result has them.
+bool Rings::Computing::settle(llvm::SmallVector<Held::Shift, 2> &shifts, uint32_t result) const {
+  for (Held::Shift &shift : shifts) {
+    for (Stretch &at : shift.at) {
+      const std::optional<Stretch> to =
+          place(result, {static_cast<uint8_t>(at.dim), at.inner, at.extent});
+      if (!to)
+        return false;
+      at = *to;
+    }
+    llvm::sort(shift.at);
+  }
+  return true;
+}
+
+std::optional<llvm::SmallVector<Held::Shift, 2>>
+Rings::Computing::shifts(size_t arg, uint32_t result) const {
+  auto found = shifts(arg);
+  return found && settle(*found, result) ? std::move(found) : std::nullopt;
 }
 
 static void add_shift(Held &to, const Held::Shift &shift, int sign) {
@@ -412,7 +434,7 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
     zero |= arg.is_zero();
     if (!arg.shifts.empty() && arg.added)
       return std::nullopt;
-    auto there = shifts(i, result);
+    auto there = shifts(i);
     if (!there)
       return std::nullopt;
     for (const Held::Shift &shift : *there)
@@ -430,6 +452,8 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
     made.shifts.clear();
     return made;
   }
+  if (!settle(made.shifts, result))
+    return std::nullopt;
   // What is nothing but shifts is the number 1 times these.
   llvm::SmallVector<size_t, 4> others;
   for (size_t i : read)
