@@ -451,7 +451,9 @@ void SecondPass::judge_window(InstId id, const rules::Application &app) {
 }
 
 // Blocks that go round the ranks of an axis.
-void SecondPass::judge_ring(InstId id, const rules::Application &app) {
+void SecondPass::follow_ring(const ir::Inst &inst, const rules::Application &app) {
+  if (inst.result_count == 0)
+    return;
   const auto &values = state_.operands.values;
   llvm::SmallVector<bool, 8> unread;
   llvm::SmallVector<AxisSet, 8> proved;
@@ -459,17 +461,26 @@ void SecondPass::judge_ring(InstId id, const rules::Application &app) {
     unread.push_back(now_.unread.contains(i));
     proved.push_back(result_.proved[values[i].index]);
   }
-  now_.ring = rings_.made(id, app, values, unread, proved);
+  now_.ring =
+      rings_.made(defining_inst(program_, inst.first_result), app, values, unread, proved);
+}
+
+void SecondPass::judge_ring(InstId id, const rules::Application &app) {
   const rules::OperandIndex operand{now_.ring.operand};
   const AxisSet axes = AxisSet(now_.ring.axis) - now_.reported;
-  if (now_.ring.fault == Rings::Fault::Mixed && axes)
+  const bool mixed = now_.ring.fault == Rings::Fault::Mixed && axes;
+  if (mixed && !is_forward(program_.insts[id]) && mixed_.contains(axes))
+    ; // the backward of what was reported
+  else if (mixed)
     state_.report(Place::inst(id),
                   rules::MixedBlocks{operand, now_.ring.back, now_.ring.other, axes});
   else if (now_.ring.fault == Rings::Fault::Missing && axes)
     state_.report(Place::inst(id), rules::MissingBlock{operand, now_.ring.back, axes});
   else if (now_.ring.fault == Rings::Fault::Repeated && axes)
     state_.report(Place::inst(id), rules::RepeatedBlock{operand, now_.ring.back, axes});
-  rings_.learn(app, id, values, now_.ring);
+  if (mixed)
+    mixed_ |= axes;
+  rings_.learn(app, id, state_.operands.values, now_.ring);
   judge_gradient_block(id);
 }
 
@@ -627,6 +638,7 @@ void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   find_parts(app);
   take_offset_operands(app);
   take_own_numbers(app);
+  follow_ring(inst, app);
   if (now_.unread.size() != 1 || state_.args.size() != 2)
     return;
   rules::Arg &target = state_.args[*now_.unread.begin()];
@@ -742,6 +754,9 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   // What another rank sends may have been divided by anything.
   if (now_.scale_open || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
+  if (index == 0 && !now_.ring.results.empty() &&
+      op.transition == rules::TransitionOp::CollectivePermute)
+    type.scale = program_.types[state_.args[0].type].scale; // whatever the rule says of an addend
   keep_known(index, type);
   follow_means(id, value, index);
   keep_rows(id, value, index, type);
@@ -1027,6 +1042,9 @@ bool SecondPass::admits(Place place, rules::Violation &violation) {
   // What is written to is a rank's own, as the operands are.
   if (inst && violation.is<rules::MutationChangesType>() &&
       now_.routed.seen_whole().contains(rules::axes_of(violation)))
+    return false;
+  // An addend may go round, and meet those of all other ranks.
+  if (inst && violation.is<rules::WrongSource>() && !now_.ring.results.empty())
     return false;
   // What is exchanged by counts is as long as these say.
   if (inst && violation.is<rules::ShapeMismatch>() && now_.routed.counted)

@@ -72,6 +72,7 @@ private:
   void take_own_numbers(const rules::Application &app);
   void judge_selected(const rules::Application &app);
   void judge_window(ir::InstId id, const rules::Application &app);
+  void follow_ring(const ir::Inst &inst, const rules::Application &app);
   void judge_ring(ir::InstId id, const rules::Application &app);
   void judge_gradient_block(ir::InstId id);
   void keep_known(uint32_t index, ir::Type &type);
@@ -128,6 +129,7 @@ private:
   Lists lists_;
   Windows windows_;
   Rings rings_;
+  ir::AxisSet mixed_; // along which blocks of different ranks have met
   Alone alone_;
   Selected selected_;
   OwnLogs own_logs_;

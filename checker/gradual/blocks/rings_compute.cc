@@ -77,6 +77,7 @@ struct Rings::Computing {
   std::optional<Held> content(uint32_t result);
   bool add_terms(Held &to, const Held &other, bool negated);
   void miss(size_t arg);
+  void repeat(uint64_t twice);
   Forms::Id form_with(size_t arg, Forms::Id form, uint32_t result);
   std::optional<Held> operand(size_t slot, uint32_t result);
 };
@@ -358,6 +359,15 @@ std::optional<Held> Rings::Computing::operand(size_t slot, uint32_t result) {
   return made;
 }
 
+// What is computed with the block of one rank is added again.
+void Rings::Computing::repeat(uint64_t twice) {
+  if (step.made.fault != Fault::None)
+    return;
+  step.made.fault = Fault::Repeated;
+  step.made.operand = app.slots[1].form == rules::Slot::Form::Tensor ? app.slots[1].first : 0;
+  step.made.back = static_cast<unsigned>(std::countr_zero(twice));
+}
+
 // Adds expressions; false where a sum has the block of one rank twice.
 bool Rings::Computing::add_terms(Held &to, const Held &other, bool negated) {
   for (Held::Term term : other.terms) {
@@ -366,16 +376,16 @@ bool Rings::Computing::add_terms(Held &to, const Held &other, bool negated) {
     auto same = llvm::find_if(to.terms, [&](const Held::Term &one) {
       return one.summed && term.summed && one.form == term.form;
     });
-    if (same == to.terms.end()) {
+    const Forms::Id complete = rings.forms_.of(Forms::All, {term.form});
+    const bool again = term.summed && llvm::any_of(to.terms, [&](const Held::Term &one) {
+                         return !one.summed && one.form == complete;
+                       });
+    if (same == to.terms.end() && !again) {
       to.terms.push_back(term);
       continue;
     }
-    if (const uint64_t twice = same->blocks & term.blocks) {
-      if (step.made.fault == Fault::None) {
-        step.made.fault = Fault::Repeated;
-        step.made.operand = app.slots[1].form == rules::Slot::Form::Tensor ? app.slots[1].first : 0;
-        step.made.back = static_cast<unsigned>(std::countr_zero(twice));
-      }
+    if (const uint64_t twice = again ? term.blocks : same->blocks & term.blocks) {
+      repeat(twice);
       return false;
     }
     same->blocks |= term.blocks;
@@ -672,9 +682,7 @@ std::optional<Held> Rings::Computing::log_of_sums(uint32_t result) {
       a->shifts[0].back != b->shifts[0].back)
     return std::nullopt;
   if (const uint64_t twice = one->blocks & other->blocks) {
-    step.made.fault = Fault::Repeated;
-    step.made.operand = app.slots[1].first;
-    step.made.back = static_cast<unsigned>(std::countr_zero(twice));
+    repeat(twice);
     return std::nullopt;
   }
   const Log both{one->sum, one->blocks | other->blocks};
