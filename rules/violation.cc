@@ -40,7 +40,7 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable =
            DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient, UnusedGradient,
            OverwrittenMessage, TiedCopiesDrift, UnclearedGradient, BlockOffset, ForeignRows,
            RepeatedPositions, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, MixedBlocks,
-           MissingBlock, RepeatedBlock, GradientOfOtherBlock, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
+           MissingBlock, RepeatedBlock, UnlikeScales, GradientOfOtherBlock, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
            StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
            MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
            UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective,

@@ -478,6 +478,8 @@ void SecondPass::judge_ring(InstId id, const rules::Application &app) {
     state_.report(Place::inst(id), rules::MissingBlock{operand, now_.ring.back, axes});
   else if (now_.ring.fault == Rings::Fault::Repeated && axes)
     state_.report(Place::inst(id), rules::RepeatedBlock{operand, now_.ring.back, axes});
+  else if (now_.ring.fault == Rings::Fault::Scaled && axes)
+    state_.report(Place::inst(id), rules::UnlikeScales{operand, axes});
   if (mixed)
     mixed_ |= axes;
   rings_.learn(app, id, state_.operands.values, now_.ring);
@@ -498,6 +500,25 @@ void SecondPass::judge_gradient_block(InstId id) {
                   rules::GradientOfOtherBlock{of, astray->back, astray->wanted,
                                               AxisSet(astray->axis)});
   }
+}
+
+// What is sent on, or added up, has the scale that it had, whatever its rule says of an addend that
+// was sent.
+void SecondPass::keep_scale_of_blocks(const rules::ResolvedOp &op, Type &type) const {
+  const bool adds = op.computes(Computes::Sum) || op.computes(Computes::Difference);
+  if (type.scale.valid() || now_.scale_open || now_.ring.results.empty() ||
+      !(adds || op.transition == rules::TransitionOp::CollectivePermute))
+    return;
+  std::optional<ir::ScaleId> scale;
+  for (const rules::Arg &arg : state_.args) {
+    const Type &of = program_.types[arg.type];
+    if (of.zero().contains(now_.ring.axis))
+      continue;
+    if (scale.value_or(of.scale) != of.scale)
+      return;
+    scale = of.scale;
+  }
+  type.scale = scale.value_or(ir::ScaleId());
 }
 
 // What has come together from all ranks is an ordinary tensor again.
@@ -754,9 +775,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   // What another rank sends may have been divided by anything.
   if (now_.scale_open || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
-  if (index == 0 && !now_.ring.results.empty() &&
-      op.transition == rules::TransitionOp::CollectivePermute)
-    type.scale = program_.types[state_.args[0].type].scale; // whatever the rule says of an addend
+  keep_scale_of_blocks(op, type);
   keep_known(index, type);
   follow_means(id, value, index);
   keep_rows(id, value, index, type);
@@ -1130,7 +1149,8 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
   // Whose blocks these are is known, whatever else is not.
   if (violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
-      violation.is<rules::RepeatedBlock>() || violation.is<rules::GradientOfOtherBlock>())
+      violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||
+      violation.is<rules::GradientOfOtherBlock>())
     return open;
   // What is printed or logged goes no further.
   if (place.form == Place::Form::Inst)

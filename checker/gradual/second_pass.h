@@ -75,6 +75,7 @@ private:
   void follow_ring(const ir::Inst &inst, const rules::Application &app);
   void judge_ring(ir::InstId id, const rules::Application &app);
   void judge_gradient_block(ir::InstId id);
+  void keep_scale_of_blocks(const rules::ResolvedOp &op, ir::Type &type) const;
   void keep_known(uint32_t index, ir::Type &type);
   void find_padded(const rules::Application &app);
   void judge_lookup(ir::InstId id, const rules::Application &app);

@@ -105,11 +105,12 @@ std::optional<Held> Rings::seen(const ir::Type &type, ValueId value, AxisId axis
   held.axis = axis;
   if (type.unknown.contains(axis))
     return std::nullopt;
-  if (type.zero().contains(axis))
+  const auto filled = uniform_.find(value.index);
+  held.uniform = filled != uniform_.end();
+  if (type.zero().contains(axis) || (held.uniform && filled->second))
     return held;
   held.proved = proved;
   held.terms.push_back({form(value), false, 0});
-  held.uniform = uniform_.count(value.index) != 0;
   if (type.equal().contains(axis))
     return held;
   if (type.of(Kind::Partial).contains(axis)) {
@@ -191,6 +192,17 @@ Forms::Id Rings::block_form(ValueId whole, unsigned dim, AxisId axis) {
   return forms_.of(Forms::Block, {form(whole), dim, axis.index});
 }
 
+// Several expressions, none of them a sum that is still to go on, are one.
+void Rings::collapse(Held &held) {
+  if (held.is_summed() || held.terms.size() < 2)
+    return;
+  std::vector<uint64_t> parts;
+  for (const Held::Term &term : held.terms)
+    parts.push_back(term.form);
+  llvm::sort(parts);
+  held.terms = {{forms_.of(Forms::Sum, parts), false, 0}};
+}
+
 // Which tensor a result is when all has been put together: an ordinary one, or still blocks.
 void Rings::finish(Step &step, uint32_t result, Held held) {
   const uint64_t all =
@@ -198,13 +210,8 @@ void Rings::finish(Step &step, uint32_t result, Held held) {
   for (Held::Term &term : held.terms)
     if (term.summed && term.blocks == all)
       term = {forms_.of(Forms::All, {term.form}), false, 0};
-  if (!held.is_summed() && held.terms.size() > 1) {
-    std::vector<uint64_t> parts;
-    for (const Held::Term &term : held.terms)
-      parts.push_back(term.form);
-    llvm::sort(parts);
-    held.terms = {{forms_.of(Forms::Sum, parts), false, 0}};
-  }
+  if (held.shifts.empty())
+    collapse(held);
   llvm::sort(held.cuts);
   if (held.shifts.empty())
     held.added = false;
@@ -326,9 +333,11 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
   const bool filled = rules::any_attr(app, {"fill_value", "value"}) != nullptr;
   const bool constant = app.op.row->constant != rules::OpDef::Constant::No &&
                         (filled || app.op.row->constant == rules::OpDef::Constant::Zero);
-  if (constant || (moves_elements(app.op) && operands.size() == 1 &&
-                   uniform_.count(operands[0].index) != 0))
-    uniform_[value.index] = true;
+  if (constant)
+    uniform_[value.index] = app.op.row->constant == rules::OpDef::Constant::Zero;
+  else if (moves_elements(app.op) && operands.size() == 1)
+    if (const auto at = uniform_.find(operands[0].index); at != uniform_.end())
+      uniform_[value.index] = bool(at->second);
   if (moves_elements(app.op) && operands.size() == 1)
     follow_stretched(app, operands[0], value);
   if (app.op.row->name == "roll" && operands.size() == 1) {

@@ -35,6 +35,7 @@ public:
     Mixed,    // blocks of different ranks meet in one dimension
     Missing,  // a sum over blocks is used, and that of one rank is not in it
     Repeated, // the block of one rank is added twice
+    Scaled,   // addends of one sum are divided by different numbers
   };
   struct Made {
     Fault fault = Fault::None;
@@ -95,6 +96,7 @@ private:
   void take(Step &step);
   void compute(Step &step);
   void follow_stretched(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
+  void collapse(Held &held);
   void finish(Step &step, uint32_t result, Held held);
   std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
   size_t rank(ir::ValueId value) const;
@@ -111,7 +113,7 @@ private:
     int64_t by;
   };
   llvm::DenseMap<uint32_t, Rolled> rolled_; // whole tensors that were turned by some elements
-  llvm::DenseMap<uint32_t, bool> uniform_;  // of one number
+  llvm::DenseMap<uint32_t, bool> uniform_;       // of one number: whether it is 0
   llvm::DenseMap<uint32_t, uint32_t> stretched_; // dimensions, a bit for each
   struct Log { // of a sum over these blocks
     Forms::Id sum;

@@ -78,6 +78,7 @@ struct Rings::Computing {
   bool add_terms(Held &to, const Held &other, bool negated);
   void miss(size_t arg);
   void repeat(uint64_t twice);
+  void judge_scales(const Held &a, const Held &b);
   Forms::Id form_with(size_t arg, Forms::Id form, uint32_t result);
   std::optional<Held> operand(size_t slot, uint32_t result);
 };
@@ -393,6 +394,18 @@ bool Rings::Computing::add_terms(Held &to, const Held &other, bool negated) {
   return to.terms.size() <= kMostTerms;
 }
 
+// Parts of one sum, such as that below a softmax, which are not divided by the same.
+void Rings::Computing::judge_scales(const Held &a, const Held &b) {
+  if (a.pure || b.pure || a.shifts == b.shifts || step.made.fault != Fault::None)
+    return;
+  for (const Held::Term &one : a.terms)
+    for (const Held::Term &other : b.terms)
+      if (one.summed && other.summed && one.form == other.form && one.blocks != other.blocks) {
+        step.made.fault = Fault::Scaled;
+        step.made.operand = app.slots[1].first;
+      }
+}
+
 std::optional<Held> Rings::Computing::added(uint32_t result) {
   const bool minus = app.op.computes(Computes::Difference);
   std::optional<Held> a = operand(0, result), b = operand(1, result);
@@ -412,6 +425,7 @@ std::optional<Held> Rings::Computing::added(uint32_t result) {
   }
   const bool multiplied = (!a->shifts.empty() && !a->added) || (!b->shifts.empty() && !b->added);
   if (multiplied) {
+    judge_scales(*a, *b);
     if (a->shifts != b->shifts || a->added != b->added || a->pure || b->pure)
       return std::nullopt;
     Held made = *a;
@@ -510,8 +524,7 @@ std::optional<Held> Rings::Computing::divided(uint32_t result) {
     miss(app.slots[1].first);
     return std::nullopt;
   }
-  if (b->terms.size() > 1)
-    return std::nullopt;
+  rings.collapse(*b);
   Held made = *a;
   for (const Held::Shift &shift : b->shifts)
     add_shift(made, shift, -1);
@@ -545,9 +558,9 @@ std::optional<Held> Rings::Computing::exponential(uint32_t result) {
 
 std::optional<Held> Rings::Computing::logarithm(uint32_t result) {
   std::optional<Held> made = operand(0, result);
-  if (!made || row.name != "log" || (!made->shifts.empty() && made->added) ||
-      made->terms.size() > 1 || made->is_zero())
+  if (!made || row.name != "log" || (!made->shifts.empty() && made->added) || made->is_zero())
     return std::nullopt;
+  rings.collapse(*made);
   if (made->is_summed()) {
     miss(app.slots[0].first);
     return std::nullopt;

@@ -140,6 +140,64 @@ mesh m { x = 2 }
 )",
 };
 
+constinit const DiagnosticInfo UnlikeScales::info = {
+    .name = "unlike-scales",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "{operand} is added to a sum over other blocks that go round {axes}, and they are "
+               "not divided by the same exponential",
+    .explain = R"(
+A softmax over blocks that come one after another divides each of them by e to the power of the
+greatest element so far, or of the logarithm of the sum so far. When a block brings a greater one,
+what was added up before has to be multiplied by the exponential of the old one minus the new one,
+numerator and denominator alike. Here two addends of one sum are divided by different numbers: one
+of them was not rescaled, or by the wrong factor.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { x = 4 }
+%q = input f32[8@x, 16]
+%k = input f32[16, 8@x]
+%a = matmul %q, %k
+%b = amax %a { dim = 1, keepdim = true }
+%c = sub %a, %b
+%d = exp %c
+%e = sum %d { dim = 1, keepdim = true }
+%next = ppermute %k { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
+%f = matmul %q, %next
+%g = amax %f { dim = 1, keepdim = true }
+%h = maximum %b, %g
+%i = sub %f, %h
+%j = exp %i
+%l = sum %j { dim = 1, keepdim = true }
+%n = add %e, %l
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { x = 4 }
+%q = input f32[8@x, 16]
+%k = input f32[16, 8@x]
+%a = matmul %q, %k
+%b = amax %a { dim = 1, keepdim = true }
+%c = sub %a, %b
+%d = exp %c
+%e = sum %d { dim = 1, keepdim = true }
+%next = ppermute %k { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
+%f = matmul %q, %next
+%g = amax %f { dim = 1, keepdim = true }
+%h = maximum %b, %g
+%i = sub %f, %h
+%j = exp %i
+%l = sum %j { dim = 1, keepdim = true }
+%o = sub %b, %h
+%p = exp %o
+%s = mul %e, %p
+%n = add %s, %l
+)",
+};
+
 constinit const DiagnosticInfo GradientOfOtherBlock::info = {
     .name = "gradient-of-other-block",
     .severity = Severity::Warning,

@@ -39,6 +39,14 @@ struct RepeatedBlock {
   static const DiagnosticInfo info;
 };
 
+struct UnlikeScales {
+  OperandIndex operand; // that is not divided by what the other addend is divided by
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const UnlikeScales &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct GradientOfOtherBlock {
   ir::ValueId value;     // whose gradient it is
   int64_t found, wanted; // the ranks whose blocks these are
