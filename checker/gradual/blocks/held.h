@@ -18,7 +18,20 @@ namespace spmd::checker {
 class Forms {
 public:
   using Id = uint32_t;
-  enum Kind : uint32_t { Value, Literal, Op, Block, All, Sum, Negated, Number, LogOf, Exponentials };
+  enum Kind : uint32_t {
+    Value, // that nothing is known of
+    Literal,
+    Number, // 1, or whatever is multiplied
+    Op,
+    Block,
+    All, // the sum over the blocks of all ranks
+    Sum,
+    Negated,
+    LogOf,
+    Exponentials,
+    Collected,
+    Piece,
+  };
   Id of(Kind kind, llvm::ArrayRef<uint64_t> parts);
 
 private:
@@ -57,7 +70,17 @@ struct Held {
     friend bool operator==(const Shift &, const Shift &) = default;
   };
 
+  // A dimension in which the blocks of all ranks lie behind one another, in the order in which they
+  // have come.
+  struct Collected {
+    unsigned dim;
+    int64_t length; // of a block
+    llvm::SmallVector<unsigned, 8> back; // of which rank each is
+    friend bool operator==(const Collected &, const Collected &) = default;
+  };
+
   ir::AxisId axis;
+  std::optional<Collected> collected;
   llvm::SmallVector<Cut, 2> cuts;
   llvm::SmallVector<Term, 2> terms; // none: zero, or nothing but shifts
   llvm::SmallVector<Shift, 2> shifts;

@@ -217,7 +217,8 @@ void Rings::finish(Step &step, uint32_t result, Held held) {
     held.added = false;
   step.made.results.resize(std::max<size_t>(step.made.results.size(), result + 1));
   Result &made = step.made.results[result];
-  if (held.is_plain() && !held.is_zero() && held.at_home() && !held.is_tile()) {
+  if (held.is_plain() && !held.is_zero() && held.at_home() && !held.is_tile() &&
+      !held.collected) {
     std::optional<unsigned> dim;
     if (!held.cuts.empty()) {
       const Stretch &at = held.cuts[0].at;

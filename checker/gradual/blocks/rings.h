@@ -95,6 +95,8 @@ private:
   void send(Step &step);
   void take(Step &step);
   void compute(Step &step);
+  bool collect(Step &step, const rules::Application &app);
+  bool pick(Step &step, const rules::Application &app);
   void follow_stretched(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
   void collapse(Held &held);
   void finish(Step &step, uint32_t result, Held held);

@@ -43,6 +43,8 @@ struct Rings::Computing {
   llvm::SmallVector<size_t, 4> read = {};
   llvm::SmallVector<Met, 4> met = {};
   llvm::SmallVector<const Met *, 2> summed = {}; // of these, what no result has
+  std::optional<Held::Collected> collected = {}; // blocks of all ranks in one dimension
+  std::optional<Place> across = {};              // its factor
   bool known = true;                             // of each operand, what it is
   bool whole = false; // the row does not go block by block along a cut dimension
   bool held = false;  // of some operand, more than its type
@@ -50,6 +52,8 @@ struct Rings::Computing {
   void run();
   void take_operands();
   void align();
+  void align_collected();
+  bool in_any_order(uint32_t result) const;
   void meet(size_t arg, const Held::Cut &cut);
   void judge_mixed(const Met &one, const Met &other);
   std::optional<int64_t> extent(uint8_t factor) const;
@@ -207,6 +211,42 @@ void Rings::Computing::align() {
   for (const Met &one : met)
     if (!one.mixed && !place(0, one.at))
       summed.push_back(&one);
+  align_collected();
+}
+
+// All that meets blocks in the order in which they came has to have them in the same one.
+void Rings::Computing::align_collected() {
+  for (size_t i : read)
+    if (args[i] && args[i]->collected) {
+      const Held::Collected &here = *args[i]->collected;
+      const auto at = locate(i, {here.dim, 1, here.length * int64_t(here.back.size())});
+      if (!at || (across && across->factor != at->factor) ||
+          (collected && collected->back != here.back)) {
+        known = false;
+        return;
+      }
+      across = at;
+      collected = here;
+    }
+  for (size_t i : read) {
+    if (!across || i >= map.args.size() || !map.args[i] || (args[i] && args[i]->collected) ||
+        (args[i] && (args[i]->uniform || args[i]->is_zero())))
+      continue;
+    for (unsigned d = 0; d < map.args[i]->size(); ++d)
+      if (llvm::is_contained((*map.args[i])[d], across->factor) &&
+          rings.extent(step.operands[i], d).value_or(2) > 1 &&
+          !(rings.stretched_.lookup(step.operands[i].index) >> d & 1))
+        known = false;
+  }
+}
+
+// Whether the row does not ask in which order blocks lie in a dimension.
+bool Rings::Computing::in_any_order(uint32_t result) const {
+  if (!across || (place(result, *across) && !map.factors[across->factor].whole))
+    return true;
+  return app.op.computes(Computes::Total) || app.op.computes(Computes::LogOfSum) ||
+         app.op.computes(Computes::Greatest) || row.name == "softmax" ||
+         row.name == "log_softmax" || row.name == "matmul";
 }
 
 // Numbers of which nothing is known but which rows they are of.
@@ -723,8 +763,11 @@ bool Rings::Computing::sums(uint32_t result) const {
 // None: nothing is known but which rows it is of.
 std::optional<Held> Rings::Computing::content(uint32_t result) {
   const rules::Equation &equation = row.equation.equation;
-  if (equation.has_generator)
+  if (equation.has_generator || !in_any_order(result))
     return std::nullopt;
+  if (across && !place(result, *across) && !app.op.computes(Computes::Total))
+    if (auto made = alike(result))
+      return made;
   if (row.factors == rules::stack_factors || row.factors == rules::cat_factors)
     return joined(result);
   if (read.size() == 1 && moves_elements(app.op) && !sums(result))
@@ -774,9 +817,12 @@ void Rings::Computing::run() {
     return;
   step.made.axis = step.axis;
   for (uint32_t r = 0; r < step.results; ++r) {
-    std::optional<Held> found = known ? content(r) : std::nullopt;
-    Held made = found ? std::move(*found) : loose(r);
+    const std::optional<Held> found = known ? content(r) : std::nullopt;
+    Held made = found ? *found : loose(r);
     made.cuts.clear();
+    made.collected.reset();
+    if (const auto at = across && known && found ? place(r, *across) : std::nullopt)
+      made.collected = {at->dim, collected->length, collected->back};
     made.uniform = false;
     made.proved = true;
     for (const Met &one : met)
@@ -791,6 +837,76 @@ void Rings::Computing::run() {
       }
     rings.finish(step, r, std::move(made));
   }
+}
+
+// The blocks of all ranks, side by side in the order in which they have come.
+bool Rings::collect(Step &step, const rules::Application &app) {
+  const auto dims =
+      rules::placed_dims(app, rules::DefaultDim::First, rank(step.operands.front()));
+  if (!dims || dims->size() != 1 || step.operands.size() < 2)
+    return false;
+  const unsigned dim = dims->front();
+  Held made;
+  Held::Collected all{dim, 0, {}};
+  uint64_t blocks = 0, twice = 0;
+  for (size_t i = 0; i < step.operands.size(); ++i) {
+    const Held *held = find(step.operands[i]);
+    const Held::Cut *cut = nullptr;
+    Held rest = held ? *held : Held();
+    for (const Held::Cut &each : rest.cuts)
+      if (each.at.dim == dim && each.at.inner == 1 &&
+          each.at.extent == extent(step.operands[i], dim))
+        cut = &each;
+    if (!held || !cut || held->axis != step.axis || !held->is_plain() || held->is_zero() ||
+        held->collected || (i > 0 && cut->at.extent != all.length))
+      return false;
+    all.length = cut->at.extent;
+    all.back.push_back(cut->back);
+    const uint64_t block = uint64_t{1} << cut->back;
+    twice = twice ? twice : blocks & block;
+    blocks |= block;
+    rest.cuts.erase(cut);
+    if (i > 0 && (rest.cuts != made.cuts || rest.terms != made.terms))
+      return false;
+    rest.proved &= i == 0 || made.proved;
+    made = rest;
+  }
+  const bool misses = std::popcount(blocks) == int(step.ranks) - 1 && step.ranks > 2;
+  if (twice || misses) {
+    step.made.fault = twice ? Fault::Repeated : Fault::Missing;
+    step.made.operand = static_cast<uint32_t>(step.operands.size() - 1);
+    step.made.back = static_cast<unsigned>(twice ? std::countr_zero(twice)
+                                                 : std::countr_one(blocks));
+    return true;
+  }
+  if (all.back.size() != step.ranks)
+    return false;
+  made.terms[0].form = forms_.of(Forms::Collected, {made.terms[0].form, dim});
+  made.collected = std::move(all);
+  finish(step, 0, std::move(made));
+  return true;
+}
+
+// One of them.
+bool Rings::pick(Step &step, const rules::Application &app) {
+  const Held *held = find(step.operands.front());
+  if (!held || !held->collected || step.operands.size() != 1 || held->terms.size() != 1)
+    return false;
+  const auto &[dim, length, back] = *held->collected;
+  const auto dims =
+      rules::placed_dims(app, rules::DefaultDim::First, rank(step.operands.front()));
+  const auto first = rules::number_attr(app, {"start"});
+  if (!dims || dims->size() != 1 || dims->front() != dim ||
+      rules::number_attr(app, {"step"}).value_or(1) != 1 || !first || *first < 0 ||
+      *first % length != 0 || extent(step.result(0), dim) != length ||
+      static_cast<size_t>(*first / length) >= back.size())
+    return false;
+  Held made = *held;
+  made.cuts.push_back({{dim, 1, length}, back[static_cast<size_t>(*first / length)]});
+  made.terms[0].form = forms_.of(Forms::Piece, {made.terms[0].form, dim});
+  made.collected.reset();
+  finish(step, 0, std::move(made));
+  return true;
 }
 
 // Along which dimensions, of 32 at most, all elements of a result are equal: they were one that was
@@ -845,6 +961,10 @@ void Rings::compute(Step &step) {
   if (uses.size() != 1 || !uses[0].row)
     return;
   const rules::Application bound = step.app.bound_to(uses[0]);
+  step.made.axis = step.axis;
+  if ((uses[0].row->factors == rules::cat_factors && collect(step, bound)) ||
+      (uses[0].row->factors == rules::slice_factors && pick(step, bound)))
+    return;
   rules::OperandMismatch problem;
   const auto binding = rules::bind_operands(bound, uses[0].row->equation.equation, problem);
   if (!binding)

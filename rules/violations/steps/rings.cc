@@ -48,13 +48,13 @@ constinit const DiagnosticInfo MissingBlock::info = {
     .name = "missing-block",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "{operand} is a sum over blocks that go round {axes}, and that from {missing} ranks "
-               "back is not in it",
+    .message = "{operand} is made of blocks that go round {axes}, and `{op}` takes it as whole, but "
+               "that from {missing} ranks back is not among them",
     .explain = R"(
-Blocks go round, and each rank adds up what it computes with those that come to it. After as many
-turns as there are ranks but one it has seen all of them. Here the sum is used as a whole one
-although the block of one rank is not in it: the loop ends a turn too early, or begins one too late.
-On n ranks there are n - 1 messages and n sums.
+Blocks go round, and each rank adds up, or collects, what it computes with those that come to it.
+After as many turns as there are ranks but one it has seen all of them. Here what it has is used as
+a whole although the block of one rank is not in it: the loop ends a turn too early, or begins one
+too late. On n ranks there are n - 1 messages and n blocks.
 
 A window of attention that leaves out one rank's block on purpose is written in the same way:
 suppress the finding there. Only recorded steps without declarations are judged so.
