@@ -57,6 +57,9 @@ void SecondPass::declare(ValueId value, const Type &type) {
   // anything.
   const ir::Param *param = program_.find_param(value);
   const ir::ShapeId shape = program_.values[value].shape;
+  for (AxisId axis : type.sharded())
+    if (!is_float(value) && gradual_.cuts().origin(value, axis) == Origin::Assumed)
+      rings_.guess(value);
   if (param && (param->role == ir::Role::Const || param->role == ir::Role::Input))
     data_.insert(value.index);
   if (param && param->role == ir::Role::Buffer)
@@ -502,23 +505,33 @@ void SecondPass::judge_gradient_block(InstId id) {
   }
 }
 
-// What is sent on, or added up, has the scale that it had, whatever its rule says of an addend that
-// was sent.
+// What blocks of several ranks are made of says by what the result is off, where its rule, which
+// sees no blocks, says nothing.
 void SecondPass::keep_scale_of_blocks(const rules::ResolvedOp &op, Type &type) const {
-  const bool adds = op.computes(Computes::Sum) || op.computes(Computes::Difference);
-  if (type.scale.valid() || now_.scale_open || now_.ring.results.empty() ||
-      !(adds || op.transition == rules::TransitionOp::CollectivePermute))
+  if (type.scale.valid() || now_.scale_open || now_.ring.results.empty())
     return;
+  const bool divides = op.computes(Computes::Quotient);
+  const bool multiplies = op.computes(Computes::Product) || (op.row && op.row->name == "matmul");
+  const bool passes = op.computes(Computes::Sum) || op.computes(Computes::Difference) ||
+                      op.transition == rules::TransitionOp::CollectivePermute ||
+                      moves_elements(op) || (op.row && op.row->factors == rules::cat_factors);
   std::optional<ir::ScaleId> scale;
-  for (const rules::Arg &arg : state_.args) {
-    const Type &of = program_.types[arg.type];
-    if (of.zero().contains(now_.ring.axis))
+  for (uint32_t i = 0; i < state_.args.size(); ++i) {
+    const Type &of = program_.types[state_.args[i].type];
+    if (of.zero().contains(now_.ring.axis) || now_.unread.contains(i))
       continue;
-    if (scale.value_or(of.scale) != of.scale)
+    if (!of.scale.valid())
       return;
-    scale = of.scale;
+    if (scale && (divides || multiplies))
+      scale = divides ? ir::quotient(program_, *scale, of.scale)
+                      : ir::product(program_, *scale, of.scale);
+    else if (scale.value_or(of.scale) != of.scale)
+      return;
+    else
+      scale = of.scale;
   }
-  type.scale = scale.value_or(ir::ScaleId());
+  if (scale && (divides || multiplies || passes || *scale == program_.one()))
+    type.scale = *scale;
 }
 
 // What has come together from all ranks is an ordinary tensor again.

@@ -88,6 +88,7 @@ struct Held {
   bool pure = false;   // nothing but shifts
   bool proved = true;  // all that the terms are made of is known
   bool uniform = false; // one number in all elements
+  bool guessed = false; // in which order ranks have these blocks was assumed
   ir::InstId sent_by;  // the last to send it
 
   bool is_zero() const { return terms.empty() && !pure; }

@@ -111,6 +111,7 @@ std::optional<Held> Rings::seen(const ir::Type &type, ValueId value, AxisId axis
     return held;
   held.proved = proved;
   held.terms.push_back({form(value), false, 0});
+  held.guessed = guessed_.count(value.index) != 0;
   if (type.equal().contains(axis))
     return held;
   if (type.of(Kind::Partial).contains(axis)) {
@@ -318,8 +319,13 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
   if (axes_.empty())
     return;
   const ir::Inst &inst = program_.insts[id];
+  const bool guessed = llvm::any_of(
+      operands, [&](ValueId operand) { return guessed_.count(operand.index) != 0; });
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     const ValueId value = inst.result(r);
+    const ir::ShapeId shape = checked_.shapes[value.index];
+    if (guessed && shape.valid() && !ir::differentiable(program_.shapes[shape].dtype))
+      guessed_.insert(value.index);
     const Result *known = r < made.results.size() ? &made.results[r] : nullptr;
     if (known && known->held)
       held_[value.index] = *known->held;

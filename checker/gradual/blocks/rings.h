@@ -10,6 +10,7 @@
 #include "rules/factors/factors.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace spmd::checker {
 
@@ -58,6 +59,9 @@ public:
   // Notes what the results are.
   void learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ir::ValueId> operands,
              const Made &made);
+  // Notes of an input of integers, such as positions, that its cut was assumed: its rows may be
+  // those of any rank.
+  void guess(ir::ValueId value) { guessed_.insert(value.index); }
   // Of a gradient whose block is not that of the value that it belongs to, which has this type.
   struct Astray {
     unsigned back, wanted;
@@ -117,6 +121,7 @@ private:
   llvm::DenseMap<uint32_t, Rolled> rolled_; // whole tensors that were turned by some elements
   llvm::DenseMap<uint32_t, bool> uniform_;       // of one number: whether it is 0
   llvm::DenseMap<uint32_t, uint32_t> stretched_; // dimensions, a bit for each
+  llvm::DenseSet<uint32_t> guessed_; // integers that are made of such inputs
   struct Log { // of a sum over these blocks
     Forms::Id sum;
     uint64_t blocks;

@@ -153,14 +153,12 @@ void Rings::Computing::judge_mixed(const Met &one, const Met &other) {
   const bool contracted = !place(0, one.at).has_value();
   const bool wrong = contracted ? a.is_tile() || b.is_tile()
                                 : (a.is_tile() && b.is_tile()) || (a.is_summed() && b.is_summed());
-  if (!wrong || step.made.fault != Fault::None)
+  if (!wrong || a.guessed || b.guessed || step.made.fault != Fault::None)
     return;
   step.made.fault = Fault::Mixed;
   step.made.operand = static_cast<uint32_t>(other.arg);
   step.made.back = other.back;
   step.made.other = one.back;
-  const ValueId value = step.operands[other.arg];
-  (void)value;
 }
 
 void Rings::Computing::meet(size_t arg, const Held::Cut &cut) {
@@ -823,7 +821,7 @@ void Rings::Computing::run() {
     made.collected.reset();
     if (const auto at = across && known && found ? place(r, *across) : std::nullopt)
       made.collected = {at->dim, collected->length, collected->back};
-    made.uniform = false;
+    made.uniform = made.guessed = false;
     made.proved = true;
     for (const Met &one : met)
       if (const std::optional<Stretch> at = one.mixed ? std::nullopt : place(r, one.at))
@@ -831,6 +829,7 @@ void Rings::Computing::run() {
     for (size_t i : read)
       if (args[i]) {
         made.proved &= args[i]->pure || args[i]->proved;
+        made.guessed |= args[i]->guessed;
         if (args[i]->sent_by.valid() &&
             (!made.sent_by.valid() || made.sent_by.index < args[i]->sent_by.index))
           made.sent_by = args[i]->sent_by;
