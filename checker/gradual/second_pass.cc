@@ -782,9 +782,11 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   type.scale = ir::product(program_, type.scale, numbers.value_or(program_.one()));
   type.scale = ir::product(program_, type.scale, now_.count_scale);
   restore(value, type);
-  if (const AxisSet sent = now_.received - now_.window.blocks())
+  const Rings::Known *known = now_.ring.known(index);
+  const AxisSet round = known ? AxisSet(known->axis) : AxisSet();
+  if (const AxisSet sent = now_.received - now_.window.blocks() - round)
     made_of_sent_[value.index] = sent;
-  type.set_unknown(now_.sums_received & type.of(Kind::Partial));
+  type.set_unknown((now_.sums_received & type.of(Kind::Partial)) - round);
   // What another rank sends may have been divided by anything.
   if (now_.scale_open || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
@@ -1029,6 +1031,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
       scaled &= result_.scaled[each.index];
     if (index == 0)
       scaled |= now_.alone.scaled;
+    if (const Rings::Known *known = now_.ring.known(index); known && known->proved)
+      scaled |= known->axis;
     scaled &= (known_axes(type) | routes_.owned(value) | (index == 0 ? windowed : AxisSet())) -
               now_.reported - now_.open;
   }
