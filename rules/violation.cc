@@ -39,7 +39,7 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable =
            CopiesDiffer, CopiesDrift, UnequalCounts, UnseenCollective, AccumulatedMeans,
            DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient, UnusedGradient,
            OverwrittenMessage, TiedCopiesDrift, UnclearedGradient, BlockOffset, ForeignRows,
-           RepeatedPositions, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, MixedBlocks,
+           RepeatedPositions, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, EdgeGradientKept, MixedBlocks,
            MissingBlock, RepeatedBlock, UnlikeScales, GradientOfOtherBlock, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
            StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
            MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,

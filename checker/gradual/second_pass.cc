@@ -42,6 +42,7 @@ SecondPass::SecondPass(WalkState &state)
       gradual_(*state.result.gradual), norms_(program_), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
       windows_(program_, gradual_.by_kinds()),
+      edge_gradients_(program_, gradual_.by_kinds(), windows_),
       rings_(program_, gradual_.by_kinds(), state.rules), alone_(offsets_),
       routes_(program_, gradual_.cuts(), zero_blocks_), roots_(program_) {
   result_.proved.resize(program_.values.size());
@@ -373,6 +374,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   now_.extreme = extremes_.made(app, state_.operands.values);
   now_.open = (now_.open - now_.extreme.own) | now_.extreme.mixed;
   judge_window(id, app);
+  judge_edge_gradient(id, app);
   judge_ring(id, app);
   judge_selected(app);
   now_.alone = alone_.made(app, state_.operands.values);
@@ -451,6 +453,25 @@ void SecondPass::judge_window(InstId id, const rules::Application &app) {
     state_.report(Place::inst(id), rules::HalfOpenRing{operand, axes});
   else if (now_.window.fault == Windows::Fault::Axis)
     state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
+}
+
+// What neighbours have computed of the gradient of edges, and of what they have not sent back.
+void SecondPass::judge_edge_gradient(InstId id, const rules::Application &app) {
+  const ir::Inst &inst = program_.insts[id];
+  llvm::SmallVector<AxisSet, 4> proved;
+  for (ValueId operand : state_.operands.values)
+    proved.push_back(result_.proved[operand.index]);
+  now_.edge_gradient = edge_gradients_.made(inst, app, state_.operands.values, proved);
+  edge_gradients_.learn(inst, app, state_.operands.values, now_.edge_gradient, proved);
+  const AxisSet axes = AxisSet(now_.edge_gradient.axis) - now_.reported;
+  if (now_.edge_gradient.misplaced && axes)
+    state_.report(Place::inst(id), rules::MisplacedEdge{{*now_.edge_gradient.misplaced}, axes});
+  for (uint32_t r = 0; r < inst.result_count; ++r) {
+    const ValueId of = program_.values[inst.result(r)].grad_of;
+    if (const AxisSet lacking = edge_gradients_.lacking(inst.result(r)) - now_.reported;
+        of.valid() && lacking)
+      state_.report(Place::inst(id), rules::EdgeGradientKept{of, lacking});
+  }
 }
 
 // Blocks that go round the ranks of an axis.
@@ -536,6 +557,14 @@ void SecondPass::keep_scale_of_blocks(const rules::ResolvedOp &op, Type &type) c
 
 // What has come together from all ranks is an ordinary tensor again.
 void SecondPass::keep_known(uint32_t index, Type &type) {
+  if (const auto *of_block = now_.edge_gradient.known(index);
+      of_block && !now_.reported.contains(of_block->axis)) {
+    type.drop_shards(AxisSet(of_block->axis));
+    type.close_orders();
+    type.set_kind(of_block->axis, of_block->dim ? Kind::Varying : Kind::Partial);
+    if (of_block->dim)
+      cut(type, of_block->axis, *of_block->dim);
+  }
   const Rings::Known *known = now_.ring.known(index);
   if (!known || now_.reported.contains(known->axis))
     return;
@@ -1012,6 +1041,9 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
     proved |= whole & known_axes(type) & result_.proved[now_.joined[index]->of.index];
   if (const Rings::Known *known = now_.ring.known(index); known && known->proved)
     proved |= (AxisSet(known->axis) & known_axes(type)) - now_.reported;
+  const auto *of_block = now_.edge_gradient.known(index);
+  if (of_block && of_block->proved)
+    proved |= (AxisSet(of_block->axis) & known_axes(type)) - now_.reported;
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());
   const AxisSet counts = own_counts_made(value, type) - proved;
@@ -1033,6 +1065,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
       scaled |= now_.alone.scaled;
     if (const Rings::Known *known = now_.ring.known(index); known && known->proved)
       scaled |= known->axis;
+    if (of_block && of_block->proved)
+      scaled |= of_block->axis;
     scaled &= (known_axes(type) | routes_.owned(value) | (index == 0 ? windowed : AxisSet())) -
               now_.reported - now_.open;
   }
@@ -1167,7 +1201,8 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   // Whose blocks these are is known, whatever else is not.
   if (violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
       violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||
-      violation.is<rules::GradientOfOtherBlock>())
+      violation.is<rules::GradientOfOtherBlock>() || violation.is<rules::EdgeGradientKept>() ||
+      (violation.is<rules::MisplacedEdge>() && now_.edge_gradient.misplaced))
     return open;
   // What is printed or logged goes no further.
   if (place.form == Place::Form::Inst)

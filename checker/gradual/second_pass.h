@@ -5,6 +5,7 @@
 #pragma once
 
 #include "checker/gradual/blocks/alone.h"
+#include "checker/gradual/blocks/edge_gradients.h"
 #include "checker/gradual/blocks/extremes.h"
 #include "checker/gradual/blocks/lists.h"
 #include "checker/gradual/blocks/lookups.h"
@@ -72,6 +73,7 @@ private:
   void take_own_numbers(const rules::Application &app);
   void judge_selected(const rules::Application &app);
   void judge_window(ir::InstId id, const rules::Application &app);
+  void judge_edge_gradient(ir::InstId id, const rules::Application &app);
   void follow_ring(const ir::Inst &inst, const rules::Application &app);
   void judge_ring(ir::InstId id, const rules::Application &app);
   void judge_gradient_block(ir::InstId id);
@@ -129,6 +131,7 @@ private:
   Extremes extremes_;
   Lists lists_;
   Windows windows_;
+  EdgeGradients edge_gradients_;
   Rings rings_;
   ir::AxisSet mixed_; // along which blocks of different ranks have met
   Alone alone_;
@@ -169,6 +172,7 @@ private:
     llvm::SmallVector<std::optional<Lists::Joined>, 2> joined;
     Extremes::Made extreme; // of the first result, as what follows
     Windows::Made window;
+    EdgeGradients::Made edge_gradient;
     Rings::Made ring;
     OwnLogs::Made own_log;
     Alone::Made alone;
