@@ -812,7 +812,9 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   type.scale = ir::product(program_, type.scale, now_.count_scale);
   restore(value, type);
   const Rings::Known *known = now_.ring.known(index);
-  const AxisSet round = known ? AxisSet(known->axis) : AxisSet();
+  AxisSet round = known ? AxisSet(known->axis) : AxisSet();
+  if (const auto *block = now_.edge_gradient.known(index))
+    round |= block->axis;
   if (const AxisSet sent = now_.received - now_.window.blocks() - round)
     made_of_sent_[value.index] = sent;
   type.set_unknown((now_.sums_received & type.of(Kind::Partial)) - round);

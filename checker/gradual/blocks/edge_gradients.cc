@@ -39,10 +39,9 @@ void EdgeGradients::finish(Step &step, uint32_t result, Piece piece) const {
   step.made.axis = piece.window.axis;
   step.made.results.resize(std::max<size_t>(step.made.results.size(), result + 1));
   Result &made = step.made.results[result];
-  if (piece.is_block() && piece.parts == piece.needed())
+  made.piece = piece;
+  if (piece.is_complete())
     made.known = Known{piece.window.axis, piece.window.dim, piece.proved};
-  else
-    made.piece = piece;
 }
 
 // The backward of a convolution over a window: sums over the rank's own rows for what is not cut.
@@ -171,6 +170,8 @@ void EdgeGradients::add(Step &step) const {
       rules::any_attr(step.app, {"alpha"}))
     return;
   const Piece *a = find(step.operands[0]), *b = find(step.operands[1]);
+  if (a && b && a->of != b->of) // what is complete is an ordinary gradient
+    (a->is_complete() ? a : b) = nullptr;
   if (!a && !b)
     return;
   if (!a || !b) {
@@ -184,8 +185,6 @@ void EdgeGradients::add(Step &step) const {
     made.proved &= zero || step.proved[other].contains(piece.window.axis);
     return finish(step, 0, made);
   }
-  if (a->of != b->of)
-    return;
   if (a->first != b->first || a->last != b->last || ((a->parts == 0) != (b->parts == 0))) {
     step.made.misplaced = b->parts == Own && a->parts != Own ? 0 : 1;
     step.made.axis = a->window.axis;
@@ -268,8 +267,8 @@ void EdgeGradients::learn(const ir::Inst &inst, const rules::Application &app,
 
 AxisSet EdgeGradients::lacking(ValueId gradient) const {
   const Piece *piece = find(gradient);
-  const bool incomplete = piece && piece->is_block() && (piece->parts & Own) &&
-                          piece->parts != piece->needed();
+  const bool incomplete =
+      piece && piece->is_block() && (piece->parts & Own) && !piece->is_complete();
   return incomplete ? AxisSet(piece->window.axis) : AxisSet();
 }
 

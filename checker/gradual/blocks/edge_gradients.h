@@ -27,6 +27,7 @@ public:
     bool wraps = false;          // if it was sent, around the ends of the axis, too
     bool proved = true;
     bool is_block() const { return first == 0 && last == window.rows; }
+    bool is_complete() const { return is_block() && parts == needed(); }
     uint8_t needed() const {
       return uint8_t(Own | (window.last > window.rows ? Before : 0) | (window.first < 0 ? After : 0));
     }
@@ -37,7 +38,7 @@ public:
     std::optional<unsigned> dim;
     bool proved = false;
   };
-  struct Result {
+  struct Result { // what is known may be a piece as well, with all that belongs to it
     std::optional<Piece> piece;
     std::optional<Known> known;
   };

@@ -257,19 +257,6 @@ Rings::Made Rings::made(ir::InstId id, const rules::Application &app,
       step.made.axis = step.axis;
       finish(step, 0, *held);
     }
-  if (getenv("RINGDBG")) { // DBG
-    fprintf(stderr, "%%%u %s:", program_.insts[id].first_result.index, app.op.row ? std::string(app.op.row->name).c_str() : "-");
-    for (auto &r : step.made.results) {
-      if (r.known) fprintf(stderr, " KNOWN dim=%d proved=%d form=%u", r.known->dim ? (int)*r.known->dim : -1, r.known->proved, r.known->form);
-      if (r.held) {
-        fprintf(stderr, " held%s%s%s", r.held->pure ? " pure" : "", r.held->added ? " added" : "", r.held->proved ? "" : " UNPROVED");
-        for (auto &c : r.held->cuts) fprintf(stderr, " cut(%u:%ld*%ld -%u)", c.at.dim, c.at.inner, c.at.extent, c.back);
-        for (auto &t : r.held->terms) fprintf(stderr, " term(%u%s %lx)", t.form, t.summed ? " sum" : "", t.blocks);
-        for (auto &t : r.held->shifts) fprintf(stderr, " shift(%u -%u x%d)", t.numbers, t.back, t.times);
-      }
-    }
-    fprintf(stderr, " fault %d\n", (int)step.made.fault);
-  }
   return std::move(step.made);
 }
 
