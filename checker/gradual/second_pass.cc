@@ -1042,7 +1042,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   if (AxisSet whole = joined(index) | now_.cut_beside)
     proved |= whole & known_axes(type) & result_.proved[now_.joined[index]->of.index];
   if (const Rings::Known *known = now_.ring.known(index); known && known->proved)
-    proved |= (AxisSet(known->axis) & known_axes(type)) - now_.reported;
+    if (!known->dim || ir::shards_of(type, *known->dim).size() == 1)
+      proved |= (AxisSet(known->axis) & known_axes(type)) - now_.reported;
   const auto *of_block = now_.edge_gradient.known(index);
   if (of_block && of_block->proved)
     proved |= (AxisSet(of_block->axis) & known_axes(type)) - now_.reported;

@@ -85,7 +85,7 @@ void EdgeGradients::whole_gradient(Step &step) const {
   bool proved = true;
   for (size_t i = 0; i < step.operands.size(); ++i) {
     const Piece *piece = find(step.operands[i]);
-    proved &= step.proved[i].contains(window->axis) || slices_.contains(step.operands[i].index);
+    proved &= slices_.contains(step.operands[i].index);
     if (piece && (piece->of != of || piece->parts != Own))
       return;
   }
@@ -239,7 +239,7 @@ EdgeGradients::Made EdgeGradients::made(const ir::Inst &inst, const rules::Appli
     pad(step);
   else if (app.op.computes(Computes::Sum))
     add(step);
-  else if (moves_elements(app.op) && !row->factors && row->placed.empty())
+  else if (copies_operand(app.op, operands.size()))
     if (const Piece *same = find(operands.back()))
       finish(step, 0, *same);
   whole_gradient(step);

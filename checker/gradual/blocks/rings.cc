@@ -250,7 +250,7 @@ Rings::Made Rings::made(ir::InstId id, const rules::Application &app,
     take(step);
   else if (app.op.form == rules::OpForm::Equation)
     compute(step);
-  else if (moves_elements(app.op))
+  else if (copies_operand(app.op, operands.size()))
     if (const Held *held = find(operands.back())) {
       step.axis = held->axis;
       step.ranks = static_cast<unsigned>(app.mesh()[step.axis].size());
@@ -260,17 +260,10 @@ Rings::Made Rings::made(ir::InstId id, const rules::Application &app,
   return std::move(step.made);
 }
 
-// Whether the result is what one operand is, element by element.
-static bool copies(const rules::Application &app) {
-  return moves_elements(app.op) &&
-         (!app.op.row || (!app.op.row->factors && app.op.row->placed.empty() &&
-                          app.op.row->dtype == rules::DTypeRule::Promote));
-}
-
 Forms::Id Rings::ordinary_form(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                                ValueId value, uint32_t result) {
   const bool equation = app.op.form == rules::OpForm::Equation && app.op.row;
-  if (copies(app) && !operands.empty())
+  if (copies_operand(app.op, operands.size()))
     return form(operands.back());
   if (app.op.transition == rules::TransitionOp::Convert && operands.size() == 1)
     if (const ir::AttrValue *dst = app.attr("dst"); dst && dst->form == ir::AttrForm::Kind)
@@ -301,6 +294,17 @@ Forms::Id Rings::op_form(const rules::Application &app, llvm::ArrayRef<Forms::Id
   return forms_.of(Forms::Op, parts);
 }
 
+// Whether all elements of the result are those of the one operand, some of them or each several
+// times.
+static bool reads_one(const rules::Application &app, size_t operands) {
+  if (operands != 1 || !moves_elements(app.op) || !app.op.row)
+    return false;
+  const rules::Equation &row = app.op.row->equation.equation;
+  return !row.has_generator && app.op.row->from_attr.empty() &&
+         row.refs[row.atoms[0].first].role == rules::RefRole::Value &&
+         !app.op.computes(rules::Computes::Total);
+}
+
 void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ValueId> operands,
                   const Made &made) {
   if (axes_.empty())
@@ -329,10 +333,10 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
                         (filled || app.op.row->constant == rules::OpDef::Constant::Zero);
   if (constant)
     uniform_[value.index] = app.op.row->constant == rules::OpDef::Constant::Zero;
-  else if (moves_elements(app.op) && operands.size() == 1)
+  else if (reads_one(app, operands.size()))
     if (const auto at = uniform_.find(operands[0].index); at != uniform_.end())
       uniform_[value.index] = bool(at->second);
-  if (moves_elements(app.op) && operands.size() == 1)
+  if (reads_one(app, operands.size()))
     follow_stretched(app, operands[0], value);
   if (app.op.row->name == "roll" && operands.size() == 1) {
     const auto by = rules::numbers_attr(app, {"shifts"});

@@ -42,7 +42,7 @@ struct Rings::Computing {
   llvm::SmallVector<std::optional<Held>, 4> args = {};
   llvm::SmallVector<size_t, 4> read = {};
   llvm::SmallVector<Met, 4> met = {};
-  llvm::SmallVector<const Met *, 2> summed = {}; // of these, what no result has
+  llvm::SmallVector<const Met *, 2> summed = {}; // of these, what the result does not have
   std::optional<Held::Collected> collected = {}; // blocks of all ranks in one dimension
   std::optional<Place> across = {};              // its factor
   bool known = true;                             // of each operand, what it is
@@ -206,9 +206,6 @@ void Rings::Computing::align() {
             cut |= at->factor == one.at.factor;
       known &= cut || !has;
     }
-  for (const Met &one : met)
-    if (!one.mixed && !place(0, one.at))
-      summed.push_back(&one);
   align_collected();
 }
 
@@ -338,13 +335,15 @@ Forms::Id Rings::Computing::form_with(size_t arg, Forms::Id form, uint32_t resul
 void Rings::Computing::miss(size_t arg) {
   if (step.made.fault != Fault::None || step.ranks < 3 || !args[arg])
     return;
+  // What a rank computes with its own block may be something else, as where it leaves itself out.
+  uint64_t blocks = 0;
   for (const Held::Term &term : args[arg]->terms)
-    if (term.summed && std::popcount(term.blocks) == int(step.ranks) - 1) {
-      step.made.fault = Fault::Missing;
-      step.made.operand = static_cast<uint32_t>(arg);
-      step.made.back = static_cast<unsigned>(std::countr_one(term.blocks));
-      return;
-    }
+    blocks |= term.blocks;
+  if (std::popcount(blocks) != int(step.ranks) - 1)
+    return;
+  step.made.fault = Fault::Missing;
+  step.made.operand = static_cast<uint32_t>(arg);
+  step.made.back = static_cast<unsigned>(std::countr_one(blocks));
 }
 
 // The elements of one operand, elsewhere.
@@ -354,9 +353,14 @@ std::optional<Held> Rings::Computing::moved(uint32_t result) {
   if (!moved || !summed.empty() || whole)
     return std::nullopt;
   made.shifts = std::move(*moved);
-  const bool copies = !row.factors && row.placed.empty() && row.name != "cast";
+  const bool same = copies_operand(app.op, step.operands.size());
+  const bool view = row.factors && row.factors != rules::slice_backward_factors &&
+                    row.factors != rules::select_backward_factors &&
+                    row.factors != rules::pad_backward_factors;
+  if (!same && !view && made.added) // a number may be negated, or left out
+    return std::nullopt;
   for (Held::Term &term : made.terms)
-    if (!copies)
+    if (!same)
       term.form = form_with(read[0], term.form, result);
   return made;
 }
@@ -368,7 +372,7 @@ std::optional<Held> Rings::Computing::alike(uint32_t result) {
     const Held &arg = *args[i];
     if (!arg.is_plain())
       return std::nullopt;
-    forms[i] = arg.terms.empty() ? rings.forms_.of(Forms::Number, {}) : arg.terms[0].form;
+    forms[i] = arg.terms.empty() ? rings.forms_.of(Forms::Literal, {}) : arg.terms[0].form;
   }
   if (!summed.empty() || whole)
     return std::nullopt;
@@ -815,6 +819,10 @@ void Rings::Computing::run() {
     return;
   step.made.axis = step.axis;
   for (uint32_t r = 0; r < step.results; ++r) {
+    summed.clear();
+    for (const Met &one : met)
+      if (!one.mixed && !place(r, one.at))
+        summed.push_back(&one);
     const std::optional<Held> found = known ? content(r) : std::nullopt;
     Held made = found ? *found : loose(r);
     made.cuts.clear();

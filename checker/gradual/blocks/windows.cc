@@ -313,7 +313,7 @@ Windows::Made Windows::made(const rules::Application &app, llvm::ArrayRef<ValueI
     made.window = sent(app, operands[0]);
   else if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return made;
-  else if (moves_elements(app.op) && !app.op.row->factors && app.op.row->placed.empty())
+  else if (copies_operand(app.op, operands.size()))
     made.window = copied(operands.back());
   else if (app.op.row->factors == rules::cat_factors)
     return joined(app, operands);

@@ -124,11 +124,10 @@ mesh m { x = 4 }
 %before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
 %wide = aten.cat.default [%before, %u] { dim = 0 }
 %rest = aten.slice.Tensor %wide { dim = 0, start = 0, end = 8 }
-%l = sum %rest
-%dl grad_of %l = ones_like %l { bwd_of = %l, phase = bwd }
-%dr grad_of %rest = expand %dl { size = [8, 5], bwd_of = %l, phase = bwd }
+%dr grad_of %rest = mul %rest, 2.0 { phase = bwd }
 %dw grad_of %wide = aten.slice_backward.default %dr { input_sizes = [9, 5], dim = 0, start = 0, end = 8, step = 1, bwd_of = %rest, phase = bwd }
 %du grad_of %u = aten.slice.Tensor %dw { dim = 0, start = 1, end = 9, bwd_of = %wide, phase = bwd }
+output grad %du of %u
 )",
     .right = R"(
 trace { mode = gradual, phase = joint }
@@ -138,15 +137,14 @@ mesh m { x = 4 }
 %before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
 %wide = aten.cat.default [%before, %u] { dim = 0 }
 %rest = aten.slice.Tensor %wide { dim = 0, start = 0, end = 8 }
-%l = sum %rest
-%dl grad_of %l = ones_like %l { bwd_of = %l, phase = bwd }
-%dr grad_of %rest = expand %dl { size = [8, 5], bwd_of = %l, phase = bwd }
+%dr grad_of %rest = mul %rest, 2.0 { phase = bwd }
 %dw grad_of %wide = aten.slice_backward.default %dr { input_sizes = [9, 5], dim = 0, start = 0, end = 8, step = 1, bwd_of = %rest, phase = bwd }
 %own = aten.slice.Tensor %dw { dim = 0, start = 1, end = 9, bwd_of = %wide, phase = bwd }
 %edge = aten.slice.Tensor %dw { dim = 0, start = 0, end = 1, bwd_of = %wide, phase = bwd }
 %back = ppermute %edge { axis = x, perm = [[0, 3], [1, 0], [2, 1], [3, 2]], bwd_of = %before, phase = bwd }
 %there = aten.slice_backward.default %back { input_sizes = [8, 5], dim = 0, start = 7, end = 8, step = 1, bwd_of = %last, phase = bwd }
 %du grad_of %u = add %own, %there { bwd_of = %wide, phase = bwd }
+output grad %du of %u
 )",
 };
 

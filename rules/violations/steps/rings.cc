@@ -218,22 +218,18 @@ trace { mode = gradual, phase = joint }
 mesh m { x = 4 }
 %k = input f32[8@x, 16]
 %next = ppermute %k { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
-%l = sum %next
-%dl grad_of %l = ones_like %l { phase = bwd }
-%g grad_of %next = expand %dl { size = [8, 16], phase = bwd }
-%a = mul %next, %g { phase = bwd }
-%h grad_of %k = ppermute %a { axis = x, phase = bwd, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
+%g grad_of %next = mul %next, 2.0 { phase = bwd }
+%h grad_of %k = ppermute %g { axis = x, phase = bwd, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
+output grad %h of %k
 )",
     .right = R"(
 trace { mode = gradual, phase = joint }
 mesh m { x = 4 }
 %k = input f32[8@x, 16]
 %next = ppermute %k { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
-%l = sum %next
-%dl grad_of %l = ones_like %l { phase = bwd }
-%g grad_of %next = expand %dl { size = [8, 16], phase = bwd }
-%a = mul %next, %g { phase = bwd }
-%h grad_of %k = ppermute %a { axis = x, phase = bwd, perm = [[0, 3], [1, 0], [2, 1], [3, 2]] }
+%g grad_of %next = mul %next, 2.0 { phase = bwd }
+%h grad_of %k = ppermute %g { axis = x, phase = bwd, perm = [[0, 3], [1, 0], [2, 1], [3, 2]] }
+output grad %h of %k
 )",
 };
 
