@@ -31,6 +31,7 @@ public:
     Exponentials,
     Collected,
     Piece,
+    Reshaped,
   };
   Id of(Kind kind, llvm::ArrayRef<uint64_t> parts);
 

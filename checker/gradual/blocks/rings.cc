@@ -265,6 +265,9 @@ Forms::Id Rings::ordinary_form(const rules::Application &app, llvm::ArrayRef<Val
   const bool equation = app.op.form == rules::OpForm::Equation && app.op.row;
   if (copies_operand(app.op, operands.size()))
     return form(operands.back());
+  if (operands.size() == 1)
+    if (const auto same = reshaped(app, form(operands[0]), operands[0], value))
+      return *same;
   if (app.op.transition == rules::TransitionOp::Convert && operands.size() == 1)
     if (const ir::AttrValue *dst = app.attr("dst"); dst && dst->form == ir::AttrForm::Kind)
       if (const AxisSet axes = axes_of_call(app);
@@ -276,6 +279,32 @@ Forms::Id Rings::ordinary_form(const rules::Application &app, llvm::ArrayRef<Val
   for (ValueId operand : operands)
     parts.push_back(form(operand));
   return op_form(app, parts, result);
+}
+
+// The elements of a tensor in other dimensions, whatever these were in between. None: the row does
+// something else.
+std::optional<Forms::Id> Rings::reshaped(const rules::Application &app, Forms::Id form,
+                                         ValueId operand, ValueId result) {
+  if (!app.op.row || app.op.row->factors != rules::reshape_factors)
+    return std::nullopt;
+  auto extents = [&](ValueId value) {
+    std::vector<uint64_t> found;
+    for (unsigned d = 0; d < rank(value); ++d)
+      found.push_back(uint64_t(extent(value, d).value_or(-1)));
+    return found;
+  };
+  const std::vector<uint64_t> before = extents(operand), after = extents(result);
+  if (llvm::is_contained(before, ~uint64_t{0}) || llvm::is_contained(after, ~uint64_t{0}))
+    return std::nullopt;
+  const auto known = bases_.find(form);
+  const Base base = known == bases_.end() ? Base{form, before} : known->second;
+  if (base.extents == after)
+    return base.form;
+  std::vector<uint64_t> parts{base.form};
+  parts.insert(parts.end(), after.begin(), after.end());
+  const Forms::Id made = forms_.of(Forms::Reshaped, parts);
+  bases_.emplace(made, base);
+  return made;
 }
 
 // The same op of operands of these forms.

@@ -95,6 +95,8 @@ private:
                           ir::ValueId value, uint32_t result);
   Forms::Id op_form(const rules::Application &app, llvm::ArrayRef<Forms::Id> operands,
                     uint32_t result);
+  std::optional<Forms::Id> reshaped(const rules::Application &app, Forms::Id form,
+                                    ir::ValueId operand, ir::ValueId result);
   std::optional<Held> seen(const ir::Type &type, ir::ValueId value, ir::AxisId axis, bool proved);
   void send(Step &step);
   void take(Step &step);
@@ -122,6 +124,11 @@ private:
   llvm::DenseMap<uint32_t, bool> uniform_;       // of one number: whether it is 0
   llvm::DenseMap<uint32_t, uint32_t> stretched_; // dimensions, a bit for each
   llvm::DenseSet<uint32_t> guessed_; // integers that are made of such inputs
+  struct Base { // that was reshaped
+    Forms::Id form;
+    std::vector<uint64_t> extents;
+  };
+  std::map<Forms::Id, Base> bases_; // by what it was reshaped to
   struct Log { // of a sum over these blocks
     Forms::Id sum;
     uint64_t blocks;

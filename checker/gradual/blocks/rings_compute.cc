@@ -361,7 +361,9 @@ std::optional<Held> Rings::Computing::moved(uint32_t result) {
     return std::nullopt;
   for (Held::Term &term : made.terms)
     if (!same)
-      term.form = form_with(read[0], term.form, result);
+      term.form = rings
+                      .reshaped(app, term.form, step.operands[read[0]], step.result(result))
+                      .value_or(form_with(read[0], term.form, result));
   return made;
 }
 
@@ -812,7 +814,10 @@ void Rings::Computing::run() {
   for (uint32_t r = 0; r < step.results; ++r) {
     size_t cuts = 0;
     for (const Met &one : met)
-      cuts += place(r, one.at).has_value();
+      if (const std::optional<Stretch> at = place(r, one.at)) {
+        ++cuts; // of a flat tensor, no type says where a block lies
+        tile |= read.size() == 1 && at->inner * at->extent != rings.extent(step.result(r), at->dim);
+      }
     tile |= cuts > 1;
   }
   if (!held && !tile)
@@ -956,7 +961,8 @@ void Rings::compute(Step &step) {
     unsigned cut = 0;
     for (const rules::Arg &arg : step.app.args)
       cut += step.app.type(arg).dim(axis).has_value();
-    if (cut > 1 && !step.axis_known) {
+    const bool views = cut == 1 && step.operands.size() == 1 && moves_elements(step.app.op);
+    if ((cut > 1 || views) && !step.axis_known) {
       step.axis = axis;
       step.axis_known = true;
     }
