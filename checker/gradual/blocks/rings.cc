@@ -68,6 +68,9 @@ Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rule
       continue;
     const rules::Application app{const_cast<ir::Program &>(program), op, inst.attrs, inst.context,
                                  {}, {}, {}};
+    for (const ir::Operand &operand : program.blocks[inst.operands])
+      if (operand.is_value())
+        sent_.insert(operand.as_value().index);
     const AxisSet axes = axes_of_call(app);
     if (axes.size() == 1 && turn_of(app, app.mesh()[*axes.begin()].size()).value_or(0) != 0)
       axes_ |= axes;
@@ -99,7 +102,7 @@ Forms::Id Rings::form(ValueId value) {
 
 // What an ordinary tensor is, of which the type says what ranks have.
 std::optional<Held> Rings::seen(const ir::Type &type, ValueId value, AxisId axis, bool proved) {
-  if (const Held *held = find(value))
+  if (const Held *held = find(value); held && !(held->pure && proved))
     return held->axis == axis ? std::optional(*held) : std::nullopt;
   Held held;
   held.axis = axis;

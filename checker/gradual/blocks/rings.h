@@ -112,6 +112,7 @@ private:
   const ir::Program &program_;
   const CheckResult &checked_;
   ir::AxisSet axes_; // along which something is sent round
+  llvm::DenseSet<uint32_t> sent_; // values
   Forms forms_;
   llvm::DenseMap<uint32_t, Held> held_;      // by value
   llvm::DenseMap<uint32_t, Forms::Id> form_; // of ordinary values

@@ -816,7 +816,8 @@ void Rings::Computing::run() {
     for (const Met &one : met)
       if (const std::optional<Stretch> at = place(r, one.at)) {
         ++cuts; // of a flat tensor, no type says where a block lies
-        tile |= read.size() == 1 && at->inner * at->extent != rings.extent(step.result(r), at->dim);
+        tile |= read.size() == 1 && rings.sent_.contains(step.result(r).index) &&
+                at->inner * at->extent != rings.extent(step.result(r), at->dim);
       }
     tile |= cuts > 1;
   }
