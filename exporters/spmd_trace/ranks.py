@@ -143,8 +143,8 @@ def _even_steps(ranks: list[int], named: list[dict[str, list]]) -> dict[str, int
 
 
 def _turned(named: list[dict[str, list]]) -> dict[str, list[int]]:
-    """By name, of parts that the ranks of an axis have in another order than their own, each that of
-    the rank so many before it: the place of the first part, how far apart they are, how many."""
+    """By name, of parts that the ranks of an axis have in another order than their own, each that
+    of the rank so many before it: where the first part is, how far apart they are, how many."""
     found: dict[str, list[int]] = {}
     size = len(named)
     for name in named[0] if size > 1 else ():

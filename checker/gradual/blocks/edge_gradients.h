@@ -29,7 +29,8 @@ public:
     bool is_block() const { return first == 0 && last == window.rows; }
     bool is_complete() const { return is_block() && parts == needed(); }
     uint8_t needed() const {
-      return uint8_t(Own | (window.last > window.rows ? Before : 0) | (window.first < 0 ? After : 0));
+      return uint8_t(Own | (window.last > window.rows ? Before : 0) |
+                     (window.first < 0 ? After : 0));
     }
   };
   // A result that is an ordinary tensor: cut in a dimension, or to be summed.

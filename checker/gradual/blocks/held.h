@@ -1,6 +1,6 @@
-// What a rank holds of tensors whose blocks go round the ranks of an axis, as the keys and values of
-// ring attention do: whose block a dimension is of, the sum over blocks of which ranks a value is,
-// and what it is off by that cancels out later.
+// What a rank holds of tensors whose blocks go round the ranks of an axis, as the keys and values
+// of ring attention do: whose block a dimension is of, the sum over blocks of which ranks a value
+// is, and what it is off by that cancels out later.
 #pragma once
 
 #include "ir/program.h"
