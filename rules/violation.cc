@@ -18,6 +18,7 @@
 #include "rules/violations/steps/offsets.h"
 #include "rules/violations/steps/positions.h"
 #include "rules/violations/steps/returned.h"
+#include "rules/violations/steps/rings.h"
 #include "rules/violations/symbols.h"
 #include "rules/violations/transitions.h"
 
@@ -38,8 +39,8 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable =
            CopiesDiffer, CopiesDrift, UnequalCounts, UnseenCollective, AccumulatedMeans,
            DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient, UnusedGradient,
            OverwrittenMessage, TiedCopiesDrift, UnclearedGradient, BlockOffset, ForeignRows,
-           RepeatedPositions, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, UnstatedPartial,
-           SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
+           RepeatedPositions, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, EdgeGradientKept, MixedBlocks,
+           MissingBlock, RepeatedBlock, UnlikeScales, GradientOfOtherBlock, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
            StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
            MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
            UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective,

@@ -58,6 +58,16 @@ bool moves_elements(const rules::ResolvedOp &op) {
          row.terms[0].divisors == 0 && row.atoms[0].form == rules::Atom::Form::Ref;
 }
 
+bool copies_operand(const rules::ResolvedOp &op, size_t operands) {
+  if (op.form == rules::OpForm::Boundary)
+    return operands == 1 && rules::passes_data(op.boundary);
+  if (op.form != rules::OpForm::Equation || !op.row)
+    return false;
+  return (op.computes(rules::Computes::Identity) || op.row->name == "detach" ||
+          op.row->name == "copy") &&
+         operands == op.row->equation.equation.operand_count;
+}
+
 std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands) {
   if (!is_product(op) || operands.slots.size() != 2 ||
       operands.slots[1].form != rules::Slot::Form::Literal)

@@ -13,6 +13,8 @@ namespace spmd::checker {
 
 // Whether every element of the result is one of an operand, which no other operand changes.
 bool moves_elements(const rules::ResolvedOp &op);
+// Whether the result is the last of so many operands as it is, and nothing else is read.
+bool copies_operand(const rules::ResolvedOp &op, size_t operands);
 
 // The factor that a multiplication or division by a number comes to; none: it is none.
 std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands);

@@ -19,6 +19,7 @@
 #include "rules/violations/steps/edges.h"
 #include "rules/violations/steps/offsets.h"
 #include "rules/violations/steps/positions.h"
+#include "rules/violations/steps/rings.h"
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
@@ -40,7 +41,9 @@ SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual), norms_(program_), lookups_(offsets_, zero_blocks_),
       numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
-      windows_(program_, gradual_.by_kinds()), alone_(offsets_),
+      windows_(program_, gradual_.by_kinds()),
+      edge_gradients_(program_, gradual_.by_kinds(), windows_),
+      rings_(program_, gradual_.by_kinds(), state.rules), alone_(offsets_),
       routes_(program_, gradual_.cuts(), zero_blocks_), roots_(program_) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
@@ -55,6 +58,9 @@ void SecondPass::declare(ValueId value, const Type &type) {
   // anything.
   const ir::Param *param = program_.find_param(value);
   const ir::ShapeId shape = program_.values[value].shape;
+  for (AxisId axis : type.sharded())
+    if (!is_float(value) && gradual_.cuts().origin(value, axis) == Origin::Assumed)
+      rings_.guess(value);
   if (param && (param->role == ir::Role::Const || param->role == ir::Role::Input))
     data_.insert(value.index);
   if (param && param->role == ir::Role::Buffer)
@@ -368,6 +374,8 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   now_.extreme = extremes_.made(app, state_.operands.values);
   now_.open = (now_.open - now_.extreme.own) | now_.extreme.mixed;
   judge_window(id, app);
+  judge_edge_gradient(id, app);
+  judge_ring(id, app);
   judge_selected(app);
   now_.alone = alone_.made(app, state_.operands.values);
   now_.own_log = own_logs_.made(app, state_.operands.values);
@@ -445,6 +453,126 @@ void SecondPass::judge_window(InstId id, const rules::Application &app) {
     state_.report(Place::inst(id), rules::HalfOpenRing{operand, axes});
   else if (now_.window.fault == Windows::Fault::Axis)
     state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
+}
+
+// What neighbours have computed of the gradient of edges, and of what they have not sent back.
+void SecondPass::judge_edge_gradient(InstId id, const rules::Application &app) {
+  const ir::Inst &inst = program_.insts[id];
+  llvm::SmallVector<AxisSet, 4> proved;
+  for (ValueId operand : state_.operands.values)
+    proved.push_back(result_.proved[operand.index]);
+  now_.edge_gradient = edge_gradients_.made(inst, app, state_.operands.values, proved);
+  edge_gradients_.learn(inst, app, state_.operands.values, now_.edge_gradient, proved);
+  const AxisSet axes = AxisSet(now_.edge_gradient.axis) - now_.reported;
+  if (now_.edge_gradient.misplaced && axes)
+    state_.report(Place::inst(id), rules::MisplacedEdge{{*now_.edge_gradient.misplaced}, axes});
+  for (uint32_t r = 0; r < inst.result_count; ++r) {
+    const ValueId of = program_.values[inst.result(r)].grad_of;
+    if (const AxisSet lacking = edge_gradients_.lacking(inst.result(r)) - now_.reported;
+        of.valid() && lacking)
+      state_.report(Place::inst(id), rules::EdgeGradientKept{of, lacking});
+  }
+}
+
+// Blocks that go round the ranks of an axis.
+void SecondPass::follow_ring(const ir::Inst &inst, const rules::Application &app) {
+  if (inst.result_count == 0)
+    return;
+  const auto &values = state_.operands.values;
+  llvm::SmallVector<bool, 8> unread;
+  llvm::SmallVector<AxisSet, 8> proved;
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    unread.push_back(now_.unread.contains(i));
+    proved.push_back(result_.proved[values[i].index]);
+  }
+  now_.ring =
+      rings_.made(defining_inst(program_, inst.first_result), app, values, unread, proved);
+}
+
+void SecondPass::judge_ring(InstId id, const rules::Application &app) {
+  const rules::OperandIndex operand{now_.ring.operand};
+  const AxisSet axes = AxisSet(now_.ring.axis) - now_.reported;
+  const bool mixed = now_.ring.fault == Rings::Fault::Mixed && axes;
+  if (mixed && !is_forward(program_.insts[id]) && mixed_.contains(axes))
+    ; // the backward of what was reported
+  else if (mixed)
+    state_.report(Place::inst(id),
+                  rules::MixedBlocks{operand, now_.ring.back, now_.ring.other, axes});
+  else if (now_.ring.fault == Rings::Fault::Missing && axes)
+    state_.report(Place::inst(id), rules::MissingBlock{operand, now_.ring.back, axes});
+  else if (now_.ring.fault == Rings::Fault::Repeated && axes)
+    state_.report(Place::inst(id), rules::RepeatedBlock{operand, now_.ring.back, axes});
+  else if (now_.ring.fault == Rings::Fault::Scaled && axes)
+    state_.report(Place::inst(id), rules::UnlikeScales{operand, axes});
+  if (mixed)
+    mixed_ |= axes;
+  rings_.learn(app, id, state_.operands.values, now_.ring);
+  judge_gradient_block(id);
+}
+
+void SecondPass::judge_gradient_block(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  for (uint32_t r = 0; r < inst.result_count; ++r) {
+    const ValueId of = program_.values[inst.result(r)].grad_of;
+    if (!of.valid())
+      continue;
+    const auto astray =
+        rings_.astray(inst.result(r), of, program_.types[result_.types[of.index]]);
+    if (!astray || now_.reported.contains(astray->axis))
+      continue;
+    state_.report(Place::inst(astray->by.valid() ? astray->by : id),
+                  rules::GradientOfOtherBlock{of, astray->back, astray->wanted,
+                                              AxisSet(astray->axis)});
+  }
+}
+
+// What blocks of several ranks are made of says by what the result is off, where its rule, which
+// sees no blocks, says nothing.
+void SecondPass::keep_scale_of_blocks(const rules::ResolvedOp &op, Type &type) const {
+  if (type.scale.valid() || now_.scale_open || now_.ring.results.empty())
+    return;
+  const bool divides = op.computes(Computes::Quotient);
+  const bool multiplies = op.computes(Computes::Product) || (op.row && op.row->name == "matmul");
+  const bool passes = op.computes(Computes::Sum) || op.computes(Computes::Difference) ||
+                      op.transition == rules::TransitionOp::CollectivePermute ||
+                      moves_elements(op) || (op.row && op.row->factors == rules::cat_factors);
+  std::optional<ir::ScaleId> scale;
+  for (uint32_t i = 0; i < state_.args.size(); ++i) {
+    const Type &of = program_.types[state_.args[i].type];
+    if (of.zero().contains(now_.ring.axis) || now_.unread.contains(i))
+      continue;
+    if (!of.scale.valid())
+      return;
+    if (scale && (divides || multiplies))
+      scale = divides ? ir::quotient(program_, *scale, of.scale)
+                      : ir::product(program_, *scale, of.scale);
+    else if (scale.value_or(of.scale) != of.scale)
+      return;
+    else
+      scale = of.scale;
+  }
+  if (scale && (divides || multiplies || passes || *scale == program_.one()))
+    type.scale = *scale;
+}
+
+// What has come together from all ranks is an ordinary tensor again.
+void SecondPass::keep_known(uint32_t index, Type &type) {
+  if (const auto *of_block = now_.edge_gradient.known(index);
+      of_block && !now_.reported.contains(of_block->axis)) {
+    type.drop_shards(AxisSet(of_block->axis));
+    type.close_orders();
+    type.set_kind(of_block->axis, of_block->dim ? Kind::Varying : Kind::Partial);
+    if (of_block->dim)
+      cut(type, of_block->axis, *of_block->dim);
+  }
+  const Rings::Known *known = now_.ring.known(index);
+  if (!known || now_.reported.contains(known->axis))
+    return;
+  type.drop_shards(AxisSet(known->axis));
+  type.close_orders();
+  type.set_kind(known->axis, known->dim ? Kind::Varying : Kind::Replicate);
+  if (known->dim)
+    cut(type, known->axis, *known->dim);
 }
 
 // The backward of taking a block, as a join or by an op of its own: zeros stand in the place of the
@@ -573,6 +701,7 @@ void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   find_parts(app);
   take_offset_operands(app);
   take_own_numbers(app);
+  follow_ring(inst, app);
   if (now_.unread.size() != 1 || state_.args.size() != 2)
     return;
   rules::Arg &target = state_.args[*now_.unread.begin()];
@@ -682,12 +811,18 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   type.scale = ir::product(program_, type.scale, numbers.value_or(program_.one()));
   type.scale = ir::product(program_, type.scale, now_.count_scale);
   restore(value, type);
-  if (const AxisSet sent = now_.received - now_.window.blocks())
+  const Rings::Known *known = now_.ring.known(index);
+  AxisSet round = known ? AxisSet(known->axis) : AxisSet();
+  if (const auto *block = now_.edge_gradient.known(index))
+    round |= block->axis;
+  if (const AxisSet sent = now_.received - now_.window.blocks() - round)
     made_of_sent_[value.index] = sent;
-  type.set_unknown(now_.sums_received & type.of(Kind::Partial));
+  type.set_unknown((now_.sums_received & type.of(Kind::Partial)) - round);
   // What another rank sends may have been divided by anything.
   if (now_.scale_open || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
+  keep_scale_of_blocks(op, type);
+  keep_known(index, type);
   follow_means(id, value, index);
   keep_rows(id, value, index, type);
   keep_root(id, value, index, type);
@@ -906,6 +1041,12 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
       now_.reported - now_.open;
   if (AxisSet whole = joined(index) | now_.cut_beside)
     proved |= whole & known_axes(type) & result_.proved[now_.joined[index]->of.index];
+  if (const Rings::Known *known = now_.ring.known(index); known && known->proved)
+    if (!known->dim || ir::shards_of(type, *known->dim).size() == 1)
+      proved |= (AxisSet(known->axis) & known_axes(type)) - now_.reported;
+  const auto *of_block = now_.edge_gradient.known(index);
+  if (of_block && of_block->proved)
+    proved |= (AxisSet(of_block->axis) & known_axes(type)) - now_.reported;
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());
   const AxisSet counts = own_counts_made(value, type) - proved;
@@ -925,6 +1066,10 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
       scaled &= result_.scaled[each.index];
     if (index == 0)
       scaled |= now_.alone.scaled;
+    if (const Rings::Known *known = now_.ring.known(index); known && known->proved)
+      scaled |= known->axis;
+    if (of_block && of_block->proved)
+      scaled |= of_block->axis;
     scaled &= (known_axes(type) | routes_.owned(value) | (index == 0 ? windowed : AxisSet())) -
               now_.reported - now_.open;
   }
@@ -970,6 +1115,9 @@ bool SecondPass::admits(Place place, rules::Violation &violation) {
   // What is written to is a rank's own, as the operands are.
   if (inst && violation.is<rules::MutationChangesType>() &&
       now_.routed.seen_whole().contains(rules::axes_of(violation)))
+    return false;
+  // An addend may go round, and meet those of all other ranks.
+  if (inst && violation.is<rules::WrongSource>() && !now_.ring.results.empty())
     return false;
   // What is exchanged by counts is as long as these say.
   if (inst && violation.is<rules::ShapeMismatch>() && now_.routed.counted)
@@ -1053,6 +1201,12 @@ bool SecondPass::steps_inside(Place place, const rules::Violation &violation) co
 // The axes on which something that a finding depends on is not known.
 AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
+  // Whose blocks these are is known, whatever else is not.
+  if (violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
+      violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||
+      violation.is<rules::GradientOfOtherBlock>() || violation.is<rules::EdgeGradientKept>() ||
+      (violation.is<rules::MisplacedEdge>() && now_.edge_gradient.misplaced))
+    return open;
   // What is printed or logged goes no further.
   if (place.form == Place::Form::Inst)
     if (state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Number))

@@ -5,12 +5,14 @@
 #pragma once
 
 #include "checker/gradual/blocks/alone.h"
+#include "checker/gradual/blocks/edge_gradients.h"
 #include "checker/gradual/blocks/extremes.h"
 #include "checker/gradual/blocks/lists.h"
 #include "checker/gradual/blocks/lookups.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/blocks/offsets.h"
 #include "checker/gradual/blocks/own_logs.h"
+#include "checker/gradual/blocks/rings.h"
 #include "checker/gradual/blocks/rooted.h"
 #include "checker/gradual/blocks/routed.h"
 #include "checker/gradual/blocks/selected.h"
@@ -71,6 +73,12 @@ private:
   void take_own_numbers(const rules::Application &app);
   void judge_selected(const rules::Application &app);
   void judge_window(ir::InstId id, const rules::Application &app);
+  void judge_edge_gradient(ir::InstId id, const rules::Application &app);
+  void follow_ring(const ir::Inst &inst, const rules::Application &app);
+  void judge_ring(ir::InstId id, const rules::Application &app);
+  void judge_gradient_block(ir::InstId id);
+  void keep_scale_of_blocks(const rules::ResolvedOp &op, ir::Type &type) const;
+  void keep_known(uint32_t index, ir::Type &type);
   void find_padded(const rules::Application &app);
   void judge_lookup(ir::InstId id, const rules::Application &app);
   void keep_blocks(ir::Type &type);
@@ -123,6 +131,9 @@ private:
   Extremes extremes_;
   Lists lists_;
   Windows windows_;
+  EdgeGradients edge_gradients_;
+  Rings rings_;
+  ir::AxisSet mixed_; // along which blocks of different ranks have met
   Alone alone_;
   Selected selected_;
   OwnLogs own_logs_;
@@ -161,6 +172,8 @@ private:
     llvm::SmallVector<std::optional<Lists::Joined>, 2> joined;
     Extremes::Made extreme; // of the first result, as what follows
     Windows::Made window;
+    EdgeGradients::Made edge_gradient;
+    Rings::Made ring;
     OwnLogs::Made own_log;
     Alone::Made alone;
   };

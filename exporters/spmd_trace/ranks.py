@@ -30,7 +30,7 @@ def compared(
     exchanged: Collection[str] = (),
 ) -> dict:
     """Kinds by name and axis, the axes along which ranks have batches of their own, and how the
-    positions of the parts that they take grow along axes.
+    positions of the parts that they take grow along axes, or go round them.
 
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes
     along which the program sums the gradient of a parameter. A parameter that is equal on ranks is
@@ -43,6 +43,7 @@ def compared(
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
     steps: dict[str, dict[str, int]] = {}
+    turns: dict[str, dict[str, list[int]]] = {}
     unsure: dict[str, list[str]] = {}  # by axis: parameters that may differ
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
@@ -55,6 +56,9 @@ def compared(
         named = [_by_name(rows[line[one]], "place") for one in positions]
         for name, step in _even_steps(positions, named).items():
             steps.setdefault(name, {})[axis] = step
+        if len(positions) == size:
+            for name, turn in _turned(named).items():
+                turns.setdefault(name, {})[axis] = turn
         if size > 1:  # what another rank lacks differs
             counts = [
                 {name: len(of) for name, of in _by_name(one, "digest").items()} for one in others
@@ -86,7 +90,8 @@ def compared(
             kinds.setdefault(name, {})[axis] = same if equal else "V"
 
     data, whole = _batches(axes, kinds, roles, unsure, exchanged)
-    return {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
+    found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted}
+    return found | {"steps": steps, "turns": turns}
 
 
 def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:
@@ -154,6 +159,24 @@ def _even_steps(ranks: list[int], named: list[dict[str, list]]) -> dict[str, int
             place == first + step * (rank - ranks[0]) for rank, place in zip(ranks, there)
         ):
             found[name] = step
+    return found
+
+
+def _turned(named: list[dict[str, list]]) -> dict[str, list[int]]:
+    """By name, of parts that the ranks of an axis have in another order than their own, each that
+    of the rank so many before it: where the first part is, how far apart they are, how many."""
+    found: dict[str, list[int]] = {}
+    size = len(named)
+    for name in named[0] if size > 1 else ():
+        there = [one.get(name, [None])[0] for one in named]
+        if None in there:
+            continue
+        first, rest = min(there), max(there) - min(there)
+        step = rest // (size - 1)
+        back = there.index(first)
+        turned = [first + step * ((rank - back) % size) for rank in range(size)]
+        if step and back and there == turned:
+            found[name] = [first, step, back]
     return found
 
 

@@ -90,31 +90,37 @@ std::optional<Windows::Window> Windows::taken(const rules::Application &app, Val
   return Window{*axes.begin(), *dim, *first, *first + *length, *all, false, false, false, {}};
 }
 
-// By how many ranks a permutation moves what each has, 1 or -1, and whether it does so at the ends
-// of the axis as well. Of two ranks each is behind the other.
-static std::optional<std::pair<int, bool>> shift_of(const rules::Application &app, int64_t ranks) {
+// By how many ranks a permutation moves what each has, back if it is negative, and whether it does
+// so at the ends of the axis as well. Of two ranks each is behind the other.
+std::optional<std::pair<int64_t, bool>> shift_of(const rules::Application &app, int64_t ranks) {
   const ir::AttrValue *pairs = app.attr("perm");
-  if (!pairs || pairs->form != ir::AttrForm::List)
+  if (!pairs || pairs->form != ir::AttrForm::List || ranks < 2)
     return std::nullopt;
   llvm::ArrayRef<ir::AttrValue> items = app.program.lists[pairs->as<ir::AttrListId>()].items;
-  int64_t forward = 0, backward = 0, around = 0;
+  std::optional<int64_t> shift;
+  bool around = false;
   for (const ir::AttrValue &item : items) {
     const auto pair = rules::numbers_of(app, item);
     if (!pair || pair->size() != 2 ||
         llvm::any_of(*pair, [&](int64_t rank) { return rank < 0 || rank >= ranks; }))
       return std::nullopt;
-    const int64_t moved = (*pair)[1] - (*pair)[0];
-    forward += moved == 1 || moved == 1 - ranks;
-    backward += moved == -1 || moved == ranks - 1;
-    around += moved == 1 - ranks || moved == ranks - 1;
+    int64_t moved = (*pair)[1] - (*pair)[0];
+    const int64_t nearest = moved > ranks / 2 ? moved - ranks : moved < -ranks / 2 ? moved + ranks
+                                                                                     : moved;
+    around |= nearest != moved;
+    moved = nearest;
+    if (shift && *shift != moved && (*shift - moved) % ranks != 0)
+      return std::nullopt;
+    shift = shift.value_or(moved);
   }
+  // The pairs that are missing are those around the ends; else some rank gets zeros of a neighbour.
   const auto count = static_cast<int64_t>(items.size());
-  if (forward == backward || (forward != count && backward != count) || count < ranks - 1)
+  if (!shift || *shift == 0)
     return std::nullopt;
-  // The one pair that is missing is that around the ends; else some rank gets zeros of a neighbour.
-  if ((around == 1) != (count == ranks))
+  const bool rings = count == ranks;
+  if (!rings && (around || count != ranks - std::abs(*shift)))
     return std::nullopt;
-  return std::pair(forward == count ? 1 : -1, count == ranks);
+  return ranks == 2 && rings ? std::nullopt : std::optional(std::pair(*shift, rings));
 }
 
 std::optional<Windows::Window> Windows::sent(const rules::Application &app, ValueId operand) const {
@@ -150,12 +156,48 @@ static bool pads_nothing(const rules::Application &app, size_t dim) {
   return pair && llvm::all_of(*pair, [](int64_t rows) { return rows == 0; });
 }
 
+// The same where attributes give a number for each dimension behind the batch and the channels.
+std::optional<Windows::Window> Windows::convolved_by_place(const rules::Application &app,
+                                                           Window window, ValueId result) const {
+  constexpr unsigned kSpatial = 2;
+  auto number = [&](llvm::StringRef name, int64_t wanted) {
+    const auto numbers = rules::numbers_attr(app, {name});
+    if (!numbers || numbers->empty())
+      return false;
+    const size_t at = numbers->size() == 1 ? 0 : window.dim - kSpatial;
+    return at < numbers->size() && (*numbers)[at] == wanted;
+  };
+  if (window.dim < kSpatial || rules::flag_attr(app, "transposed") || !number("stride", 1) ||
+      !number("padding", 0) || extent(result, window.dim) != window.rows)
+    return std::nullopt;
+  window.first = 0, window.last = window.rows;
+  return window;
+}
+
+// With a kernel of one row a block is a block again.
+std::optional<Windows::Window> Windows::convolved_by_one(const rules::Application &app,
+                                                         ValueId operand, ValueId result) const {
+  std::optional<Window> found;
+  for (ir::AxisId axis : app.type(app.args[0]).sharded())
+    if (const unsigned dim = *app.type(app.args[0]).dim(axis); dim > 1) {
+      const auto rows = extent(operand, dim);
+      if (found || !rows || *rows > kMostRows)
+        return std::nullopt;
+      found = Window{axis, dim, 0, *rows, *rows, false, false, false, {}};
+    }
+  return found ? convolved_by_place(app, *found, result) : std::nullopt;
+}
+
 // What a convolution without padding leaves of a window: a block, if that has as many rows. Zeros
 // between or beside its rows would stand where the neighbours have theirs.
 std::optional<Windows::Window> Windows::convolved(const rules::Application &app, ValueId operand,
                                                   ValueId result) const {
   const auto known = windows_.find(operand.index);
   const ir::AttrValue *dims = app.attr("dimension_numbers"), *strides = app.attr("window_strides");
+  if (known != windows_.end() && app.op.row && app.op.row->name == "convolution" && !dims)
+    return convolved_by_place(app, known->second, result);
+  if (known == windows_.end() && app.op.row && app.op.row->name == "convolution" && !dims)
+    return convolved_by_one(app, operand, result);
   if (known == windows_.end() || !dims || !strides)
     return std::nullopt;
   Window window = known->second;
@@ -179,6 +221,21 @@ std::optional<Windows::Window> Windows::convolved(const rules::Application &app,
   return std::nullopt;
 }
 
+// Windows of the same rows, joined along another dimension.
+std::optional<Windows::Window> Windows::joined_beside(llvm::ArrayRef<ValueId> operands,
+                                                      unsigned dim) const {
+  std::optional<Window> found;
+  for (ValueId operand : operands) {
+    const auto at = windows_.find(operand.index);
+    if (at == windows_.end() || at->second.dim == dim || at->second.astray ||
+        (found && (found->axis != at->second.axis || found->dim != at->second.dim ||
+                   found->first != at->second.first || found->last != at->second.last)))
+      return std::nullopt;
+    found = at->second;
+  }
+  return found;
+}
+
 // Edges of neighbours beside a rank's own rows.
 Windows::Made Windows::joined(const rules::Application &app,
                               llvm::ArrayRef<ValueId> operands) const {
@@ -189,6 +246,10 @@ Windows::Made Windows::joined(const rules::Application &app,
   if (!dims || dims->size() != 1 || operands.size() != app.args.size())
     return made;
   const unsigned dim = dims->front();
+  if (std::optional<Window> beside = joined_beside(operands, dim)) {
+    made.window = beside;
+    return made;
+  }
   const Window *edge = nullptr; // of a neighbour
   for (ValueId operand : operands)
     if (const auto at = windows_.find(operand.index);
@@ -238,6 +299,11 @@ Windows::Made Windows::joined(const rules::Application &app,
   return made;
 }
 
+std::optional<Windows::Window> Windows::copied(ValueId operand) const {
+  const auto known = windows_.find(operand.index);
+  return known == windows_.end() ? std::nullopt : std::optional(known->second);
+}
+
 Windows::Made Windows::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                             ValueId result) const {
   Made made;
@@ -247,11 +313,13 @@ Windows::Made Windows::made(const rules::Application &app, llvm::ArrayRef<ValueI
     made.window = sent(app, operands[0]);
   else if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return made;
+  else if (copies_operand(app.op, operands.size()))
+    made.window = copied(operands.back());
   else if (app.op.row->factors == rules::cat_factors)
     return joined(app, operands);
   else if (app.op.row->factors == rules::slice_factors)
     made.window = taken(app, operands[0], result);
-  else if (!windows_.empty())
+  else if (!windows_.empty() || app.op.row->name == "convolution")
     made.window = convolved(app, operands[0], result);
   return made;
 }

@@ -13,6 +13,8 @@ namespace spmd::checker {
 
 // The first element of a dimension that a slice takes, if that is a number.
 std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim);
+// By how many ranks a permutation moves what each has, and whether around the ends of the axis.
+std::optional<std::pair<int64_t, bool>> shift_of(const rules::Application &app, int64_t ranks);
 
 class Windows {
 public:
@@ -59,6 +61,10 @@ public:
     const bool rows = at == windows_.end() || at->second.is_block() || at->second.any_order;
     return rows ? ir::AxisSet() : at->second.axis;
   }
+  const Window *find(ir::ValueId value) const {
+    const auto at = windows_.find(value.index);
+    return at == windows_.end() ? nullptr : &at->second;
+  }
   void learn(ir::ValueId value, const Made &made) {
     if (made.window)
       windows_.insert({value.index, *made.window});
@@ -71,6 +77,12 @@ private:
   std::optional<Window> sent(const rules::Application &app, ir::ValueId operand) const;
   std::optional<Window> convolved(const rules::Application &app, ir::ValueId operand,
                                   ir::ValueId result) const;
+  std::optional<Window> convolved_by_place(const rules::Application &app, Window window,
+                                           ir::ValueId result) const;
+  std::optional<Window> convolved_by_one(const rules::Application &app, ir::ValueId operand,
+                                         ir::ValueId result) const;
+  std::optional<Window> joined_beside(llvm::ArrayRef<ir::ValueId> operands, unsigned dim) const;
+  std::optional<Window> copied(ir::ValueId operand) const;
   Made joined(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
   const ir::Program &program_;

@@ -19,9 +19,11 @@ for step in range(3):
     first = x.chunk(world, dim=0)[rank]
     second = x[:, :, rank * 4 : rank * 4 + 4]
     fixed = x[:, 0:1]
+    before = torch.arange(8).chunk(world)[(rank - 1) % world]
+    place = torch.arange(4) + (rank + 1) % world * 4
     y = torch.einsum("sbd,de->bse", first.transpose(0, 1).transpose(1, 0), w)
     y = F.dropout(y, 0.5, True)
-    (y.sum() + second.sum() + fixed.sum()).backward()
+    (y.sum() + second.sum() + fixed.sum() + (before * place).sum()).backward()
     dist.all_reduce(w.grad)
     optimizer.step()
 """
@@ -36,8 +38,13 @@ def trace(tmp_path_factory) -> dict:
 
 def test_a_part_that_each_rank_takes_for_itself_is_a_shard(trace):
     taken = [op["attrs"]["dst"] for op in trace["ops"] if op["op"] == "convert"]
-    assert taken == ["S(0)", "S(2)"]
+    assert sorted(taken) == ["S(0)", "S(0)", "S(0)", "S(2)"]
     assert [op["op"] for op in trace["ops"] if op["op"].startswith("aten.slice")]
+
+
+def test_the_part_of_another_rank_is_a_shard_of_what_was_moved_on(trace):
+    moved = [op["attrs"] for op in trace["ops"] if op["op"] == "aten.roll.default"]
+    assert moved == [{"shifts": [4], "dims": [0]}] * 2
 
 
 def test_draws_that_are_equal_are_the_same(trace):

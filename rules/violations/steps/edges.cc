@@ -102,4 +102,50 @@ mesh m { y = 4, x = 4 }
 )",
 };
 
+constinit const DiagnosticInfo EdgeGradientKept::info = {
+    .name = "edge-gradient-kept",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "the gradient of {value} lacks what the neighbours along {axes} have computed of its "
+               "edges: they do not send it back",
+    .explain = R"(
+A rank sends the edge of its block to a neighbour, which computes with it. What the neighbour finds
+of the gradient of these rows belongs to the rank that sent them, which has to add it to the
+gradient of its own block. Here it does not: the backward of the exchange is missing, or leaves out
+one side.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = joint }
+mesh m { x = 4 }
+%u = input f32[8@x, 5]
+%last = aten.slice.Tensor %u { dim = 0, start = 7, end = 8 }
+%before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
+%wide = aten.cat.default [%before, %u] { dim = 0 }
+%rest = aten.slice.Tensor %wide { dim = 0, start = 0, end = 8 }
+%dr grad_of %rest = mul %rest, 2.0 { phase = bwd }
+%dw grad_of %wide = aten.slice_backward.default %dr { input_sizes = [9, 5], dim = 0, start = 0, end = 8, step = 1, bwd_of = %rest, phase = bwd }
+%du grad_of %u = aten.slice.Tensor %dw { dim = 0, start = 1, end = 9, bwd_of = %wide, phase = bwd }
+output grad %du of %u
+)",
+    .right = R"(
+trace { mode = gradual, phase = joint }
+mesh m { x = 4 }
+%u = input f32[8@x, 5]
+%last = aten.slice.Tensor %u { dim = 0, start = 7, end = 8 }
+%before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
+%wide = aten.cat.default [%before, %u] { dim = 0 }
+%rest = aten.slice.Tensor %wide { dim = 0, start = 0, end = 8 }
+%dr grad_of %rest = mul %rest, 2.0 { phase = bwd }
+%dw grad_of %wide = aten.slice_backward.default %dr { input_sizes = [9, 5], dim = 0, start = 0, end = 8, step = 1, bwd_of = %rest, phase = bwd }
+%own = aten.slice.Tensor %dw { dim = 0, start = 1, end = 9, bwd_of = %wide, phase = bwd }
+%edge = aten.slice.Tensor %dw { dim = 0, start = 0, end = 1, bwd_of = %wide, phase = bwd }
+%back = ppermute %edge { axis = x, perm = [[0, 3], [1, 0], [2, 1], [3, 2]], bwd_of = %before, phase = bwd }
+%there = aten.slice_backward.default %back { input_sizes = [8, 5], dim = 0, start = 7, end = 8, step = 1, bwd_of = %last, phase = bwd }
+%du grad_of %u = add %own, %there { bwd_of = %wide, phase = bwd }
+output grad %du of %u
+)",
+};
+
 } // namespace spmd::rules

@@ -29,4 +29,12 @@ struct EdgeOfOtherAxis {
   static const DiagnosticInfo info;
 };
 
+struct EdgeGradientKept {
+  ir::ValueId value; // whose edges were sent
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("value", value), visit("axes", axes); }
+  bool operator==(const EdgeGradientKept &) const = default;
+  static const DiagnosticInfo info;
+};
+
 } // namespace spmd::rules

@@ -1,6 +1,9 @@
 """Messages from rank to rank: as they are called, and as permutations where all ranks make the same
 calls."""
 
+import collections
+import dataclasses
+
 import torch
 import torch.distributed as dist
 
@@ -63,6 +66,45 @@ def permute(program: Program, plan: list[dict]) -> None:
         sent.name, sent.outs = "collective_permute", received.outs
         sent.attrs = words[number] | {"src": "V", "dst": "V"}
         program.ops.remove(received)
+
+
+@dataclasses.dataclass
+class Exchange:
+    """An all_to_all in which this rank sends all that it has to one other rank."""
+
+    name: str
+    op: Op
+    index: int  # of that rank, in the group
+
+
+def exchanges(program: Program) -> list[Exchange]:
+    found: list[Exchange] = []
+    times: collections.Counter = collections.Counter()
+    for op in program.ops:
+        sent, got = op.attrs.get("in_splits"), op.attrs.get("out_splits")
+        if op.name != "all_to_all" or not isinstance(sent, list) or not isinstance(got, list):
+            continue
+        if [sum(map(bool, counts)) for counts in (sent, got)] != [1, 1] or max(sent) != max(got):
+            continue
+        made = program.locations.text(op.loc)
+        found.append(Exchange(f"exchange {made} {times[made]}", op, sent.index(max(sent))))
+        times[made] += 1
+    return found
+
+
+def turn(program: Program, found: list[Exchange], turns: dict[str, dict[str, list[int]]]) -> None:
+    """Makes permutations of those in which each rank sends to the one so many before it."""
+    for one in found:
+        axes = program.axes_of(one.op)
+        size = len(one.op.attrs["in_splits"])
+        first, step, back = turns.get(one.name, {}).get(axes[0], (1, 1, 0)) if axes else (1, 1, 0)
+        if len(axes) != 1 or (first, step) != (0, 1):
+            continue
+        if size != next(axis.size for axis in program.mesh.axes if axis.name == axes[0]):
+            continue
+        perm = [[rank, (rank - back) % size] for rank in range(size)]
+        one.op.name = "collective_permute"
+        one.op.attrs = {"axis": axes[0], "perm": perm, "src": "V", "dst": "V"}
 
 
 def along(program: Program, peer: int) -> list[str]:

@@ -5,7 +5,9 @@ k`.
 One rank's program only shows that a part was taken. Where the others take other parts, each its
 own, the operation is a `convert` to a shard: of what is whole on all ranks, each goes on with its
 block. Every n-th row counts as such a block: only the order of the rows in the whole differs, and
-nothing that is judged depends on it.
+nothing that is judged depends on it. Where each rank takes the part of the rank so many before it,
+as of positions that go with a block which has come round a ring, the parts are moved on by as many
+first.
 """
 
 import collections
@@ -126,9 +128,11 @@ def convert(
     parts: list[Part],
     kinds: dict[str, dict[str, str]],
     steps: dict[str, dict[str, int]],
+    turns: dict[str, dict[str, list[int]]],
 ) -> None:
     """States the parts that differ along some axes, and are this rank's along them. By name and
-    axis: `kinds`, and in even `steps` of how much the index grows from rank to rank.
+    axis: `kinds`, and in even `steps` of how much the index grows from rank to rank; in `turns`,
+    which parts ranks have that are those of ranks before them.
     """
     for number, part in enumerate(parts):
         differs = [
@@ -139,6 +143,9 @@ def convert(
         order = (
             _order(differs, grows, length) if all(one.name in grows for one in differs) else None
         )
+        turned = turns.get(part.name, {}).get(differs[0].name) if len(differs) == 1 else None
+        if order is None and turned is not None and _state_turned(program, part, differs[0], turned):
+            continue
         if order is None:
             if part.pieces is None and differs:  # whatever they are, they are not equal
                 program.from_outside(part.out, f"part.{number}", kinds[part.name])
@@ -167,7 +174,17 @@ def _order(axes: list[Axis], grows: dict[str, int], length: int) -> list[Axis] |
     return None
 
 
-def _state(program: Program, part: Part, order: list[Axis], first: int) -> None:
+def _state_turned(program: Program, part: Part, axis: Axis, turned: list[int]) -> bool:
+    """Whether it is the part of the rank so many before on the axis; states it then."""
+    first, step, back = turned
+    length = part.out.shape[0] if part.pieces is None else 1
+    if step != length or (part.pieces is not None and (part.pieces != axis.size or first)):
+        return False
+    _state(program, part, [axis], first, back)
+    return True
+
+
+def _state(program: Program, part: Part, order: list[Axis], first: int, back: int = 0) -> None:
     op, out = part.op, part.out
     if part.pieces is None:
         whole = math.prod(axis.size for axis in order) * out.shape[0]
@@ -180,6 +197,15 @@ def _state(program: Program, part: Part, order: list[Axis], first: int) -> None:
     else:
         operand, before = op.ins[0], []
     shape = list(operand.shape)
+    if back:
+        moved = Value(out.dtype, list(shape), requires_grad=operand.requires_grad)
+        words = {"shifts": [back * shape[part.dim] // order[0].size], "dims": [part.dim]}
+        before.append(
+            dataclasses.replace(
+                op, name="aten.roll.default", ins=[operand], outs=[moved], attrs=words
+            )
+        )
+        operand = moved
     for axis in order:
         shape[part.dim] //= axis.size
         block = Value(out.dtype, list(shape), requires_grad=operand.requires_grad)

@@ -7,9 +7,11 @@ nothing: blocks of it are equal, too.
 
 import contextlib
 import hashlib
+import itertools
 
 import torch
 
+from ..communication import messages
 from ..document import Op, Program
 from ..values import Value
 from . import shapes
@@ -88,10 +90,19 @@ def _elements(tensor: torch.Tensor) -> torch.Tensor:
 
 def summed(program: Program) -> dict[str, list[str]]:
     """By parameter: the axes along which the program sums its gradient, after the backward or in a
-    hook."""
+    hook; by messages, where it adds what other ranks have sent."""
     owners: dict[int, set[str]] = {}  # by value: the parameters whose gradients it consists of
+    arrived: dict[int, list[str]] = {}  # by value: the axes along which it was sent
     found: dict[str, set[str]] = {}
     for op in program.ops:
+        if op.name in ("recv", "collective_permute"):
+            peer = op.attrs.get("peer")
+            axes = program.axes_of(op) if peer is None else messages.along(program, peer)
+            arrived |= {id(value): axes for value in op.outs}
+        if op.name.startswith("aten.add") and len(op.operands()) == 2:
+            for one, other in itertools.permutations(op.operands()):
+                for name in owners.get(id(one), ()) if id(other) in arrived else ():
+                    found.setdefault(name, set()).update(arrived[id(other)])
         reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
         for value, operands in _results(op) if reduces or _passes(op) else ():
             whose = set().union(*(owners.get(id(one), ()) for one in operands))

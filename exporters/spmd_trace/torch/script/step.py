@@ -571,9 +571,11 @@ class Steps:
                 remedy = "record one rank of its own: --ranks one"
                 self.recorder.refusals.append(Refusal(place, str(error), remedy))
         self.roles.type_messages()
-        parts = ownparts.found(program)
-        self.roles.note_parts(parts)
-        ownparts.convert(program, parts, self.roles.kinds, self.observed.get("steps", {}))
+        parts, exchanges = ownparts.found(program), messages.exchanges(program)
+        self.roles.note_parts([*parts, *exchanges])
+        messages.turn(program, exchanges, self.observed.get("turns", {}))
+        orders = (self.observed.get(name, {}) for name in ("steps", "turns"))
+        ownparts.convert(program, parts, self.roles.kinds, *orders)
         if not self.given:
             self.roles.take_batch()
             leave_out(program, self.batch)

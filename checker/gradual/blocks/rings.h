@@ -1,0 +1,140 @@
+// Blocks that go round: each rank sends what it has to the next one, so that after as many turns as
+// there are ranks but one, every rank has seen the block of every other. A sum over the turns is
+// then a sum over the whole dimension; what has gone round is at home again.
+#pragma once
+
+#include "checker/check.h"
+#include "checker/gradual/blocks/held.h"
+
+#include "rules/apply.h"
+#include "rules/factors/factors.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace spmd::checker {
+
+class Rings {
+public:
+  // `checked`: of the program by kinds, for the shapes.
+  Rings(const ir::Program &program, const CheckResult &checked, rules::Rules &rules);
+
+  // A result that is an ordinary tensor again: cut by the axis in a dimension, or the same on all
+  // ranks.
+  struct Known {
+    ir::AxisId axis;
+    std::optional<unsigned> dim;
+    bool proved = false;
+    Forms::Id form = 0;
+  };
+  struct Result { // one of both, or nothing
+    std::optional<Known> known;
+    std::optional<Held> held;
+  };
+  enum class Fault : uint8_t {
+    None,
+    Mixed,    // blocks of different ranks meet in one dimension
+    Missing,  // a sum over blocks is used, and that of one rank is not in it
+    Repeated, // the block of one rank is added twice
+    Scaled,   // addends of one sum are divided by different numbers
+  };
+  struct Made {
+    Fault fault = Fault::None;
+    uint32_t operand = 0; // at fault
+    unsigned back = 0;    // of which rank its block is, or is the one in question
+    unsigned other = 0;   // of which rank that is which it meets
+    ir::InstId by;        // what made it so, if not the instruction
+    ir::AxisId axis;
+    llvm::SmallVector<Result, 1> results;
+    const Known *known(uint32_t result) const {
+      return result < results.size() && results[result].known ? &*results[result].known : nullptr;
+    }
+    const Held *held(uint32_t result) const {
+      return result < results.size() && results[result].held ? &*results[result].held : nullptr;
+    }
+  };
+  // `unread`, `proved`: of the operands, what is not read, and the axes on which they are proved.
+  Made made(ir::InstId id, const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+            llvm::ArrayRef<bool> unread, llvm::ArrayRef<ir::AxisSet> proved);
+  // Notes what the results are.
+  void learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ir::ValueId> operands,
+             const Made &made);
+  // Notes of an input of integers, such as positions, that its cut was assumed: its rows may be
+  // those of any rank.
+  void guess(ir::ValueId value) { guessed_.insert(value.index); }
+  // Of a gradient whose block is not that of the value that it belongs to, which has this type.
+  struct Astray {
+    unsigned back, wanted;
+    ir::AxisId axis;
+    ir::InstId by; // that sent it last, if any did
+  };
+  std::optional<Astray> astray(ir::ValueId gradient, ir::ValueId of, const ir::Type &type) const;
+
+private:
+  // One instruction.
+  struct Step {
+    ir::InstId id;
+    const rules::Application &app;
+    llvm::ArrayRef<ir::ValueId> operands;
+    llvm::ArrayRef<bool> unread;
+    llvm::ArrayRef<ir::AxisSet> proved;
+    ir::ValueId first = {}; // result
+    uint32_t results = 0;
+    ir::AxisId axis = {};
+    bool axis_known = false;
+    unsigned ranks = 0;
+    Made made = {};
+    ir::ValueId result(uint32_t index) const { return ir::ValueId{first.index + index}; }
+  };
+  struct Computing; // an instruction by its equation
+
+  const Held *find(ir::ValueId value) const;
+  Forms::Id form(ir::ValueId value);
+  Forms::Id block_form(ir::ValueId whole, unsigned dim, ir::AxisId axis);
+  Forms::Id ordinary_form(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+                          ir::ValueId value, uint32_t result);
+  Forms::Id op_form(const rules::Application &app, llvm::ArrayRef<Forms::Id> operands,
+                    uint32_t result);
+  std::optional<Forms::Id> reshaped(const rules::Application &app, Forms::Id form,
+                                    ir::ValueId operand, ir::ValueId result);
+  std::optional<Held> seen(const ir::Type &type, ir::ValueId value, ir::AxisId axis, bool proved);
+  void send(Step &step);
+  void take(Step &step);
+  void compute(Step &step);
+  bool collect(Step &step, const rules::Application &app);
+  bool pick(Step &step, const rules::Application &app);
+  void follow_stretched(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
+  void collapse(Held &held);
+  void finish(Step &step, uint32_t result, Held held);
+  std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
+  size_t rank(ir::ValueId value) const;
+
+  const ir::Program &program_;
+  const CheckResult &checked_;
+  ir::AxisSet axes_; // along which something is sent round
+  llvm::DenseSet<uint32_t> sent_; // values
+  Forms forms_;
+  llvm::DenseMap<uint32_t, Held> held_;      // by value
+  llvm::DenseMap<uint32_t, Forms::Id> form_; // of ordinary values
+  struct Rolled {
+    ir::ValueId of;
+    unsigned dim;
+    int64_t by;
+  };
+  llvm::DenseMap<uint32_t, Rolled> rolled_; // whole tensors that were turned by some elements
+  llvm::DenseMap<uint32_t, bool> uniform_;       // of one number: whether it is 0
+  llvm::DenseMap<uint32_t, uint32_t> stretched_; // dimensions, a bit for each
+  llvm::DenseSet<uint32_t> guessed_; // integers that are made of such inputs
+  struct Base { // that was reshaped
+    Forms::Id form;
+    std::vector<uint64_t> extents;
+  };
+  std::map<Forms::Id, Base> bases_; // by what it was reshaped to
+  struct Log { // of a sum over these blocks
+    Forms::Id sum;
+    uint64_t blocks;
+  };
+  llvm::DenseMap<Forms::Id, Log> logs_; // by what a shift names
+};
+
+} // namespace spmd::checker
