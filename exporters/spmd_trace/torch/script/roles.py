@@ -22,6 +22,7 @@ from ..recorder import Recorder
 from ..values import Value, ValueTable
 from . import shapes, variables
 from .batch import differing
+from . import evidence
 from .evidence import digest, sketch
 from .world import Seen
 
@@ -660,6 +661,9 @@ class Roles:
                 copied = dtensors.copied(self.recorder, parameter)
                 axes = copied & dtensors.copied(self.recorder, gradient)
                 axes -= {*summed.get(name, []), *self.wrapped_axes}
+                made = self.recorder.values.find(local_shard(gradient))
+                if axes and made is not None:
+                    axes -= evidence.summed_into(self.recorder.program, made)
                 own = id(value.root) not in divided and value.root.claims.get("role") == "param"
                 if own and axes:
                     self._used_as_one(value.root, axes)
