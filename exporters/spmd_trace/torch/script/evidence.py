@@ -116,6 +116,8 @@ def summed_into(program: Program, gradient: Value) -> set[str]:
             if id(value) in wanted:
                 found.update(program.axes_of(op) if reduces else ())
                 wanted.update(map(id, operands))
+        # What is written in place, as by a fused optimizer, is what it was before.
+        wanted.update(id(value.alias_of) for value in op.outs if id(value) in wanted)
     return found
 
 
