@@ -14,6 +14,9 @@ namespace spmd::checker {
 // Whether every element of the result is one of an operand, which no other operand changes.
 bool moves_elements(const rules::ResolvedOp &op);
 
+// The number that a literal is; none: it is none.
+std::optional<double> number_of(const ir::AttrValue &value);
+
 // The factor that a multiplication or division by a number comes to; none: it is none.
 std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands);
 
@@ -48,6 +51,7 @@ private:
   int64_t passes(const ir::Inst &inst) const;
   void mean_of_sum(ir::InstId id, ir::ValueId sum, int64_t divisor, rules::Rules &rules);
   void mean_backward(ir::InstId id, int64_t divisor, rules::Rules &rules);
+  bool is_exponent(const ir::Inst &inst, double factor, rules::Rules &rules);
   int64_t elements(ir::ValueId value) const;
   bool may_be_size(ir::InstId id, const Product &product, const ir::Type &type) const;
   ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks,
@@ -68,6 +72,7 @@ private:
     ir::AxisSet all, equal;
     bool averages = false;
   };
+  llvm::DenseSet<uint32_t> exponents_; // powers whose exponent the backward has multiplied with
   int64_t passes_ = 1; // of backward, where all begin at one line
   llvm::DenseMap<uint32_t, Sum> entered_;        // by operand of such a collective
   llvm::DenseMap<uint32_t, Sum> left_;           // by its result

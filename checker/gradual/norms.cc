@@ -21,14 +21,6 @@ using rules::Computes;
 
 namespace {
 
-std::optional<double> number_of(const ir::AttrValue &value) {
-  if (value.form == ir::AttrForm::Integer)
-    return double(int64_t(value.bits));
-  if (value.form == ir::AttrForm::Float)
-    return std::bit_cast<double>(value.bits);
-  return std::nullopt;
-}
-
 // The number at a position, or in an attribute; none: it is not stated.
 std::optional<double> stated(const rules::Application &app, unsigned position,
                              std::initializer_list<llvm::StringRef> names) {

@@ -85,6 +85,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   add_to_means(op);
   add_alone(inst, op);
   scale_zeros();
+  take_cleared(op);
   take_shares(inst, op);
   take_squares(inst, op);
   take_joined_counts(op);
@@ -310,6 +311,18 @@ void SecondPass::scale_zeros() {
       type.scale = *scale;
       state_.args[i].type = state_.intern(type);
     }
+}
+
+// Memory that was cleared, and to which something is added, holds that alone: zeros are of its type.
+void SecondPass::take_cleared(const rules::ResolvedOp &op) {
+  if (!op.computes(Computes::Sum) || state_.args.size() != 2)
+    return;
+  auto cleared = [&](size_t i) {
+    return zero_blocks_.count(state_.operands.values[i].index) != 0;
+  };
+  for (size_t i : {0, 1})
+    if (cleared(i) && !cleared(1 - i) && state_.args[0].shape == state_.args[1].shape)
+      state_.args[i].type = state_.args[1 - i].type;
 }
 
 // What is known already needs no such word, and the data are as they were.

@@ -65,6 +65,7 @@ private:
   void add_alone(const ir::Inst &inst, const rules::ResolvedOp &op);
   void follow_means(ir::InstId id, ir::ValueId value, uint32_t index);
   void scale_zeros();
+  void take_cleared(const rules::ResolvedOp &op);
   void find_unread(const rules::Application &app);
   void find_parts(const rules::Application &app);
   void take_offset_operands(const rules::Application &app);
