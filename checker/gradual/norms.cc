@@ -1,6 +1,7 @@
 // Follows the roots of squares of blocks to where they are squared, added up, or used.
 #include "checker/gradual/norms.h"
 
+#include "checker/gradual/axis_size_numbers.h"
 #include "checker/operand_list.h"
 
 #include "rules/ops/registry.h"

@@ -66,13 +66,21 @@ void SecondPass::declare(ValueId value, const Type &type) {
   // any, and what each rank has made by itself has no other rows than those it is used for.
   for (AxisId axis : type.sharded())
     if (param && param->role == ir::Role::Param && gradual_.cuts().inside(value, axis) &&
-        !rules::axes_of(program_, param->separate, type.mesh()).contains(axis))
+        !rules::axes_of(program_, param->separate, type.mesh()).contains(axis) &&
+        !has_taken(*param, type, axis))
       result_.proved[value.index] -= axis;
   result_.scaled[value.index] = result_.proved[value.index];
   if (param)
     for (AxisId axis : program_.meshes[type.mesh()].typed_axes() - result_.proved[value.index])
       result_.lost.push_back(
           {axis, {Place::Form::Param, static_cast<uint32_t>(param - program_.params.data())}});
+}
+
+// Whether a rank has taken, out of the whole of a fused weight, the blocks that it is used for.
+bool SecondPass::has_taken(const ir::Param &param, const Type &type, AxisId axis) const {
+  return rules::axes_of(program_, param.taken, type.mesh()).contains(axis) &&
+         type.dim(axis) == static_cast<unsigned>(param.taken_dim) &&
+         gradual_.cuts().blocks(param.value, axis) == param.taken_blocks;
 }
 
 void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {

@@ -59,6 +59,7 @@ private:
     ir::InstId by;
     ir::AxisSet axes, uneven;
   };
+  bool has_taken(const ir::Param &param, const ir::Type &type, ir::AxisId axis) const;
   ir::AxisSet axes_in(const ir::Inst &inst, llvm::StringRef key) const;
   void take_counts(const ir::Inst &inst, const rules::ResolvedOp &op);
   void add_to_means(const rules::ResolvedOp &op);

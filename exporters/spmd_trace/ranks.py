@@ -23,8 +23,9 @@ def compared(
     apart: bool = False,
     exchanged: tuple[str, ...] | list[str] = (),
 ) -> dict:
-    """Kinds by name and axis, the axes along which ranks have batches of their own, and how the
-    positions of the parts that they take grow along axes.
+    """Kinds by name and axis, the axes along which ranks have batches of their own, how the
+    positions of the parts that they take grow along axes, and along which they have taken
+    parameters out of whole ones.
 
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes
     along which the program sums the gradient of a parameter. A parameter that is equal on ranks is
@@ -37,6 +38,7 @@ def compared(
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
     steps: dict[str, dict[str, int]] = {}
+    taken: dict[str, list[str]] = {}
     unsure: dict[str, list[str]] = {}  # by axis: parameters that may differ
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
@@ -49,6 +51,8 @@ def compared(
         named = [_by_name(rows[line[one]], "place") for one in positions]
         for name, step in _even_steps(positions, named).items():
             steps.setdefault(name, {})[axis] = step
+        for name in _taken(positions, size, [_by_name(rows[line[one]], "taken") for one in positions]):
+            taken.setdefault(name, []).append(axis)
         if size > 1:  # what another rank lacks differs
             counts = [
                 {name: len(of) for name, of in _by_name(one, "digest").items()} for one in others
@@ -80,7 +84,8 @@ def compared(
             kinds.setdefault(name, {})[axis] = same if equal else "V"
 
     data, whole = _batches(axes, kinds, roles, unsure, exchanged)
-    return {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
+    found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
+    return found | {"taken": taken}
 
 
 def _batches(
@@ -119,6 +124,17 @@ def _batches(
         if roles.get(name) == "loss"
     }
     return data, whole
+
+
+def _taken(ranks: list[int], size: int, named: list[dict[str, list]]) -> list[str]:
+    """Parameters of which each rank of an axis has taken the blocks in its place out of one
+    whole."""
+    found: list[str] = []
+    for name, ((*whole, pieces, _), *_) in named[0].items():
+        there = [one.get(name, [None])[0] for one in named]
+        if pieces == size and there == [[*whole, pieces, rank] for rank in ranks]:
+            found.append(name)
+    return found
 
 
 def _even_steps(ranks: list[int], named: list[dict[str, list]]) -> dict[str, int]:

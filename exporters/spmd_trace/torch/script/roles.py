@@ -5,6 +5,7 @@ DTensors, DistributedDataParallel), else from what other ranks have there; on al
 are unknown.
 """
 
+import dataclasses
 import gc
 from collections.abc import Iterable
 
@@ -24,6 +25,7 @@ from . import shapes, variables
 from .batch import differing
 from . import evidence
 from .evidence import digest, sketch
+from .takes import Taken
 from .world import Seen
 
 MAIN = "main_grad"  # where Megatron and others keep a gradient of a parameter
@@ -218,6 +220,8 @@ class Roles:
             int, tuple[torch.Tensor, str | None]
         ] = {}  # `initial_digests`, with them
         self.separate: set[int] = set()  # storages of parameters that this rank has made by itself
+        self.taken: dict[int, Taken] = {}  # by storage of a parameter
+        self.taken_along: dict[str, list[str]] = observed.get("taken", {})  # by name
         self.contradicted: list[str] = []  # parameters that a wrapper keeps equal, and that differ
         self._unnamed = 0
         self.batches: set[int] = set()  # storages of what a model is called with
@@ -551,6 +555,9 @@ class Roles:
         own = [axis for axis in compared if kinds[axis] == "V"]
         if role == "param" and own and storage_of(tensor) in self.separate:
             claims["separate"] = own
+        taken = self.taken.get(storage_of(tensor)) if role == "param" else None
+        if taken and (along := self.taken_along.get(name)):
+            claims |= {"taken": along, "taken_dim": taken.dim, "taken_blocks": taken.blocks}
         self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
         if role == "input" and kinds and set(kinds.values()) == {"R|I"}:
@@ -567,6 +574,8 @@ class Roles:
             row = {"role": role, "name": name, "digest": digest(tensor)}
             if role == "param":
                 _, row["initial"] = self.initial.get(storage_of(tensor), (None, row["digest"]))
+                if taken := self.taken.get(storage_of(tensor)):
+                    row["taken"] = list(dataclasses.astuple(taken))
             row["sketch"] = sketch(tensor) if tensor.is_floating_point() else []
             self.digests.append(row)
 
