@@ -413,8 +413,12 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
     if (const Lists::Joined *joined = stacks.joined(made_values[r]))
       now_.joined.back() = *joined;
   }
+  now_.normed_alone = {};
+  if (app.op.computes(Computes::Norm) && app.args.size() == 1)
+    now_.normed_alone = axes_in(program_.insts[id], "alone") & app.type(app.args[0]).equal();
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Made made = norms_.made(app, state_.operands.values, r, made_values[r]);
+    made.root.axes |= now_.normed_alone;
     if (AxisSet axes = made.left_out - now_.reported)
       state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
     if (AxisSet axes = made.counted - now_.reported)
@@ -626,14 +630,18 @@ void SecondPass::find_unread(const rules::Application &app) {
     add(app.named(name));
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return;
-  const rules::Equation &row = app.op.row->equation.equation;
+  const llvm::SmallVector<rules::RowUse, 1> uses = rules::row_uses(app);
+  if (uses.size() != 1 || !uses[0].row)
+    return;
+  const rules::Equation &row = uses[0].row->equation.equation;
   llvm::SmallSet<uint8_t, 4> shapes, data; // operands of the row
   for (unsigned r = 0; r < row.ref_count; ++r)
     (row.refs[r].role == rules::RefRole::ShapeOnly ? shapes : data).insert(row.refs[r].operand);
   if (shapes.empty())
     return;
   rules::OperandMismatch ignored;
-  if (std::optional<rules::Binding> binding = rules::bind_operands(app, row, ignored))
+  if (std::optional<rules::Binding> binding =
+          rules::bind_operands(app.bound_to(uses[0]), row, ignored))
     for (uint8_t operand : shapes)
       if (operand < row.operand_count && !data.contains(operand))
         add((*binding)[operand]);
@@ -825,6 +833,7 @@ void SecondPass::keep_own(ValueId value, Type &type) {
 void SecondPass::apply_norms(ValueId value, uint32_t index, Type &type) {
   const Norms::Made &made = now_.norms[index];
   norms_.learn(value, made);
+  type.set_kind(now_.normed_alone, Kind::Varying);
   type.set_kind(made.square.axes - now_.reported, Kind::Partial);
   now_.open -= made.root.axes | made.square.axes;
   lookups_.learn(value, now_.lookup);
@@ -934,6 +943,7 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   for (AxisId axis : (axes & before) - proved - counts - routes_.counts(value))
     result_.lost.push_back({axis, Place::inst(id)});
   result_.proved[value.index] = proved;
+  if (getenv("TPDBG")) { fprintf(stderr, "DBG %u %u %u", id.index, value.index, index); for (AxisId a : axes) fprintf(stderr, " %d:%d%d", (int)a.index, (int)proved.contains(a), (int)before.contains(a)); fprintf(stderr, " open"); for (AxisId a : now_.open) fprintf(stderr, " %d", (int)a.index);  fprintf(stderr, " known"); for (AxisId a : known_axes(type)) fprintf(stderr, " %d", (int)a.index); fprintf(stderr, " ops"); for (ValueId v : state_.operands.values) fprintf(stderr, " %u", v.index); fprintf(stderr, " scale %d\n", (int)type.scale.valid()); }
   AxisSet scaled = axes;
   if (is_float(value)) {
     // What a loop makes is what its body returns of what it begins with.

@@ -160,6 +160,7 @@ private:
     std::optional<Rooted::Seen> on_root; // what operands are on one rank, or the result of a sum
     bool handed_out = false;             // what that rank has is handed out
     llvm::SmallVector<Norms::Made, 2> norms; // by result
+    ir::AxisSet normed_alone; // along which it is a norm that one rank puts beside those of all
     llvm::SmallVector<std::optional<Lists::Joined>, 2> joined;
     Extremes::Made extreme; // of the first result, as what follows
     Windows::Made window;
