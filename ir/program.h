@@ -168,7 +168,7 @@ struct Param {
   // a whole tensor that has been there, so that its rows are those that the program takes them for.
   AxisRefsId separate;
   // Axes along which each rank has taken its block out of one whole tensor that all of them had, as
-  // a recorder saw it: `taken_blocks` blocks of dimension `taken_dim`, the next ranks' between them.
+  // a recorder saw it: `taken_blocks` blocks of dimension `taken_dim`, those of others in between.
   AxisRefsId taken;
   int64_t taken_dim = 0, taken_blocks = 1;
   // The gradient that the optimizer gets, over the one that finite differences of the loss give, as

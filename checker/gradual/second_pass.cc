@@ -321,13 +321,12 @@ void SecondPass::scale_zeros() {
     }
 }
 
-// Memory that was cleared, and to which something is added, holds that alone: zeros are of its type.
+// Memory that was cleared, and to which something is added, holds that alone: zeros are of its
+// type.
 void SecondPass::take_cleared(const rules::ResolvedOp &op) {
   if (!op.computes(Computes::Sum) || state_.args.size() != 2)
     return;
-  auto cleared = [&](size_t i) {
-    return zero_blocks_.count(state_.operands.values[i].index) != 0;
-  };
+  auto cleared = [&](size_t i) { return zero_blocks_.count(state_.operands.values[i].index) != 0; };
   for (size_t i : {0, 1})
     if (cleared(i) && !cleared(1 - i) && state_.args[0].shape == state_.args[1].shape)
       state_.args[i].type = state_.args[1 - i].type;
@@ -943,7 +942,6 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   for (AxisId axis : (axes & before) - proved - counts - routes_.counts(value))
     result_.lost.push_back({axis, Place::inst(id)});
   result_.proved[value.index] = proved;
-  if (getenv("TPDBG")) { fprintf(stderr, "DBG %u %u %u", id.index, value.index, index); for (AxisId a : axes) fprintf(stderr, " %d:%d%d", (int)a.index, (int)proved.contains(a), (int)before.contains(a)); fprintf(stderr, " open"); for (AxisId a : now_.open) fprintf(stderr, " %d", (int)a.index);  fprintf(stderr, " known"); for (AxisId a : known_axes(type)) fprintf(stderr, " %d", (int)a.index); fprintf(stderr, " ops"); for (ValueId v : state_.operands.values) fprintf(stderr, " %u", v.index); fprintf(stderr, " scale %d\n", (int)type.scale.valid()); }
   AxisSet scaled = axes;
   if (is_float(value)) {
     // What a loop makes is what its body returns of what it begins with.

@@ -51,7 +51,8 @@ def compared(
         named = [_by_name(rows[line[one]], "place") for one in positions]
         for name, step in _even_steps(positions, named).items():
             steps.setdefault(name, {})[axis] = step
-        for name in _taken(positions, size, [_by_name(rows[line[one]], "taken") for one in positions]):
+        parts = [_by_name(rows[line[one]], "taken") for one in positions]
+        for name in _taken(positions, size, parts):
             taken.setdefault(name, []).append(axis)
         if size > 1:  # what another rank lacks differs
             counts = [

@@ -16,10 +16,10 @@ constexpr std::array<std::string_view, 5> kFunctionKeys = {"ctx", "params", "ops
 enum FunctionKey : unsigned { Ctx, Params, Ops, Results, Out };
 
 constexpr std::array<std::string_view, ValueKeyCount + 12> kParamKeys = {
-    "dtype",   "shape",         "gshape",   "mesh",           "type", "spec", "scale",
-    "id",      "requires_grad", "grad_of",  "alias_of",       "role", "name", "grad",
-    "drifted", "observed",      "separate", "taken", "taken_dim", "taken_blocks",
-    "gradient_ratio", "loc", "scope"};
+    "dtype",     "shape",        "gshape",         "mesh",     "type",     "spec",
+    "scale",     "id",           "requires_grad",  "grad_of",  "alias_of", "role",
+    "name",      "grad",         "drifted",        "observed", "separate", "taken",
+    "taken_dim", "taken_blocks", "gradient_ratio", "loc",      "scope"};
 enum ParamKey : unsigned {
   RoleKey = ValueKeyCount,
   NameKey,

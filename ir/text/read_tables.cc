@@ -353,10 +353,9 @@ bool TextReader::read_declaration(WrittenValue written, Role role, uint64_t orig
 }
 
 bool TextReader::read_declaration_key(Param &param, const Token &token, Key key) {
-  static constexpr std::string_view kKeys[] = {"grad",     "sync",          "step",
-                                               "hints",    "requires_grad", "drifted",
-                                               "observed", "separate",      "gradient_ratio",
-                                               "taken",    "taken_dim",     "taken_blocks"};
+  static constexpr std::string_view kKeys[] = {
+      "grad",     "sync",     "step",           "hints", "requires_grad", "drifted",
+      "observed", "separate", "gradient_ratio", "taken", "taken_dim",     "taken_blocks"};
   if (key == "requires_grad") {
     std::optional<bool> requires_grad = boolean();
     if (requires_grad)
