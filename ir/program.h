@@ -167,6 +167,10 @@ struct Param {
   // Axes along which each rank has made its block by itself, as a recorder saw it: it is no part of
   // a whole tensor that has been there, so that its rows are those that the program takes them for.
   AxisRefsId separate;
+  // Axes along which each rank has taken its block out of one whole tensor that all of them had, as
+  // a recorder saw it: `taken_blocks` blocks of dimension `taken_dim`, those of others in between.
+  AxisRefsId taken;
+  int64_t taken_dim = 0, taken_blocks = 1;
   // The gradient that the optimizer gets, over the one that finite differences of the loss give, as
   // a recorder measured them; 1: they agree, up to a factor that all gradients share.
   std::optional<double> gradient_ratio;

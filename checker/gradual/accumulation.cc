@@ -110,7 +110,9 @@ ValueId Accumulation::root(InstId seed) {
   const InstId made = defining_inst(program_, inst.bwd_of);
   const bool stated = made.valid() && rules_.resolve(program_.insts[made].op).transition ==
                                           rules::TransitionOp::Reinterpret;
-  return stated ? inst.bwd_of : ValueId();
+  // Else it is memory that something in the backward is written to.
+  const bool alike = result_.shapes[inst.first_result.index] == result_.shapes[inst.bwd_of.index];
+  return stated && alike ? inst.bwd_of : ValueId();
 }
 
 // What a pass begins with: ones in the place of the gradient of a loss.

@@ -48,6 +48,14 @@ ValueId moved(ir::Program &program, const rules::ResolvedOp &op, const ir::Inst 
 
 } // namespace
 
+std::optional<double> number_of(const ir::AttrValue &value) {
+  if (value.form == ir::AttrForm::Integer)
+    return double(int64_t(value.bits));
+  if (value.form == ir::AttrForm::Float)
+    return std::bit_cast<double>(value.bits);
+  return std::nullopt;
+}
+
 bool moves_elements(const rules::ResolvedOp &op) {
   if (op.form == rules::OpForm::Boundary)
     return rules::passes_data(op.boundary);
@@ -72,10 +80,7 @@ std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &
   if (!is_product(op) || operands.slots.size() != 2 ||
       operands.slots[1].form != rules::Slot::Form::Literal)
     return std::nullopt;
-  const ir::AttrValue &value = operands.slots[1].literal;
-  double number = value.form == ir::AttrForm::Integer ? double(int64_t(value.bits))
-                  : value.form == ir::AttrForm::Float ? std::bit_cast<double>(value.bits)
-                                                      : 0;
+  const double number = number_of(operands.slots[1].literal).value_or(0);
   if (number == 0 || !std::isfinite(number))
     return std::nullopt;
   return op.computes(Computes::Quotient) ? 1 / number : number;
@@ -160,6 +165,8 @@ void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
   int64_t ranks = std::llround(size);
   if (std::abs(size - double(ranks)) > 1e-6 * size || ranks < 2)
     return;
+  if (is_exponent(inst, *factor, rules))
+    return;
   if (*factor > 1)
     products_[id.index] = {operands.values[0], ranks};
   if (*factor < 1 && inst.bwd_of.valid())
@@ -185,6 +192,23 @@ void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
   ir::ScaleId scale = ir::axes_scale(program_, mesh, axes);
   scales_[id.index] = *factor < 1 ? ir::quotient(program_, program_.one(), scale) : scale;
   factors_[id.index] = *factor;
+}
+
+// The exponent of a power, with which its backward multiplies, or the 2 of a root: once.
+bool AxisSizeNumbers::is_exponent(const ir::Inst &inst, double factor, rules::Rules &rules) {
+  const ir::InstId forward = inst.bwd_of.valid() ? made_by_[inst.bwd_of.index] : ir::InstId();
+  if (!forward.valid())
+    return false;
+  const rules::ResolvedOp &op = rules.resolve(program_.insts[forward].op);
+  OperandList operands;
+  operands.read(program_, program_.insts[forward].operands);
+  std::optional<double> exponent;
+  if (op.computes(Computes::Square) || op.computes(Computes::Root))
+    exponent = 2;
+  else if (op.computes(Computes::Power) && operands.slots.size() == 2 &&
+           operands.slots[1].form == rules::Slot::Form::Literal)
+    exponent = number_of(operands.slots[1].literal);
+  return exponent == factor && exponents_.insert(forward.index).second;
 }
 
 int64_t AxisSizeNumbers::elements(ValueId value) const {

@@ -16,6 +16,9 @@ bool moves_elements(const rules::ResolvedOp &op);
 // Whether the result is the last of so many operands as it is, and nothing else is read.
 bool copies_operand(const rules::ResolvedOp &op, size_t operands);
 
+// The number that a literal is; none: it is none.
+std::optional<double> number_of(const ir::AttrValue &value);
+
 // The factor that a multiplication or division by a number comes to; none: it is none.
 std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands);
 
@@ -50,6 +53,7 @@ private:
   int64_t passes(const ir::Inst &inst) const;
   void mean_of_sum(ir::InstId id, ir::ValueId sum, int64_t divisor, rules::Rules &rules);
   void mean_backward(ir::InstId id, int64_t divisor, rules::Rules &rules);
+  bool is_exponent(const ir::Inst &inst, double factor, rules::Rules &rules);
   int64_t elements(ir::ValueId value) const;
   bool may_be_size(ir::InstId id, const Product &product, const ir::Type &type) const;
   ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks,
@@ -70,6 +74,7 @@ private:
     ir::AxisSet all, equal;
     bool averages = false;
   };
+  llvm::DenseSet<uint32_t> exponents_; // powers whose exponent the backward has multiplied with
   int64_t passes_ = 1; // of backward, where all begin at one line
   llvm::DenseMap<uint32_t, Sum> entered_;        // by operand of such a collective
   llvm::DenseMap<uint32_t, Sum> left_;           // by its result

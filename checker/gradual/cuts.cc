@@ -49,6 +49,7 @@ AxisSet data_axes(const ir::Program &program, ir::MeshId mesh) {
 Cuts::Cuts(ir::Program &program, const CheckResult &checked)
     : program_(program), checked_(checked), positions_(program, checked),
       needed_whole_(positions_.whole()) {
+  find_used();
   for (const ir::Param &param : program.params)
     declared(param);
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
@@ -70,6 +71,19 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
       for (const CutPositions::Found &each : positions_.of(value))
         if (axes_[key].cut.count(each.cls))
           axes_[key].origins[value.index] = Origin::Inferred;
+}
+
+// An optimizer has copies of its own of some parameters, which say nothing of what the model's are.
+void Cuts::find_used() {
+  OperandList operands;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    if (inst.phase == ir::Phase::Optimizer)
+      continue;
+    operands.read(program_, inst.operands);
+    for (ValueId value : operands.values)
+      used_.insert(value.index);
+  }
 }
 
 // Whole numbers of which the rows of a batch may have the same each, as positions, or masks: that
@@ -96,7 +110,7 @@ void Cuts::declared(const ir::Param &param) {
     Key key{static_cast<uint16_t>(type.mesh().index), id.index};
     Axis &axis = axes_[key];
     llvm::SmallVector<CutPositions::Found, 4> found = positions_.of(param.value);
-    if (param.role == ir::Role::Param) {
+    if (param.role == ir::Role::Param && used_.count(param.value.index)) {
       axis.replicated += type.replicated().contains(id);
       axis.invariant += type.of(Kind::Invariant).contains(id);
     }

@@ -66,6 +66,7 @@ private:
   using Key = std::pair<uint16_t, uint8_t>; // mesh and axis
 
   const Axis *find(ir::ValueId value, ir::AxisId axis) const;
+  void find_used();
   void declared(const ir::Param &param);
   bool may_repeat(const ir::Param &param, ir::AxisId axis) const;
   void result(ir::InstId id);
@@ -86,6 +87,7 @@ private:
   const CheckResult &checked_;
   CutPositions positions_;
   llvm::DenseSet<uint32_t> needed_whole_; // classes
+  llvm::DenseSet<uint32_t> used_;         // values that the model uses
   std::map<Key, Axis> axes_;
   llvm::DenseMap<uint32_t, llvm::SmallVector<ir::AxisId, 2>> orders_; // classes, as it is stated
   std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut

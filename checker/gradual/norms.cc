@@ -1,6 +1,7 @@
 // Follows the roots of squares of blocks to where they are squared, added up, or used.
 #include "checker/gradual/norms.h"
 
+#include "checker/gradual/axis_size_numbers.h"
 #include "checker/operand_list.h"
 
 #include "rules/ops/registry.h"
@@ -20,14 +21,6 @@ using ir::ValueId;
 using rules::Computes;
 
 namespace {
-
-std::optional<double> number_of(const ir::AttrValue &value) {
-  if (value.form == ir::AttrForm::Integer)
-    return double(int64_t(value.bits));
-  if (value.form == ir::AttrForm::Float)
-    return std::bit_cast<double>(value.bits);
-  return std::nullopt;
-}
 
 // The number at a position, or in an attribute; none: it is not stated.
 std::optional<double> stated(const rules::Application &app, unsigned position,

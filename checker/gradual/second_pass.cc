@@ -72,13 +72,21 @@ void SecondPass::declare(ValueId value, const Type &type) {
   // any, and what each rank has made by itself has no other rows than those it is used for.
   for (AxisId axis : type.sharded())
     if (param && param->role == ir::Role::Param && gradual_.cuts().inside(value, axis) &&
-        !rules::axes_of(program_, param->separate, type.mesh()).contains(axis))
+        !rules::axes_of(program_, param->separate, type.mesh()).contains(axis) &&
+        !has_taken(*param, type, axis))
       result_.proved[value.index] -= axis;
   result_.scaled[value.index] = result_.proved[value.index];
   if (param)
     for (AxisId axis : program_.meshes[type.mesh()].typed_axes() - result_.proved[value.index])
       result_.lost.push_back(
           {axis, {Place::Form::Param, static_cast<uint32_t>(param - program_.params.data())}});
+}
+
+// Whether a rank has taken, out of the whole of a fused weight, the blocks that it is used for.
+bool SecondPass::has_taken(const ir::Param &param, const Type &type, AxisId axis) const {
+  return rules::axes_of(program_, param.taken, type.mesh()).contains(axis) &&
+         type.dim(axis) == static_cast<unsigned>(param.taken_dim) &&
+         gradual_.cuts().blocks(param.value, axis) == param.taken_blocks;
 }
 
 void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
@@ -91,6 +99,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   add_to_means(op);
   add_alone(inst, op);
   scale_zeros();
+  take_cleared(op);
   take_shares(inst, op);
   take_squares(inst, op);
   take_joined_counts(op);
@@ -318,6 +327,17 @@ void SecondPass::scale_zeros() {
     }
 }
 
+// Memory that was cleared, and to which something is added, holds that alone: zeros are of its
+// type.
+void SecondPass::take_cleared(const rules::ResolvedOp &op) {
+  if (!op.computes(Computes::Sum) || state_.args.size() != 2)
+    return;
+  auto cleared = [&](size_t i) { return zero_blocks_.count(state_.operands.values[i].index) != 0; };
+  for (size_t i : {0, 1})
+    if (cleared(i) && !cleared(1 - i) && state_.args[0].shape == state_.args[1].shape)
+      state_.args[i].type = state_.args[1 - i].type;
+}
+
 // What is known already needs no such word, and the data are as they were.
 std::optional<rules::Outcome> SecondPass::restated(const ir::Inst &inst,
                                                    const rules::Application &app) {
@@ -400,8 +420,12 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
     if (const Lists::Joined *joined = stacks.joined(made_values[r]))
       now_.joined.back() = *joined;
   }
+  now_.normed_alone = {};
+  if (app.op.computes(Computes::Norm) && app.args.size() == 1)
+    now_.normed_alone = axes_in(program_.insts[id], "alone") & app.type(app.args[0]).equal();
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Made made = norms_.made(app, state_.operands.values, r, made_values[r]);
+    made.root.axes |= now_.normed_alone;
     if (AxisSet axes = made.left_out - now_.reported)
       state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
     if (AxisSet axes = made.counted - now_.reported)
@@ -734,14 +758,18 @@ void SecondPass::find_unread(const rules::Application &app) {
     add(app.named(name));
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return;
-  const rules::Equation &row = app.op.row->equation.equation;
+  const llvm::SmallVector<rules::RowUse, 1> uses = rules::row_uses(app);
+  if (uses.size() != 1 || !uses[0].row)
+    return;
+  const rules::Equation &row = uses[0].row->equation.equation;
   llvm::SmallSet<uint8_t, 4> shapes, data; // operands of the row
   for (unsigned r = 0; r < row.ref_count; ++r)
     (row.refs[r].role == rules::RefRole::ShapeOnly ? shapes : data).insert(row.refs[r].operand);
   if (shapes.empty())
     return;
   rules::OperandMismatch ignored;
-  if (std::optional<rules::Binding> binding = rules::bind_operands(app, row, ignored))
+  if (std::optional<rules::Binding> binding =
+          rules::bind_operands(app.bound_to(uses[0]), row, ignored))
     for (uint8_t operand : shapes)
       if (operand < row.operand_count && !data.contains(operand))
         add((*binding)[operand]);
@@ -939,6 +967,7 @@ void SecondPass::keep_own(ValueId value, Type &type) {
 void SecondPass::apply_norms(ValueId value, uint32_t index, Type &type) {
   const Norms::Made &made = now_.norms[index];
   norms_.learn(value, made);
+  type.set_kind(now_.normed_alone, Kind::Varying);
   type.set_kind(made.square.axes - now_.reported, Kind::Partial);
   now_.open -= made.root.axes | made.square.axes;
   lookups_.learn(value, now_.lookup);

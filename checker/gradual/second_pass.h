@@ -61,12 +61,14 @@ private:
     ir::InstId by;
     ir::AxisSet axes, uneven;
   };
+  bool has_taken(const ir::Param &param, const ir::Type &type, ir::AxisId axis) const;
   ir::AxisSet axes_in(const ir::Inst &inst, llvm::StringRef key) const;
   void take_counts(const ir::Inst &inst, const rules::ResolvedOp &op);
   void add_to_means(const rules::ResolvedOp &op);
   void add_alone(const ir::Inst &inst, const rules::ResolvedOp &op);
   void follow_means(ir::InstId id, ir::ValueId value, uint32_t index);
   void scale_zeros();
+  void take_cleared(const rules::ResolvedOp &op);
   void find_unread(const rules::Application &app);
   void find_parts(const rules::Application &app);
   void take_offset_operands(const rules::Application &app);
@@ -169,6 +171,7 @@ private:
     std::optional<Rooted::Seen> on_root; // what operands are on one rank, or the result of a sum
     bool handed_out = false;             // what that rank has is handed out
     llvm::SmallVector<Norms::Made, 2> norms; // by result
+    ir::AxisSet normed_alone; // along which it is a norm that one rank puts beside those of all
     llvm::SmallVector<std::optional<Lists::Joined>, 2> joined;
     Extremes::Made extreme; // of the first result, as what follows
     Windows::Made window;

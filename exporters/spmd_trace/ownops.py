@@ -2,7 +2,8 @@
 
 What they make is not the same part of anything on every rank: their results are of no known type
 along the axis, which is written into the trace. What one rank alone adds to a sum that all ranks
-have is: an addend of which the others have zeros. Such an operation is marked `alone`.
+have is: an addend of which the others have zeros. Such an operation is marked `alone`, and so is a
+norm that one rank alone puts into a list of norms, as of weights that all ranks have.
 """
 
 import collections
@@ -127,8 +128,12 @@ def _mark_alone(ops: list[dict], axis: str, document: dict) -> int:
     """Marks operations that no other rank runs. What they add to a sum of all ranks is an addend,
     and what they make it of is read by nothing else, so that it may be anything elsewhere.
     """
+    norms = _norms_in_lists(ops, document)
+    for op in norms:
+        op.setdefault("attrs", {}).setdefault("alone", []).append(axis)
+    ops, count = [op for op in ops if op not in norms], len(norms)
     if not ops:
-        return 0
+        return count
     mine = {id(op) for op in ops}
     made = {out["id"] for op in ops for out in op.get("out", [])}
     sums = [op for op in ops if _adds(op)]
@@ -139,10 +144,23 @@ def _mark_alone(ops: list[dict], axis: str, document: dict) -> int:
     used = made & outside
     reads = {op["in"][0] for op in sums}  # what was added to is not what is added
     if used - added or reads & (made - added) or any(op["in"][1] in added for op in sums):
-        return _mark_unknown(ops, axis)
+        return count + _mark_unknown(ops, axis)
     for op in sums:
         op.setdefault("attrs", {}).setdefault("alone", []).append(axis)
-    return len(ops)
+    return count + len(ops)
+
+
+_NORM, _LIST = "aten.linalg_vector_norm.", "aten.stack."
+
+
+def _norms_in_lists(ops: list[dict], document: dict) -> list[dict]:
+    """Norms of tensors that are read in lists of numbers alone."""
+    made = {op["out"][0]["id"]: op for op in ops if op["op"].startswith(_NORM)}
+    other = {one["value"] for one in document.get("outputs", []) if "value" in one}
+    for op in document["ops"] if made else ():
+        listed = op["op"].startswith(_LIST) and not op.get("kw")
+        other |= set() if listed else set(_values(op))
+    return [op for one, op in made.items() if one not in other and "dim" not in op.get("attrs", {})]
 
 
 def _adds(op: dict) -> bool:
@@ -186,12 +204,18 @@ def rows(document: dict) -> list[tuple]:
         unknown = ("", None)
         taken = tuple(known.get(one, unknown) for one in op.get("in", []) if isinstance(one, str))
         made = [one.get("shape") for one in op.get("out", [])]
-        for one in op.get("out", []):
+        if op["op"].startswith(_LIST) and _is_of_numbers(op, known):
+            made = ["numbers"]  # on one rank there may be more of them, such as norms
+        for one, shape in zip(op.get("out", []), made):
             name = names.get(one.get("grad_of")) or known.get(one.get("alias_of"), unknown)[1]
-            known[one["id"]] = (str(one.get("shape")), name)
+            known[one["id"]] = (str(shape), name)
         place = (where.get("file"), where.get("line"), where.get("col"))
         found.append((place, op["op"], taken, str(made)))
     return found
+
+
+def _is_of_numbers(op: dict, known: dict[str, tuple]) -> bool:
+    return all(known.get(one, ("",))[0] == "[]" for one in _values(op))
 
 
 def where(op: dict) -> dict:

@@ -29,8 +29,9 @@ def compared(
     apart: bool = False,
     exchanged: Collection[str] = (),
 ) -> dict:
-    """Kinds by name and axis, the axes along which ranks have batches of their own, and how the
-    positions of the parts that they take grow along axes, or go round them.
+    """Kinds by name and axis, the axes along which ranks have batches of their own, how the
+    positions of the parts that they take grow along axes, or go round them, and along which they
+    have taken parameters out of whole ones.
 
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes
     along which the program sums the gradient of a parameter. A parameter that is equal on ranks is
@@ -44,6 +45,7 @@ def compared(
     drifted: dict[str, list[str]] = {}
     steps: dict[str, dict[str, int]] = {}
     turns: dict[str, dict[str, list[int]]] = {}
+    taken: dict[str, list[str]] = {}
     unsure: dict[str, list[str]] = {}  # by axis: parameters that may differ
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
@@ -59,6 +61,9 @@ def compared(
         if len(positions) == size:
             for name, turn in _turned(named).items():
                 turns.setdefault(name, {})[axis] = turn
+        parts = [_by_name(rows[line[one]], "taken") for one in positions]
+        for name in _taken(positions, size, parts):
+            taken.setdefault(name, []).append(axis)
         if size > 1:  # what another rank lacks differs
             counts = [
                 {name: len(of) for name, of in _by_name(one, "digest").items()} for one in others
@@ -91,7 +96,7 @@ def compared(
 
     data, whole = _batches(axes, kinds, roles, unsure, exchanged)
     found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted}
-    return found | {"steps": steps, "turns": turns}
+    return found | {"steps": steps, "turns": turns, "taken": taken}
 
 
 def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:
@@ -144,6 +149,17 @@ def _batches(
         if roles.get(name) == "loss"
     }
     return data, whole
+
+
+def _taken(ranks: list[int], size: int, named: list[dict[str, list]]) -> list[str]:
+    """Parameters of which each rank of an axis has taken the blocks in its place out of one
+    whole."""
+    found: list[str] = []
+    for name, ((*whole, pieces, _), *_) in named[0].items():
+        there = [one.get(name, [None])[0] for one in named]
+        if pieces == size and there == [[*whole, pieces, rank] for rank in ranks]:
+            found.append(name)
+    return found
 
 
 def _even_steps(ranks: list[int], named: list[dict[str, list]]) -> dict[str, int]:

@@ -195,7 +195,7 @@ class _Stage:
         along, kept = self._line.along, dict(claims)
         if "type" in kept:
             kept["type"] = {axis: kind for axis, kind in kept["type"].items() if axis not in along}
-        for key in ("observed", "separate"):
+        for key in ("observed", "separate", "taken"):
             if key in kept:
                 kept[key] = [axis for axis in kept[key] if axis not in along]
         for key in ("grad", "step"):

@@ -54,13 +54,19 @@ void JsonPrinter::param(const Param &param) {
   value(param.value, mesh_of(ContextId{0}));
   if (param.grad.stated)
     gradient(param.grad, made, value_meshes_[param.value.index]);
-  const std::pair<const char *, AxisRefsId> seen[] = {
-      {"drifted", param.drifted}, {"observed", param.observed}, {"separate", param.separate}};
+  const std::pair<const char *, AxisRefsId> seen[] = {{"drifted", param.drifted},
+                                                      {"observed", param.observed},
+                                                      {"separate", param.separate},
+                                                      {"taken", param.taken}};
   for (const auto &[name, refs] : seen)
     if (refs.valid()) {
       key(name);
       axes(p_.axis_refs[refs].refs);
     }
+  if (param.taken.valid()) {
+    number("taken_dim", param.taken_dim);
+    number("taken_blocks", param.taken_blocks);
+  }
   if (param.gradient_ratio) {
     key("gradient_ratio");
     real(*param.gradient_ratio);

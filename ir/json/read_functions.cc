@@ -15,10 +15,11 @@ constexpr std::array<std::string_view, 5> kFunctionKeys = {"ctx", "params", "ops
                                                            "out"};
 enum FunctionKey : unsigned { Ctx, Params, Ops, Results, Out };
 
-constexpr std::array<std::string_view, ValueKeyCount + 9> kParamKeys = {
-    "dtype",   "shape",         "gshape",   "mesh",           "type", "spec", "scale",
-    "id",      "requires_grad", "grad_of",  "alias_of",       "role", "name", "grad",
-    "drifted", "observed",      "separate", "gradient_ratio", "loc",  "scope"};
+constexpr std::array<std::string_view, ValueKeyCount + 12> kParamKeys = {
+    "dtype",     "shape",        "gshape",         "mesh",     "type",     "spec",
+    "scale",     "id",           "requires_grad",  "grad_of",  "alias_of", "role",
+    "name",      "grad",         "drifted",        "observed", "separate", "taken",
+    "taken_dim", "taken_blocks", "gradient_ratio", "loc",      "scope"};
 enum ParamKey : unsigned {
   RoleKey = ValueKeyCount,
   NameKey,
@@ -26,6 +27,9 @@ enum ParamKey : unsigned {
   DriftedKey,
   ObservedKey,
   SeparateKey,
+  TakenKey,
+  TakenDimKey,
+  TakenBlocksKey,
   RatioKey,
   LocKey,
   ScopeKey
@@ -128,6 +132,12 @@ void JsonReader::param() {
     param.observed = declared_axes(mesh_of(param.value));
   if (members.at(SeparateKey) && param.value.valid())
     param.separate = declared_axes(mesh_of(param.value));
+  if (members.at(TakenKey) && param.value.valid())
+    param.taken = declared_axes(mesh_of(param.value));
+  if (members.at(TakenDimKey))
+    param.taken_dim = json_.integer(0).value_or(0);
+  if (members.at(TakenBlocksKey))
+    param.taken_blocks = json_.integer(1).value_or(1);
   if (members.at(RatioKey))
     if (std::optional<JsonCursor::Number> ratio = json_.number())
       param.gradient_ratio = ratio->whole ? static_cast<double>(ratio->integer) : ratio->real;

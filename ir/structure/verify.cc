@@ -282,6 +282,7 @@ void IdVerifier::check_param(const Param &param) {
   may(param.drifted, program_.axis_refs, "axis list");
   may(param.observed, program_.axis_refs, "axis list");
   may(param.separate, program_.axis_refs, "axis list");
+  may(param.taken, program_.axis_refs, "axis list");
   for (const Sync &sync : param.grad.sync)
     need(sync.axes, program_.axis_refs, "axis list");
   for (const SyncHint &hint : param.grad.hints) {

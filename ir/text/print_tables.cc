@@ -236,6 +236,10 @@ void TextPrinter::param(const Param &param) {
     words.push_back("observed = " + axes(program_.axis_refs[param.observed]));
   if (param.separate.valid())
     words.push_back("separate = " + axes(program_.axis_refs[param.separate]));
+  if (param.taken.valid())
+    words.push_back(fmt::format("taken = {}, taken_dim = {}, taken_blocks = {}",
+                                axes(program_.axis_refs[param.taken]), param.taken_dim,
+                                param.taken_blocks));
   if (!words.empty())
     text += fmt::format(" {{ {} }}", joined(words));
   line(text + where(param.loc) + in_words(param.value, 1));

@@ -353,9 +353,9 @@ bool TextReader::read_declaration(WrittenValue written, Role role, uint64_t orig
 }
 
 bool TextReader::read_declaration_key(Param &param, const Token &token, Key key) {
-  static constexpr std::string_view kKeys[] = {"grad",     "sync",          "step",
-                                               "hints",    "requires_grad", "drifted",
-                                               "observed", "separate",      "gradient_ratio"};
+  static constexpr std::string_view kKeys[] = {
+      "grad",     "sync",     "step",           "hints", "requires_grad", "drifted",
+      "observed", "separate", "gradient_ratio", "taken", "taken_dim",     "taken_blocks"};
   if (key == "requires_grad") {
     std::optional<bool> requires_grad = boolean();
     if (requires_grad)
@@ -371,8 +371,19 @@ bool TextReader::read_declaration_key(Param &param, const Token &token, Key key)
                                  : ratio->as_number();
     return ratio.has_value();
   }
-  const std::pair<llvm::StringRef, AxisRefsId *> seen[] = {
-      {"drifted", &param.drifted}, {"observed", &param.observed}, {"separate", &param.separate}};
+  const std::pair<llvm::StringRef, int64_t *> places[] = {{"taken_dim", &param.taken_dim},
+                                                          {"taken_blocks", &param.taken_blocks}};
+  for (const auto &[name, place] : places)
+    if (key == name) {
+      const int64_t least = place == &param.taken_blocks;
+      std::optional<int64_t> stated = integer(name, least, "bad-number");
+      *place = stated.value_or(least);
+      return stated.has_value();
+    }
+  const std::pair<llvm::StringRef, AxisRefsId *> seen[] = {{"drifted", &param.drifted},
+                                                           {"observed", &param.observed},
+                                                           {"separate", &param.separate},
+                                                           {"taken", &param.taken}};
   for (const auto &[name, axes] : seen)
     if (key == name) {
       std::optional<AxisRefsId> refs = declared_axes();

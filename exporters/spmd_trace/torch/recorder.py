@@ -246,7 +246,10 @@ class Recorder:
                 continue
             if write.root is not value.root:
                 # Memory that was given new content as a whole: the write does not know old names.
-                value = self._view_of(tensor, write)
+                covers = write.span[0] <= value.span[0] and value.span[1] <= write.span[1]
+                value = (
+                    self._view_of(tensor, write) if covers else self._patched(tensor, value, write)
+                )
                 continue
             stale, value = value, self.values.define(tensor, write, written=False)
             self.add(Op("alias", [write, stale], [value], derived=True))
@@ -300,6 +303,42 @@ class Recorder:
             operand, value = value, self.values.define(result, value, written=False)
             self.add(Op(name, [operand], [value], words, derived=True))
         return self.values.bind(tensor, value)
+
+    def _patched(self, tensor: torch.Tensor, before: Value, write: Value) -> Value:
+        """A value for a tensor to a part of which something else was written that reaches beyond
+        it, such as a rank's share of a flat buffer, which ends inside of a gradient."""
+        (low, high), size = before.span, tensor.element_size()
+        start, end = max(low, write.span[0]), min(high, write.span[1])
+        written = views.Layout(write.key[2], write.key[3], write.key[1])
+        flat = written.is_row_major and views.of(tensor).is_row_major
+        if not (flat and write.key[-1] == tensor.dtype):
+            what = "memory that was written in part, through another element type or with gaps"
+            self.refuse(what, "write all of it", [], [tensor])
+            return self.values.find(tensor)
+
+        ends = ((before, low, start), (write, start, end), (before, end, high))
+        parts = [self._run(tensor, *one) for one in ends if one[1] < one[2]]
+        with self.hidden(), torch.no_grad(), torch._C.DisableTorchFunction():
+            flat = tensor.as_strided([(high - low) // size], [1], low // size)
+        value = self.values.define(flat, None, written=True)
+        self.add(Op("aten.cat.default", [parts], [value], {"dim": 0}, derived=True))
+        return self._view_of(tensor, value)
+
+    def _run(self, tensor: torch.Tensor, value: Value, low: int, high: int) -> Value:
+        """The elements of a value from one byte to another of the storage, as a tensor has it."""
+        size, (first, last) = tensor.element_size(), value.span
+        with self.hidden(), torch.no_grad(), torch._C.DisableTorchFunction():
+            flat = tensor.as_strided([(last - first) // size], [1], first // size)
+            run = tensor.as_strided([(high - low) // size], [1], low // size)
+        whole = self.values.define(flat, value, written=False)
+        words = {"size": [flat.numel()]}
+        self.add(Op("aten.view.default", [value], [whole], words, derived=True))
+        if run.numel() == flat.numel():
+            return whole
+        words = {"start": (low - first) // size, "end": (high - first) // size}
+        part = self.values.define(run, whole, written=False)
+        self.add(Op("aten.slice.Tensor", [whole], [part], words, derived=True))
+        return part
 
     def _joined(self, tensor: torch.Tensor, parts: list[Value]) -> Value:
         """A value for memory that was written through views alone so far, such as a flat buffer

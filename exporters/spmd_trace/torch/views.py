@@ -33,6 +33,10 @@ class Layout:
         inner = self.nested(self.order)
         return inner.strides == _row_major(inner.shape)
 
+    @property
+    def is_row_major(self) -> bool:
+        return self.nested(list(range(len(self.shape)))).strides == _row_major(self.shape)
+
     def nested(self, order: list[int]) -> "Layout":
         """The same elements with dimensions in another order; those of size 1 lie anywhere."""
         shape = tuple(self.shape[d] for d in order)

@@ -52,6 +52,13 @@ def reports(path) -> list[dict]:
     return [one for one in found["findings"] if one["severity"] != "info"]
 
 
+def proved(path) -> dict[str, int]:
+    """By axis, of how many parameters the gradient is proved."""
+    command = [checker(), "check", "--format=json", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return json.loads(text)["inputs"][0]["proved"]
+
+
 def _claims(text: str) -> dict[str, str]:
     """Kinds by axis; the suffix of an extent says that its axes vary, and so does `S(dim)`."""
     claims = {}

@@ -36,6 +36,9 @@ _BATCHES = {
     "every n-th row": """
     x = data[step * 8 : step * 8 + 8][rank::world]
     y = labels[step * 8 : step * 8 + 8][rank::world]""",
+    "one of n parts": """
+    x = data[step * 8 : step * 8 + 8].tensor_split(world)[rank]
+    y = labels[step * 8 : step * 8 + 8].tensor_split(world)[rank]""",
     "one of n entries": """
     x = data[step * 8 : step * 8 + 8].view(world, rows, 6)[rank]
     y = labels[step * 8 : step * 8 + 8].view(world, rows)[rank]""",

@@ -1,6 +1,8 @@
 """Gradients that hooks copy into views of a flat buffer, which is reduced while the backward goes
 on and copied back before the step."""
 
+import json
+
 import pytest
 
 from traces import linted
@@ -76,3 +78,47 @@ def test_a_mistake_in_a_bucket_is_found(tmp_path, mistake):
     assert right in _SCRIPT
     done = linted(tmp_path, _SCRIPT.replace(right, wrong).replace("GAP", "0"))
     assert done.returncode == 1, done.stdout + done.stderr
+
+
+_SHARES = """
+import torch, torch.distributed as dist, torch.nn.functional as F
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = torch.nn.Linear(6, 8)
+parameters, at = list(model.parameters()), 0
+size = sum(p.numel() for p in parameters)
+weights, gradients = torch.empty(size), torch.zeros(size)
+for p in parameters:
+    p.at, at = at, at + p.numel()
+    weights[p.at : at] = p.detach().flatten()
+    p.data = weights[p.at : at].view_as(p)
+    p.sums = gradients[p.at : at].view_as(p)
+share = size // world
+low, high = rank * share, rank * share + share
+mine = gradients[low:high]
+for step in range(3):
+    x = torch.randn(8, 6, generator=torch.Generator().manual_seed(world * step + rank))
+    loss = model(x).pow(2).mean()
+    for p in parameters:
+        p.grad = None
+        p.sums.zero_()
+    loss.backward()
+    for p in parameters:
+        p.sums.add_(p.grad)
+    dist.reduce_scatter_tensor(mine, gradients)
+    with torch.no_grad():
+        for p in parameters:
+            first, last = max(low - p.at, 0), min(high - p.at, p.numel())
+            if first < last:
+                part = p.sums.view(-1)[first:last].float() / world
+                p.view(-1)[first:last].add_(part, alpha=-0.1)
+    dist.all_gather_into_tensor(weights, weights[low:high].clone())
+"""
+
+
+def test_a_share_that_ends_inside_of_a_gradient_is_recorded(tmp_path):
+    done = linted(tmp_path, _SHARES)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads(done.stdout)["summary"]
+    assert summary["ops"] > 20

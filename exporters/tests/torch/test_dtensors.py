@@ -72,3 +72,44 @@ def test_a_mistake_with_dtensors_is_found(tmp_path, mistake):
     assert right in _SCRIPT
     done = linted(tmp_path, _SCRIPT.replace(right, wrong))
     assert done.returncode == 1, done.stdout + done.stderr
+
+
+_SHARDED = """
+import torch, torch.distributed as dist, torch.nn as nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput
+from torch.distributed.tensor.parallel import RowwiseParallel, SequenceParallel, parallelize_module
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+dp = mesh.get_local_rank("dp")
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.RMSNorm(8), nn.Linear(8, 16), nn.Linear(16, 8, bias=False)
+
+    def forward(self, x):
+        return self.down(torch.tanh(self.up(self.norm(x))))
+
+torch.manual_seed(0)
+model = nn.Sequential(Layer(), nn.Linear(8, 4, bias=False))
+rows = PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(Shard(1),))
+plan = {"0": rows, "0.norm": SequenceParallel(), "0.up": ColwiseParallel(input_layouts=Shard(1))}
+plan |= {"0.down": RowwiseParallel(output_layouts=Shard(1))}
+plan |= {"1": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())}
+parallelize_module(model, mesh["tp"], plan)
+fully_shard(model, mesh=mesh["dp"])
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+for step in range(3):
+    x = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(2 * step + dp))
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_norms_of_sequences_below_fsdp_are_summed_and_proved(tmp_path):
+    done = linted(tmp_path, _SHARDED, "--min-proof=100")
+    assert done.returncode == 0, done.stdout + done.stderr

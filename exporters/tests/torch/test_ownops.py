@@ -96,3 +96,39 @@ def test_what_one_rank_reads_for_itself_makes_nothing(tmp_path):
     traces[0].write_text(json.dumps(document))
     assert ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 2, 1]]) == 1
     assert not _types(traces[0]) and not _alone(traces[0])
+
+
+def _listed(folder, rank, normed, read=()):
+    """Norms of parameters, as many as a rank takes, in a list whose norm is read by all."""
+    params = [
+        {"id": f"%{i}", "role": "param", "shape": [4, i + 1], "dtype": "f32"} for i in range(3)
+    ]
+    norm = "aten.linalg_vector_norm.default"
+    ops = [
+        {"op": norm, "in": [f"%{i}"], "out": [{"id": f"%n{i}", "shape": []}], "loc": 0}
+        for i in normed
+    ]
+    names = [f"%n{i}" for i in normed]
+    ops.append({"op": "aten.stack.default", "in": [names], "out": [{"id": "%l", "shape": [3]}]})
+    ops[-1]["out"][0]["shape"] = [len(names)]
+    ops.append({"op": norm, "in": ["%l"], "out": [{"id": "%a", "shape": []}], "loc": 1})
+    ops += [{"op": "aten.exp", "in": [one], "out": [{"id": "%e", "shape": []}]} for one in read]
+    path = folder / f"{rank}.json"
+    locs = [{"file": 0, "line": 7, "col": 3}, {"file": 0, "line": 9, "col": 3}]
+    path.write_text(json.dumps({"params": params, "locs": locs, "files": ["a.py"], "ops": ops}))
+    return path
+
+
+def test_a_norm_that_one_rank_alone_puts_into_a_list_is_an_addend(tmp_path):
+    traces = {0: _listed(tmp_path, 0, [0, 1, 2]), 1: _listed(tmp_path, 1, [0, 2])}
+    assert ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 2, 1]]) == 1
+    assert _alone(traces[0]) == {"%n1": ["tp"]} and not _types(traces[0])
+
+
+def test_a_norm_that_is_read_elsewhere_or_on_other_ranks_is_none(tmp_path):
+    traces = {0: _listed(tmp_path, 0, [0, 1, 2], ["%n1"]), 1: _listed(tmp_path, 1, [0, 2], ["%n0"])}
+    ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 2, 1]])
+    assert "%n1" in _types(traces[0]) and not _alone(traces[0])
+    traces = {rank: _listed(tmp_path, rank, [0, 1] if rank < 2 else [0]) for rank in range(3)}
+    ownops.mark(traces[0], 0, ownops.Steps(traces), [["tp", 3, 1]])
+    assert _types(traces[0]) == {"%n1": {"tp": "?"}} and not _alone(traces[0])

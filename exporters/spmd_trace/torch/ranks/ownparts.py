@@ -52,7 +52,8 @@ def found(program: Program) -> list[Part]:
             numbers[id(part.out)] = part.index
         if part is None and op.ins and isinstance(op.ins[0], Value):
             part = _split(op, used) or _slice(op) or _entry(op)
-        if part is not None and id(part.out) not in written:
+        # `tensor_split` is a slice for each rank, of which one is used.
+        if part is not None and id(part.out) in used and id(part.out) not in written:
             made = f"{program.locations.text(op.loc)}{op.name}"
             parts.append(dataclasses.replace(part, name=f"part {made} {times[made]}"))
             times[made] += 1

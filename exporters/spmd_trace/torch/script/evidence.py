@@ -20,7 +20,7 @@ from .fingerprints import Handle
 # What passes a gradient on: the same addends, ordered otherwise or multiplied by a number.
 _PASSES = set("view _unsafe_view reshape t transpose permute unsqueeze squeeze".split())
 _PASSES |= set("alias detach clone _to_copy cat stack constant_pad_nd slice split".split())
-_PASSES |= set("mul div _foreach_mul _foreach_div scale".split())
+_PASSES |= set("mul div _foreach_mul _foreach_div scale reinterpret convert".split())
 _PASSES_IN_PLACE = _PASSES | {"add", "copy"}
 
 
@@ -117,6 +117,21 @@ def summed(program: Program) -> dict[str, list[str]]:
     return {name: sorted(axes) for name, axes in found.items()}
 
 
+def summed_into(program: Program, gradient: Value) -> set[str]:
+    """The axes along which a gradient was summed on its way, whosever it is."""
+    found: set[str] = set()
+    wanted = {id(gradient)}
+    for op in reversed(program.ops):
+        reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
+        for value, operands in _results(op) if reduces or _passes(op) else ():
+            if id(value) in wanted:
+                found.update(program.axes_of(op) if reduces else ())
+                wanted.update(map(id, operands))
+        # What is written in place, as by a fused optimizer, is what it was before.
+        wanted.update(id(value.alias_of) for value in op.outs if id(value) in wanted)
+    return found
+
+
 def exchanged(program: Program) -> list[str]:
     """The parameters that ranks send to each other: their copies may differ, and come together
     slowly."""
@@ -138,7 +153,8 @@ def exchanged(program: Program) -> list[str]:
 def _results(op: Op) -> list[tuple[Value, list[Value]]]:
     """Each result with the operands that it is made of."""
     operands, each = op.operands(), len(op.outs)
-    if not op.name.startswith("aten._foreach_"):
+    listed = op.name.startswith("aten._foreach_") or len(op.outs) == len(operands)
+    if not listed:
         return [(value, operands) for value in op.outs]
     inner = len(operands) // each * each if each else 0
     more = operands[inner:]

@@ -6,6 +6,7 @@ are unknown.
 """
 
 import collections
+import dataclasses
 import gc
 from collections.abc import Iterable
 
@@ -23,7 +24,9 @@ from ..recorder import Recorder
 from ..values import Value, ValueTable
 from . import shapes, variables
 from .batch import differing
+from . import evidence
 from .evidence import digest, sketch
+from .takes import Taken
 from .world import Seen
 
 MAIN = "main_grad"  # where Megatron and others keep a gradient of a parameter
@@ -218,6 +221,8 @@ class Roles:
             int, tuple[torch.Tensor, str | None]
         ] = {}  # `initial_digests`, with them
         self.separate: set[int] = set()  # storages of parameters that this rank has made by itself
+        self.taken: dict[int, Taken] = {}  # by storage of a parameter
+        self.taken_along: dict[str, list[str]] = observed.get("taken", {})  # by name
         self.contradicted: list[str] = []  # parameters that a wrapper keeps equal, and that differ
         self._numbered: set[str] = set()  # names that are numbers
         self._read: collections.Counter[str] = collections.Counter()  # see `_key`
@@ -554,6 +559,9 @@ class Roles:
         own = [axis for axis in compared if kinds[axis] == "V"]
         if role == "param" and own and storage_of(tensor) in self.separate:
             claims["separate"] = own
+        taken = self.taken.get(storage_of(tensor)) if role == "param" else None
+        if taken and (along := self.taken_along.get(name)):
+            claims |= {"taken": along, "taken_dim": taken.dim, "taken_blocks": taken.blocks}
         self.note(role, key, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
         if role == "input" and kinds and set(kinds.values()) == {"R|I"}:
@@ -581,6 +589,8 @@ class Roles:
             row = {"role": role, "name": name, "digest": digest(tensor)}
             if role == "param":
                 _, row["initial"] = self.initial.get(storage_of(tensor), (None, row["digest"]))
+                if taken := self.taken.get(storage_of(tensor)):
+                    row["taken"] = list(dataclasses.astuple(taken))
             row["sketch"] = sketch(tensor) if tensor.is_floating_point() else []
             self.digests.append(row)
 
@@ -677,6 +687,9 @@ class Roles:
                 copied = dtensors.copied(self.recorder, parameter)
                 axes = copied & dtensors.copied(self.recorder, gradient)
                 axes -= {*summed.get(name, []), *self.wrapped_axes}
+                made = self.recorder.values.find(local_shard(gradient))
+                if axes and made is not None:
+                    axes -= evidence.summed_into(self.recorder.program, made)
                 own = id(value.root) not in divided and value.root.claims.get("role") == "param"
                 if own and axes:
                     self._used_as_one(value.root, axes)

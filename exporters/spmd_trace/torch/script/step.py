@@ -26,6 +26,7 @@ from ..recorder import Recorder, Refusal
 from . import axes, calls, evidence, roles, updates
 from .batch import Batch, leave_out
 from .origins import HANDED_OUT, Origins
+from .takes import Taken, Takes
 from .world import Job, Seen
 
 # Functions whose results are data where no module calls them.
@@ -71,6 +72,7 @@ class _Watch(TorchFunctionMode):
         result = self._seen(func, types, args, kwargs)
         if steps.digests and steps.initial is None:
             steps.origins.note(func, args, kwargs, result)
+            steps.takes.note(func, args, kwargs, result)
         return result
 
     def _seen(self, func, types, args, kwargs):
@@ -120,7 +122,9 @@ class Steps:
         self._modules_train = False  # whether they were seen to have parameters
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.origins = Origins()  # of what there is before it
+        self.takes = Takes()
         self.separate: set[int] = set()  # storages of what is trained that this rank has made
+        self.parts: dict[int, Taken] = {}  # by storage: what it has taken out of a whole
         self.log: calls.Log | None = None
         self.updates = updates.Updates()
         self.exchanged: list[str] = []  # parameters that ranks send to each other
@@ -175,7 +179,9 @@ class Steps:
                 trained = [tensor for tensor, _ in self.initial.values()]
                 own = [one for one in trained if self.origins.is_own(one)]
                 self.separate = {roles.storage_of(one) for one in own}
-            self.origins = Origins()
+            found = {key: self.takes.taken(one) for key, (one, _) in self.initial.items()}
+            self.parts = {key: one for key, one in found.items() if one is not None}
+            self.origins, self.takes = Origins(), Takes()
 
     @property
     def by_hand(self) -> bool:
@@ -402,7 +408,7 @@ class Steps:
         if self.digests:
             self.roles.digests = []
             self.roles.initial = self.initial or {}
-        self.roles.separate = self.separate
+        self.roles.separate, self.roles.taken = self.separate, self.parts
         enter = self._recording.enter_context
         enter(megatron.fused_norm())
         sharded = [
