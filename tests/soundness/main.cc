@@ -29,6 +29,7 @@ struct Options {
   unsigned threads = 2, mutants = 1, statements = 9;
   uint64_t seconds = 0; // no program is begun after them; 0: no limit
   unsigned given = 35;  // of a hundred programs with a loss so many are tried with their backward
+  unsigned bare = 0;    // slips of each program without its annotations; 0: it is not tried
   bool shrinks = true;
   bool backwards = false; // stated backwards are altered too: some slips there are not found yet
   std::string file;       // judged instead of what is drawn
@@ -236,6 +237,8 @@ void try_program(uint64_t seed, const Options &options, Tally &tally) {
   if (verdict.is(Verdict::Form::Wrong))
     report_wrong(draft, seed, verdict.what, "", options,
                  [&](const Draft &less) { return judged(less, seed); });
+  if (verdict.is(Verdict::Form::Upheld) && options.bare)
+    try_bare(draft, *checked, seed, options.bare, options.show == seed, tally.bare);
   for (unsigned i = 0; verdict.is(Verdict::Form::Upheld) && i < options.mutants; ++i)
     try_mutant(draft, *checked, seed, random, options, tally);
   if (verdict.is(Verdict::Form::Upheld) && random.chance(options.given))
@@ -329,6 +332,8 @@ int run(int argc, char **argv) {
       options.backwards = number != 0;
     else if (key == "--given")
       options.given = static_cast<unsigned>(number);
+    else if (key == "--bare")
+      options.bare = static_cast<unsigned>(number);
     else if (key == "--statements")
       options.statements = static_cast<unsigned>(number);
     else

@@ -1,0 +1,412 @@
+// What a program says of itself is taken out of it, and what one device computes stays the measure:
+// the program with its words is run, the one without is checked.
+#include "tests/soundness/bare.h"
+
+#include "tests/soundness/judge.h"
+
+#include "checker/check.h"
+#include "ir/text/text.h"
+#include "rules/transitions/transition.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+namespace spmd::soundness {
+
+using ir::AxisSet;
+using ir::Kind;
+using ir::ValueId;
+
+namespace {
+
+// `S(1)`: 1.
+std::optional<unsigned> cut_of(const std::string *word) {
+  unsigned dim = 0;
+  llvm::StringRef text = word ? llvm::StringRef(*word) : llvm::StringRef();
+  if (!text.consume_front("S(") || !text.consume_back(")") || text.getAsInteger(10, dim))
+    return std::nullopt;
+  return dim;
+}
+
+bool is_one_of(const std::string *word, std::initializer_list<std::string_view> words) {
+  return word && llvm::is_contained(words, std::string_view(*word));
+}
+
+// How a statement stands in a recording.
+enum class Recorded : uint8_t { As, Nothing, Never };
+
+// A collective, by dimensions in the place of words.
+Recorded strip_collective(Statement &statement) {
+  std::string axis = statement.attr("axis") ? *statement.attr("axis") : std::string();
+  std::optional<unsigned> from = cut_of(statement.attr("src")), to = cut_of(statement.attr("dst"));
+  std::vector<std::pair<std::string, std::string>> attrs = {{"axis", axis}};
+  if (axis.empty())
+    return Recorded::Never;
+  if (statement.op == "convert") {
+    bool whole = is_one_of(statement.attr("src"), {"R", "I", "Reduced"});
+    if (whole && is_one_of(statement.attr("dst"), {"R", "I", "Reduced"}))
+      return Recorded::Nothing;
+    if (!whole || !to)
+      return Recorded::Never;
+    attrs.emplace_back("dst", *statement.attr("dst"));
+  } else if (statement.op == "all_reduce") {
+    if (!is_one_of(statement.attr("src"), {"P"}))
+      return Recorded::Never;
+    attrs.emplace_back("op", statement.attr("op") ? *statement.attr("op") : "sum");
+  } else if (statement.op == "all_gather" && from) {
+    attrs.emplace_back("dim", std::to_string(*from));
+  } else if (statement.op == "reduce_scatter" && to) {
+    attrs.emplace_back("dim", std::to_string(*to));
+    attrs.emplace_back("op", statement.attr("op") ? *statement.attr("op") : "sum");
+  } else if (statement.op == "all_to_all" && from && to) {
+    attrs.emplace_back("split_dim", std::to_string(*to));
+    attrs.emplace_back("concat_dim", std::to_string(*from));
+  } else {
+    return Recorded::Never;
+  }
+  statement.attrs = std::move(attrs);
+  return Recorded::As;
+}
+
+Recorded strip(Statement &statement) {
+  statement.claims.clear();
+  statement.gradient_of.clear();
+  statement.contract.clear();
+  statement.region.clear();
+  if (statement.declares()) {
+    bool list = llvm::StringRef(statement.type).contains(" V");
+    return list || llvm::StringRef(statement.type).contains(" of [") ? Recorded::Never
+                                                                     : Recorded::As;
+  }
+  static constexpr llvm::StringRef kWords[] = {"backward", "grad",   "step",        "store",
+                                               "report",   "rng",    "fork",        "dropout",
+                                               "to_local", "output", "assert_type", "from_local"};
+  bool calls = !statement.block.empty() || llvm::any_of(statement.attrs, [](const auto &attr) {
+    return llvm::StringRef(attr.second).startswith("@");
+  });
+  if (calls || llvm::is_contained(kWords, statement.op))
+    return Recorded::Never;
+  if (rules::find_transition_op(statement.op) != rules::TransitionOp::None)
+    return statement.op == "scale" ? Recorded::As : strip_collective(statement);
+  for (const char *word : {"partial", "vjp", "bwd_of"})
+    statement.set(word, "");
+  return Recorded::As;
+}
+
+// The values of a draft that a recording can have, and which statements they need.
+class Recording {
+public:
+  explicit Recording(const Draft &draft) : draft_(draft) {
+    for (const Statement &statement : draft.statements) {
+      Statement bare = statement;
+      Recorded how = statement.op == "output" ? Recorded::Never : strip(bare);
+      bool known = how != Recorded::Never;
+      for (unsigned id : read(statement))
+        known &= known_.count(id) > 0;
+      for (unsigned id : statement.results)
+        if (known)
+          known_.insert(id);
+      bare_.push_back(std::move(bare));
+      how_.push_back(known ? how : Recorded::Never);
+    }
+  }
+
+  bool has(unsigned value) const { return known_.count(value) > 0; }
+
+  // The statements that these values need.
+  Draft only(llvm::ArrayRef<unsigned> wanted) {
+    Draft made = draft_;
+    made.functions.clear();
+    made.statements.clear();
+    std::set<unsigned> needed(wanted.begin(), wanted.end());
+    std::map<unsigned, unsigned> stands_for;
+    std::vector<bool> kept(bare_.size());
+    for (size_t i = bare_.size(); i-- > 0;) {
+      kept[i] = llvm::any_of(bare_[i].results, [&](unsigned id) { return needed.count(id) > 0; });
+      for (unsigned id : kept[i] ? read(bare_[i]) : llvm::SmallVector<unsigned, 4>())
+        needed.insert(id);
+    }
+    for (size_t i = 0; i < bare_.size(); ++i) {
+      if (!kept[i])
+        continue;
+      Statement statement = bare_[i];
+      for (Operand &operand : statement.operands)
+        for (unsigned &id : operand.values)
+          if (auto at = stands_for.find(id); at != stands_for.end())
+            id = at->second;
+      if (how_[i] == Recorded::Nothing)
+        stands_for[statement.results[0]] = statement.operands[0].values[0];
+      else
+        made.statements.push_back(std::move(statement));
+    }
+    return made;
+  }
+
+private:
+  static llvm::SmallVector<unsigned, 4> read(const Statement &statement) {
+    llvm::SmallVector<unsigned, 4> values;
+    for (const Operand &operand : statement.operands)
+      values.append(operand.values.begin(), operand.values.end());
+    return values;
+  }
+
+  const Draft &draft_;
+  std::vector<Statement> bare_;
+  std::vector<Recorded> how_;
+  std::set<unsigned> known_;
+};
+
+// Adds up what is pending, and has a parameter take it.
+class Asking {
+public:
+  Asking(Asked &asked, const Checked &checked) : asked_(asked), checked_(checked) {}
+
+  void about(unsigned value) {
+    ValueId id = checked_.ids[value];
+    if (!id.valid() || !checked_.result.types[id.index].valid() ||
+        checked_.result.sizes[id.index].valid() || !checked_.result.shapes[id.index].valid())
+      return;
+    ir::Program &program = const_cast<ir::Program &>(checked_.program);
+    ir::Type type = program.types[checked_.result.types[id.index]];
+    const ir::Mesh &mesh = program.meshes[type.mesh()];
+    AxisSet pending = type.of(Kind::Partial), lists = type.of(Kind::Varying) - type.sharded();
+    if (!lists.empty() || !type.unknown.empty() || type.combining() || type.either() ||
+        !(type.scale == program.one()) || !type.of(Kind::Reduced).empty() ||
+        !ir::differentiable(program.shapes[checked_.result.shapes[id.index]].dtype))
+      return;
+    for (ir::AxisId axis : pending & mesh.typed_axes()) {
+      Statement sum;
+      sum.op = "all_reduce";
+      sum.results = {asked_.draft.fresh()};
+      sum.operands = {Operand::value(value)};
+      sum.attrs = {{"axis", program.strings[mesh[axis].name].str()}, {"src", "P"}, {"dst", "R"}};
+      value = sum.results[0];
+      asked_.draft.statements.push_back(std::move(sum));
+    }
+    type.of(Kind::Partial) -= pending;
+    type.of(Kind::Replicate) |= pending;
+    subtract(value, ir::print_type(program, type, checked_.result.shapes[id.index]));
+  }
+
+private:
+  void subtract(unsigned value, std::string type) {
+    Statement param, less;
+    param.role = "param";
+    param.type = std::move(type);
+    param.results = {asked_.draft.fresh()};
+    less.op = "sub";
+    less.results = {asked_.draft.fresh()};
+    less.operands = {Operand::value(param.results[0]), Operand::value(value)};
+    asked_.states.push_back({param.results[0], less.results[0]});
+    auto &statements = asked_.draft.statements;
+    statements.insert(statements.begin(), std::move(param));
+    statements.push_back(std::move(less));
+  }
+
+  Asked &asked_;
+  const Checked &checked_;
+};
+
+std::unique_ptr<Checked> check_bare(const Asked &bare) {
+  Draft draft = bare.draft;
+  for (const Asked::State &state : bare.states) {
+    Statement output;
+    output.op = "output";
+    output.operands = {
+        Operand::literal(fmt::format("state %{} of %{}", state.value, state.param))};
+    draft.statements.push_back(std::move(output));
+  }
+  return check(draft, ir::Mode::Gradual);
+}
+
+// Those of the states that are counted as proved.
+std::vector<Asked::State> proved_in(const Asked &bare, const Checked &checked) {
+  std::vector<Asked::State> proved;
+  for (const Asked::State &state : bare.states) {
+    ValueId value = checked.ids[state.value];
+    const ir::Type &type = checked.program.types[checked.result.types[value.index]];
+    AxisSet axes = checked.program.meshes[type.mesh()].typed_axes();
+    if ((axes - checked.result.proved[value.index]).empty())
+      proved.push_back(state);
+  }
+  return proved;
+}
+
+std::string text_of(const Asked &bare) {
+  std::string text = bare.draft.print();
+  for (const Asked::State &state : bare.states)
+    text += fmt::format("output state %{} of %{}\n", state.value, state.param);
+  return text;
+}
+
+class BareTrial {
+public:
+  BareTrial(const Asked &asked, const Checked &original, uint64_t seed, bool shows,
+            BareTally &tally)
+      : asked_(asked), original_(original), seed_(seed), shows_(shows), tally_(tally) {}
+
+  void run(std::string_view slip, const Mutant &mutant) {
+    Asked altered{mutant.draft, asked_.states};
+    Asked stripped = bare(altered);
+    if (stripped.states.empty())
+      return;
+    std::string what;
+    BareFate fate = judged(mutant, stripped, what);
+    ++tally_.slips[slip][static_cast<size_t>(fate)];
+    if (shows_ || fate == BareFate::Unsound)
+      fmt::print("{}: seed {}, {} ({}): {}\n{}\n", kBareFates[static_cast<size_t>(fate)], seed_,
+                 slip, mutant.what, what, text_of(stripped));
+  }
+
+private:
+  BareFate judged(const Mutant &mutant, const Asked &stripped,
+                  std::string &what) {
+    std::unique_ptr<Checked> checked = check_bare(stripped);
+    if (!checked->read)
+      return BareFate::Unreadable;
+    if (!checked->result.findings.empty()) {
+      what = checked->result.findings.front().info().name;
+      if (mutant.slip.empty())
+        ++tally_.alarms[what];
+      return BareFate::Found;
+    }
+    std::vector<Asked::State> proved = proved_in(stripped, *checked);
+    tally_.states += stripped.states.size();
+    tally_.proved += proved.size();
+    if (proved.empty())
+      return BareFate::Unproved;
+    return executed(mutant, proved, what);
+  }
+
+  // On ranks and on one device, with the types that its values had.
+  BareFate executed(const Mutant &mutant, llvm::ArrayRef<Asked::State> proved, std::string &what) {
+    std::optional<Draft> run = forced(mutant, original_);
+    std::unique_ptr<Checked> unchecked = run ? check(*run) : nullptr;
+    if (!unchecked || !unchecked->read)
+      return what = "it cannot be run", BareFate::NotJudged;
+    Execution execution(unchecked->program, unchecked->result, seed_);
+    if (Verdict verdict = execution.run(); !verdict.is(Verdict::Form::Upheld))
+      return what = verdict.what, BareFate::NotJudged;
+    for (const Asked::State &state : proved) {
+      ValueId value = unchecked->ids[state.value];
+      if (!execution.ran(value))
+        return what = "it was not run to the end", BareFate::NotJudged;
+      Typed known = execution.setting().typed(value, 0);
+      std::string against =
+          execution.refute(value, known, unchecked->program.types[known.type]);
+      if (!against.empty())
+        return what = fmt::format("%{}: {}", state.value, against), BareFate::Unsound;
+    }
+    return BareFate::Right;
+  }
+
+  const Asked &asked_;
+  const Checked &original_;
+  uint64_t seed_;
+  bool shows_;
+  BareTally &tally_;
+};
+
+// What still is one without words.
+bool outlives_words(std::string_view slip) {
+  static constexpr std::string_view kSlips[] = {
+      "drop a transition", "do it twice",     "another axis", "another dimension",
+      "average for sum",   "another transition", "drop an op",   "another operand",
+      "another dim",       "drop a scale",    "insert a collective"};
+  return llvm::is_contained(kSlips, slip);
+}
+
+} // namespace
+
+Asked asked(const Draft &draft, const Checked &checked, Random &random) {
+  Asked made{draft, {}};
+  Recording recording(draft);
+  Asking asking(made, checked);
+  llvm::SmallVector<unsigned, 32> values;
+  for (const Statement &statement : draft.statements)
+    for (unsigned id : statement.results)
+      if (!statement.declares() && recording.has(id))
+        values.push_back(id);
+  for (unsigned tries = 0; tries < 4 && !values.empty(); ++tries) {
+    size_t at = values.size() - 1 - random.below(std::min<size_t>(values.size(), 12));
+    asking.about(values[at]);
+    values.erase(values.begin() + static_cast<ptrdiff_t>(at));
+  }
+  return made;
+}
+
+Asked bare(const Asked &asked) {
+  Recording recording(asked.draft);
+  Asked made;
+  llvm::SmallVector<unsigned, 8> wanted;
+  for (const Asked::State &state : asked.states)
+    if (recording.has(state.value)) {
+      made.states.push_back(state);
+      wanted.push_back(state.value);
+    }
+  made.draft = recording.only(wanted);
+  return made;
+}
+
+void try_bare(const Draft &draft, const Checked &checked, uint64_t seed, unsigned mutants,
+              bool shows, BareTally &tally) {
+  Random random(seed ^ 0xBA2Eull << 32);
+  Asked made = asked(draft, checked, random);
+  if (made.states.empty())
+    return;
+  std::unique_ptr<Checked> original = check(made.draft);
+  if (!original->clean())
+    return;
+  BareTrial trial(made, *original, seed, shows, tally);
+  trial.run("as it is", {made.draft, {}, {}, {}, false});
+  for (unsigned i = 0; i < mutants; ++i)
+    if (std::optional<Mutant> mutant = mutate(made.draft, *original, random);
+        mutant && !mutant->means_nothing && outlives_words(mutant->slip))
+      trial.run(mutant->slip, *mutant);
+}
+
+bool BareTally::sound() const {
+  return llvm::none_of(slips, [](const auto &slip) {
+    return slip.second[static_cast<size_t>(BareFate::Unsound)] > 0;
+  });
+}
+
+void BareTally::add(const BareTally &more) {
+  for (const auto &[slip, fates] : more.slips)
+    for (size_t i = 0; i < fates.size(); ++i)
+      slips[slip][i] += fates[i];
+  for (const auto &[name, count] : more.alarms)
+    alarms[name] += count;
+  proved += more.proved;
+  states += more.states;
+}
+
+void BareTally::print() const {
+  fmt::print("\nwithout annotations");
+  for (std::string_view fate : kBareFates)
+    fmt::print("  {}", fate);
+  fmt::print("\n");
+  Fates all{};
+  for (const auto &[slip, fates] : slips) {
+    fmt::print("{:<19}", slip);
+    for (size_t i = 0; i < fates.size(); ++i) {
+      fmt::print("  {:>{}}", fates[i], kBareFates[i].size());
+      all[i] += fates[i];
+    }
+    fmt::print("\n");
+  }
+  fmt::print("{:<19}", "all");
+  for (size_t i = 0; i < all.size(); ++i)
+    fmt::print("  {:>{}}", all[i], kBareFates[i].size());
+  fmt::print("\n{} of {} parameters of silent programs proved\nfound in right ones:", proved,
+             states);
+  for (const auto &[name, count] : alarms)
+    fmt::print(" {} {}", name, count);
+  fmt::print("\n");
+}
+
+} // namespace spmd::soundness
