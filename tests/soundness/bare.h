@@ -23,7 +23,8 @@ struct Asked {
 // axes of pending sums, contracts, and statements that no parameter takes anything from. No states:
 // all of it says what no recording does.
 Asked asked(const Draft &draft, const Checked &checked, Random &random);
-Asked bare(const Asked &asked);
+// `trains_all`: no input is a batch.
+Asked bare(const Asked &asked, bool trains_all);
 
 // What a bare program came to.
 enum class BareFate : uint8_t {

@@ -215,10 +215,12 @@ void try_given(const Draft &draft, uint64_t seed, Random &random, const Options 
                  [&](const Draft &less) { return judged_with_backward(less, seed); });
   if (!verdict.is(Verdict::Form::Upheld))
     return;
+  std::unique_ptr<Checked> checked = check(given->draft);
+  if (options.bare)
+    try_bare(given->draft, *checked, seed, options.bare, options.show == seed, tally.bare);
   bool tells = false; // whether a run refutes what was altered
   if (options.backwards)
     tells = upheld_by_a_run(draft, given->draft, seed, tally);
-  std::unique_ptr<Checked> checked = check(given->draft);
   for (unsigned i = 0; i < options.mutants; ++i)
     try_mutant(given->draft, *checked, seed, random, options, tally, {&draft, given->first, tells});
 }

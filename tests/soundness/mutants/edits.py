@@ -1,7 +1,7 @@
 """What people get wrong, as edits of a recorded step. Each kind of edit finds its places; a place is
 what it would do, in words, and a function that does it to a copy of the step."""
 
-from trace import bare, phase, reads
+from steps import bare, phase, reads
 
 EDITS = {}  # by name: of whom it changes what is meant, and what finds the places
 
@@ -141,9 +141,7 @@ def once_more(word):
     def change(step, op, index):
         made = op["out"][0]["id"]
         axes = step.axes(op) or list(step.sizes)[:1]
-        again = step.insert(
-            index + 1, "all_reduce", made, like=op, axis=attr_axes(axes), op=word
-        )
+        again = step.insert(index + 1, "all_reduce", made, like=op, axis=attr_axes(axes), op=word)
         step.redirect(made, again, index + 2)
 
     return change
@@ -259,9 +257,9 @@ def own_parts(step):
     """Where a rank takes its block of what all have."""
     for index, op in enumerate(step.ops):
         attrs = op.get("attrs", {})
-        if bare(op) == "convert" and str(attrs.get("dst", "")).startswith("S("):
-            if attrs.get("axis") in step.sizes:
-                yield index, op, int(attrs["dst"][2:-1]), attrs["axis"]
+        takes = bare(op) == "convert" and str(attrs.get("dst", "")).startswith("S(")
+        if takes and attrs.get("axis") in step.sizes:
+            yield index, op, int(attrs["dst"][2:-1]), attrs["axis"]
 
 
 @edit("the first block for the rank's own")
@@ -305,10 +303,10 @@ def other_parameter(step):
         return apply
 
     for param in step.trace["params"]:
-        if param["role"] == "param" and step.readers.get(param["id"]):
-            if phase(step.ops[min(step.readers[param["id"]])]) == "forward":
-                for axis in step.sizes:
-                    yield f"{param['name']} on {axis}", change(param["id"], axis)
+        readers = step.readers.get(param["id"]) if param["role"] == "param" else None
+        if readers and phase(step.ops[min(readers)]) == "forward":
+            for axis in step.sizes:
+                yield f"{param['name']} on {axis}", change(param["id"], axis)
 
 
 @edit("a batch that all ranks share")
@@ -390,6 +388,18 @@ def other_number(step):
                             yield words, at(index, change(place, number))
 
 
+@edit("a plain number for a factor of a size", changes="model")
+def number_for_factor(step):
+    def change(number):
+        return lambda step, op, _: step.become(op, "aten.mul.Tensor", [op["in"][0], number])
+
+    for index, op in enumerate(step.ops):
+        if bare(op) == "scale" and not op.get("mut"):
+            for size in step.sizes.values():
+                for count in (size - 1, size + 1):
+                    yield f"1/{count} for {op['attrs']['by']}", at(index, change(1 / count))
+
+
 # --- what one device would do otherwise, too ------------------------------------------------------
 
 
@@ -443,10 +453,11 @@ def swapped_operands(step):
 
     for index, op in enumerate(step.ops):
         pair = op.get("in", [])[:2]
-        if bare(op) in ("sub", "div", "mm", "bmm", "matmul") and not op.get("mut"):
-            if all(isinstance(each, str) for each in pair) and len(set(pair)) == 2:
-                if step.shape(pair[0]) == step.shape(pair[1]):
-                    yield f"of {op['op']}", at(index, change)
+        if bare(op) not in ("sub", "div", "mm", "bmm", "matmul") or op.get("mut"):
+            continue
+        two = reads(pair) == pair and len(set(pair)) == 2
+        if two and step.shape(pair[0]) == step.shape(pair[1]):
+            yield f"of {op['op']}", at(index, change)
 
 
 @edit("a gradient of one of several batches", changes="model")

@@ -77,7 +77,7 @@ class Runner:
             raise NotRun("it takes long") from None
         if done.returncode:
             said = (done.stderr + done.stdout).strip() or str(done.returncode)
-            raise NotRun(said.splitlines()[0])
+            raise NotRun(said.splitlines()[-1])
         return Values(out)
 
     def give(self, trace, params):
@@ -96,7 +96,10 @@ class Runner:
         """A file of those whose type is what it was: of others there are not as many."""
         types = {param["id"][1:]: param["type"] for param in trace["params"]}
         path = os.path.join(self.folder, "given.safetensors")
-        write(path, {name: each for name, each in self.given.items() if types[name] == self.types[name]})
+        write(
+            path,
+            {name: each for name, each in self.given.items() if types[name] == self.types[name]},
+        )
         return path
 
     def outcome(self, trace):

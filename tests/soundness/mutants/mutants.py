@@ -17,7 +17,7 @@ import tempfile
 
 import edits
 from executed import NotRun, Runner, same, share_of_numbers
-from trace import Step
+from steps import Step
 
 FATES = (
     "found",
@@ -160,7 +160,8 @@ def options():
     parser.add_argument("spmdlint")
     parser.add_argument("spmdrun")
     parser.add_argument("traces", nargs="+", type=pathlib.Path)
-    parser.add_argument("--places", type=int, default=1, help="of each kind of edit")
+    places = 12 if os.environ.get("SPMD_TEST_ALL") else 1
+    parser.add_argument("--places", type=int, default=places, help="of each kind of edit")
     parser.add_argument("--seed", type=int, default=1, help="of what is edited")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the numbers")
     parser.add_argument("--only", help="kinds of edits")
