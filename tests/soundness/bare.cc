@@ -78,6 +78,8 @@ Recorded strip(Statement &statement) {
   statement.claims.clear();
   statement.gradient_of.clear();
   statement.contract.clear();
+  if (llvm::StringRef name = statement.op; name.consume_front("spmd."))
+    statement.op = name.str();
   if (statement.declares()) {
     if (llvm::StringRef(statement.type).contains(" V") ||
         llvm::StringRef(statement.type).contains(" of ["))
@@ -101,6 +103,22 @@ Recorded strip(Statement &statement) {
   for (const char *word : {"partial", "vjp", "bwd_of"})
     statement.set(word, "");
   return Recorded::As;
+}
+
+// A batch that differs is taken to be cut in its first dimension.
+void forget_cut(Statement &statement) {
+  llvm::StringRef type = statement.type;
+  auto [head, kinds] = type.split(']');
+  auto [dtype, dims] = head.split('[');
+  auto [first, others] = dims.split(',');
+  auto [extent, axis] = first.split('@');
+  int64_t count = 0;
+  if (axis.empty() || axis.contains('(') || others.contains('@') || extent.getAsInteger(10, count) || count < 2)
+    return;
+  statement.type = fmt::format("{}[{}{}{}]{} V@{}", std::string_view(dtype),
+                               std::string_view(extent), others.empty() ? "" : ",",
+                               std::string_view(others), std::string_view(kinds),
+                               std::string_view(axis));
 }
 
 // The values of a draft that a recording can have, and which statements they need.
@@ -388,9 +406,13 @@ Asked bare(const Asked &asked, bool trains_all) {
       wanted.push_back(state.value);
     }
   made.draft = recording.bare(wanted);
-  for (Statement &statement : made.draft.statements)
-    if (trains_all && statement.role == "input" && ir::starts_with(llvm::StringRef(statement.type), "f"))
+  for (Statement &statement : made.draft.statements) {
+    const bool numbers = ir::starts_with(llvm::StringRef(statement.type), "f");
+    if (statement.role == "input" && trains_all && numbers)
       statement.role = "param";
+    else if (statement.role == "input" && !trains_all)
+      forget_cut(statement);
+  }
   return made;
 }
 

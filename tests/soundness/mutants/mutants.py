@@ -81,14 +81,27 @@ class Recording:
         proved = [param for param in wrong if self.is_proved(folder, trace, param)]
         if not proved:
             return "unproved", ", ".join(wrong)
-        return ("UNSOUND" if changes == "ranks" else "another model"), ", ".join(proved)
+        other = changes == "model" and not any(wrong[param] for param in proved)
+        return ("another model" if other else "UNSOUND"), ", ".join(proved)
 
     def wrong_parameters(self, trace):
-        wrong = set()
+        """Those that differ, and whether they differ between ranks on which they were equal."""
+        wrong = {}
         for runner, meant in zip(self.runners, self.meant):
             results = runner.outcome(trace)
-            wrong |= {param for param, each in meant.items() if not same(each, results[param])}
-        return sorted(wrong)
+            for param, each in meant.items():
+                if not same(each, results[param]):
+                    apart = self.come_apart(each, results[param])
+                    wrong[param] = wrong.get(param, False) or apart
+        return wrong
+
+    @staticmethod
+    def come_apart(meant, results):
+        return any(
+            one == meant[first] and not same([results[first]], [results[place]])
+            for place, one in enumerate(meant)
+            for first in range(place)
+        )
 
     def prepare(self, folder):
         """Why the recording is not used; nothing: it is."""
@@ -129,18 +142,23 @@ class Recording:
                     mutant = Step(self.trace)
                     change(mutant)
                     fate, why = self.fate(folder, mutant.trace, changes)
-                    self.fates[name, fate] += 1
-                    if fate.startswith("found"):
-                        for finding in why.split():
-                            self.findings[name, fate, finding] += 1
+                    self.count(name, fate, why)
                     if fate in self.args.show:
                         self.said.append(f"{self.path.name}: {name}, {what}: {fate}: {why}")
                     if fate == "UNSOUND" and self.args.keep:
-                        number = len(os.listdir(self.args.keep))
-                        kept = pathlib.Path(self.args.keep) / f"{number}.{self.path.name}"
-                        kept.write_text(json.dumps(mutant.trace), encoding="utf-8")
-                        self.said.append(f"  kept as {kept}")
+                        self.keep(mutant.trace)
         return self
+
+    def count(self, name, fate, why):
+        self.fates[name, fate] += 1
+        if fate.startswith("found"):
+            for finding in why.split():
+                self.findings[name, fate, finding] += 1
+
+    def keep(self, trace):
+        kept = pathlib.Path(self.args.keep) / f"{len(os.listdir(self.args.keep))}.{self.path.name}"
+        kept.write_text(json.dumps(trace), encoding="utf-8")
+        self.said.append(f"  kept as {kept}")
 
 
 def table(fates):
