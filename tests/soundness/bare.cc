@@ -93,9 +93,10 @@ Recorded strip(Statement &statement) {
                                                "report",   "rng",    "fork",        "dropout",
                                                "to_local", "output", "assert_type", "from_local"};
   // In a region there are lists, of which one device has no counterpart.
-  bool calls = !statement.block.empty() || !statement.region.empty() || llvm::any_of(statement.attrs, [](const auto &attr) {
-    return llvm::StringRef(attr.second).startswith("@");
-  });
+  bool calls = !statement.block.empty() || !statement.region.empty() ||
+               llvm::any_of(statement.attrs, [](const auto &attr) {
+                 return ir::starts_with(llvm::StringRef(attr.second), "@");
+               });
   if (calls || llvm::is_contained(kWords, statement.op))
     return Recorded::Never;
   if (rules::find_transition_op(statement.op) != rules::TransitionOp::None)
@@ -113,12 +114,13 @@ void forget_cut(Statement &statement) {
   auto [first, others] = dims.split(',');
   auto [extent, axis] = first.split('@');
   int64_t count = 0;
-  if (axis.empty() || axis.contains('(') || others.contains('@') || extent.getAsInteger(10, count) || count < 2)
+  if (axis.empty() || axis.contains('(') || others.contains('@') ||
+      extent.getAsInteger(10, count) || count < 2)
     return;
-  statement.type = fmt::format("{}[{}{}{}]{} V@{}", std::string_view(dtype),
-                               std::string_view(extent), others.empty() ? "" : ",",
-                               std::string_view(others), std::string_view(kinds),
-                               std::string_view(axis));
+  statement.type =
+      fmt::format("{}[{}{}{}]{} V@{}", std::string_view(dtype), std::string_view(extent),
+                  others.empty() ? "" : ",", std::string_view(others), std::string_view(kinds),
+                  std::string_view(axis));
 }
 
 // The values of a draft that a recording can have, and which statements they need.
@@ -217,7 +219,7 @@ public:
         !(type.scale == program.one()) || !type.of(Kind::Reduced).empty() ||
         !ir::differentiable(program.shapes[checked_.result.shapes[id.index]].dtype))
       return;
-    for (ir::AxisId axis : pending & mesh.typed_axes()) {
+    for (ir::AxisId axis : pending &mesh.typed_axes()) {
       Statement sum;
       sum.op = "all_reduce";
       sum.results = {asked_.draft.fresh()};
@@ -255,8 +257,7 @@ std::unique_ptr<Checked> check_bare(const Asked &bare) {
   for (const Asked::State &state : bare.states) {
     Statement output;
     output.op = "output";
-    output.operands = {
-        Operand::literal(fmt::format("state %{} of %{}", state.value, state.param))};
+    output.operands = {Operand::literal(fmt::format("state %{} of %{}", state.value, state.param))};
     draft.statements.push_back(std::move(output));
   }
   return check(draft, ir::Mode::Gradual);
@@ -367,9 +368,9 @@ private:
 // What still is one without words.
 bool outlives_words(std::string_view slip) {
   static constexpr std::string_view kSlips[] = {
-      "drop a transition", "do it twice",     "another axis", "another dimension",
-      "average for sum",   "another transition", "drop an op",   "another operand",
-      "another dim",       "drop a scale",    "insert a collective"};
+      "drop a transition", "do it twice",        "another axis",       "another dimension",
+      "average for sum",   "another transition", "drop an op",         "another operand",
+      "another dim",       "drop a scale",       "insert a collective"};
   return llvm::is_contained(kSlips, slip);
 }
 

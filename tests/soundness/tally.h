@@ -40,7 +40,7 @@ struct Tally {
   std::map<std::string_view, std::array<uint64_t, kFateCount>> slips;
   std::map<std::string_view, std::array<uint64_t, std::size(kReasons)>> reasons; // per slip
   BareTally bare;
-  std::map<std::string, Refused> refused;                                        // per findings
+  std::map<std::string, Refused> refused; // per findings
 
   void add(const Tally &more);
   void count_program(const Draft &draft, const Verdict &verdict);

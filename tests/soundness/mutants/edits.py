@@ -1,5 +1,5 @@
-"""What people get wrong, as edits of a recorded step. Each kind of edit finds its places; a place is
-what it would do, in words, and a function that does it to a copy of the step."""
+"""What people get wrong, as edits of a recorded step. Each kind of edit finds its places; a place
+is what it would do, in words, and a function that does it to a copy of the step."""
 
 from steps import bare, phase, reads
 

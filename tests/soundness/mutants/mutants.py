@@ -178,7 +178,7 @@ def options():
     parser.add_argument("spmdlint")
     parser.add_argument("spmdrun")
     parser.add_argument("traces", nargs="+", type=pathlib.Path)
-    places = 12 if os.environ.get("SPMD_TEST_ALL") else 1
+    places = 24 if os.environ.get("SPMD_TEST_ALL") else 3
     parser.add_argument("--places", type=int, default=places, help="of each kind of edit")
     parser.add_argument("--seed", type=int, default=1, help="of what is edited")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the numbers")
