@@ -262,6 +262,35 @@ def own_parts(step):
             yield index, op, int(attrs["dst"][2:-1]), attrs["axis"]
 
 
+def came_from_ranks(step, value):
+    """Whether it is a part of what a collective has put side by side."""
+    index = step.made_by.get(value)
+    if index is None:
+        return False
+    op = step.ops[index]
+    if bare(op) in ("all_gather", "all_to_all"):
+        return True
+    passes = bare(op) in ("unbind", "split", "chunk", "clone", "detach", "view", "alias")
+    return passes and reads(op["in"]) and came_from_ranks(step, reads(op["in"])[-1])
+
+
+@edit("parts of ranks joined in another order")
+def part_order(step):
+    def change(first, second):
+        def apply(_, op, __):
+            parts = op["in"][0]
+            parts[first], parts[second] = parts[second], parts[first]
+
+        return apply
+
+    for index, op in enumerate(step.ops):
+        parts = op["in"][0] if op.get("in") else None
+        if bare(op) in ("cat", "stack") and isinstance(parts, list) and len(parts) > 1:
+            shapes = [step.shape(part) for part in parts]
+            if shapes[0] == shapes[-1] and all(came_from_ranks(step, part) for part in parts):
+                yield f"of {op['op']}", at(index, change(0, len(parts) - 1))
+
+
 @edit("the first block for the rank's own")
 def same_block(step):
     def change(dim, axis):

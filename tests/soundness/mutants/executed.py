@@ -59,11 +59,13 @@ class Runner:
         self.trained = {id: [] for id in self.trained if params[id]["role"] == "param"}
         self.give(trace, [param for param in params.values() if param["role"] != "param"])
 
-    def values(self, trace):
-        """What each rank has of each value."""
+    def values(self, trace, until_inputs=False):
+        """What each rank has of each value, or of the inputs alone."""
         unchecked = [{**each, "check": False} for each in trace["contexts"]]
         outputs = [output for output in trace["outputs"] if output.get("of")]
         trace = {**trace, "contexts": unchecked, "outputs": outputs}
+        if until_inputs:
+            trace |= {"ops": [], "op_count": 0, "outputs": []}
         program = os.path.join(self.folder, "run.spmd.json")
         out = os.path.join(self.folder, "run.safetensors")
         with open(program, "w", encoding="utf-8") as file:
@@ -81,16 +83,20 @@ class Runner:
         return Values(out)
 
     def give(self, trace, params):
-        """Squares of gradients, decay rates, the noise of a step: numbers between 0 and 1."""
-        drawn, given = self.values(trace), {}  # they stand for what is drawn
+        """Squares of gradients, decay rates, the noise of a step: numbers between 0 and 1; whole
+        numbers that are an index into anything."""
+        drawn, given = self.values(trace, until_inputs=True), {}  # they stand for what is drawn
         for param in params:
             name = param["id"][1:]
             dtype, shape, content = drawn.get(name)
-            whole = shape in (param["shape"], param.get("gshape"))  # no list of what ranks have
-            if dtype == "F64" and param["dtype"] == "f32" and whole:
-                drawn_numbers = array.array("d", content)
-                numbers = array.array("f", [abs(x) / (1 + abs(x)) for x in drawn_numbers])
-                given[name] = ("F32", shape, numbers.tobytes())
+            if shape not in (param["shape"], param.get("gshape")):
+                continue  # a list of what ranks have
+            if dtype == "F64" and param["dtype"] == "f32":
+                numbers = [abs(x) / (1 + abs(x)) for x in array.array("d", content)]
+                given[name] = ("F32", shape, array.array("f", numbers).tobytes())
+            elif dtype == "I64":
+                numbers = [abs(x) % 3 for x in array.array("q", content)]
+                given[name] = ("I64", shape, array.array("q", numbers).tobytes())
         self.given = given
 
     def numbers_for(self, trace):
