@@ -378,6 +378,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   if (app.op.transition == rules::TransitionOp::Convert && !state_.operands.values.empty() &&
       data_.contains(state_.operands.values[0].index))
     shared_out_ |= rules::communicated_axes(app);
+  judge_part_of_own(id, app);
   now_.norms.clear();
   judge_lookup(id, app);
   find_padded(app);
@@ -432,6 +433,21 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
     now_.norms.push_back(made);
   }
+}
+
+// The part that a rank takes of its own block is no block of the whole: the other parts of it are
+// nobody's. Of a batch it is as good as any rows. A step that keeps the extents takes nothing.
+void SecondPass::judge_part_of_own(InstId id, const rules::Application &app) {
+  rules::Outcome ignored;
+  const ir::Inst &inst = program_.insts[id];
+  if (app.op.transition != rules::TransitionOp::Convert || app.args.size() != 1 ||
+      inst.result_count != 1 || app.args[0].shape == result_.shapes[inst.first_result.index])
+    return;
+  const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
+  const Type &type = app.type(app.args[0]);
+  for (AxisId axis : axes ? type.sharded() & axes->all() : AxisSet())
+    if (!data_.contains(state_.operands.values[0].index) || type.dim(axis) != 0U)
+      now_.open |= axis;
 }
 
 // Rows that a mask has picked: what asks how many they are may not be proved by their cut.
@@ -805,6 +821,8 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
       cut(type, axis, *now_.joined[index]->dim);
   const Type before = type;
   type = gradual_.known(value, type, ~(now_.reported | unknown_operands()));
+  const rules::OpDef *row = state_.rules.resolve(inst.op).row;
+  keep_known_cuts(row, before, type);
   type.set_unknown(now_.exchanged);
   now_.cut_beside = cut_joined(index, type);
   for (AxisId axis : type.sharded() & before.equal()) // as a constant may be, and no number
@@ -814,7 +832,6 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
     }
   for (AxisId axis : now_.parts &(type.of(Kind::Varying) - type.sharded()))
     cut(type, axis, 0);
-  const rules::OpDef *row = state_.rules.resolve(inst.op).row;
   const bool zeros = zero.contains(program_.meshes[type.mesh()].typed_axes()) ||
                      (row && row->constant == rules::OpDef::Constant::Zero);
   if (zeros && type.of(Kind::Varying))
@@ -854,6 +871,18 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   follow_means(id, value, index);
   keep_rows(id, value, index, type);
   keep_root(id, value, index, type);
+}
+
+// What is made of data is cut where the rule says, whatever other dimension is as long as a block.
+// Only a view may have lost which one it is, of several that were one.
+void SecondPass::keep_known_cuts(const rules::OpDef *row, const Type &before, Type &type) {
+  if (!row || row->factors == rules::reshape_factors || row->constant != rules::OpDef::Constant::No)
+    return;
+  for (AxisId axis : before.sharded() & type.sharded())
+    if (before.dim(axis) != type.dim(axis)) {
+      type.drop_shards(axis);
+      cut(type, axis, *before.dim(axis));
+    }
 }
 
 // Blocks that were cut out of windows, and what one rank alone has.
@@ -1177,7 +1206,11 @@ AxisSet SecondPass::moved(InstId id) const {
   AxisSet axes;
   for (AxisId axis : program_.meshes[program_.contexts[inst.context].mesh].typed_axes()) {
     auto known = [&](ValueId value) { return gradual_.cuts().dim(value, axis).has_value(); };
-    bool all = llvm::all_of(state_.operands.values, known);
+    // An operand that another dimension of is cut is not what that knowledge is of.
+    bool all = llvm::all_of(state_.operands.values, [&](ValueId value) {
+      const std::optional<unsigned> dim = program_.types[result_.types[value.index]].dim(axis);
+      return known(value) && (!dim || dim == gradual_.cuts().dim(value, axis));
+    });
     for (uint32_t r = 0; r < inst.result_count; ++r)
       all = all && known(inst.result(r));
     if (all)

@@ -94,14 +94,14 @@ bool Checked::clean() const {
          });
 }
 
-std::unique_ptr<Checked> check(const Draft &draft) {
+std::unique_ptr<Checked> check(const Draft &draft, std::optional<ir::Mode> mode) {
   auto made = std::make_unique<Checked>();
   ir::ReadResult read = ir::read_text(draft.print());
   if (!read.errors.empty())
     return made;
   made->read = true;
   made->program = std::move(read.program);
-  made->result = checker::check(made->program);
+  made->result = checker::check(made->program, {.mode = mode});
   made->ids.resize(draft.values);
   const ir::Program &program = made->program;
   auto note = [&](ir::ValueId id) {

@@ -77,7 +77,8 @@ struct Checked {
   // nothing is claimed of them.
   bool clean() const;
 };
-std::unique_ptr<Checked> check(const Draft &draft);
+// `mode`: as the program says unless stated.
+std::unique_ptr<Checked> check(const Draft &draft, std::optional<ir::Mode> mode = std::nullopt);
 
 // What a statement owes by the findings about it: axes of pending sums, the mark of an expert,
 // scales.

@@ -48,6 +48,7 @@ public:
                                   ir::ValueId before, unsigned &compared);
 
   Setting &setting() { return setting_; }
+  const Held &held(ir::ValueId value) const { return *ranks_->value(value); } // of what ran
   bool ran(ir::ValueId value) const { return ranks_->value(value) && meant_->value(value); }
 
 private:

@@ -29,6 +29,7 @@ struct Options {
   unsigned threads = 2, mutants = 1, statements = 9;
   uint64_t seconds = 0; // no program is begun after them; 0: no limit
   unsigned given = 35;  // of a hundred programs with a loss so many are tried with their backward
+  unsigned bare = 0;    // slips of each program without its annotations; 0: it is not tried
   bool shrinks = true;
   bool backwards = false; // stated backwards are altered too: some slips there are not found yet
   std::string file;       // judged instead of what is drawn
@@ -214,10 +215,12 @@ void try_given(const Draft &draft, uint64_t seed, Random &random, const Options 
                  [&](const Draft &less) { return judged_with_backward(less, seed); });
   if (!verdict.is(Verdict::Form::Upheld))
     return;
+  std::unique_ptr<Checked> checked = check(given->draft);
+  if (options.bare)
+    try_bare(given->draft, *checked, seed, options.bare, options.show == seed, tally.bare);
   bool tells = false; // whether a run refutes what was altered
   if (options.backwards)
     tells = upheld_by_a_run(draft, given->draft, seed, tally);
-  std::unique_ptr<Checked> checked = check(given->draft);
   for (unsigned i = 0; i < options.mutants; ++i)
     try_mutant(given->draft, *checked, seed, random, options, tally, {&draft, given->first, tells});
 }
@@ -236,6 +239,8 @@ void try_program(uint64_t seed, const Options &options, Tally &tally) {
   if (verdict.is(Verdict::Form::Wrong))
     report_wrong(draft, seed, verdict.what, "", options,
                  [&](const Draft &less) { return judged(less, seed); });
+  if (verdict.is(Verdict::Form::Upheld) && options.bare)
+    try_bare(draft, *checked, seed, options.bare, options.show == seed, tally.bare);
   for (unsigned i = 0; verdict.is(Verdict::Form::Upheld) && i < options.mutants; ++i)
     try_mutant(draft, *checked, seed, random, options, tally);
   if (verdict.is(Verdict::Form::Upheld) && random.chance(options.given))
@@ -329,6 +334,8 @@ int run(int argc, char **argv) {
       options.backwards = number != 0;
     else if (key == "--given")
       options.given = static_cast<unsigned>(number);
+    else if (key == "--bare")
+      options.bare = static_cast<unsigned>(number);
     else if (key == "--statements")
       options.statements = static_cast<unsigned>(number);
     else

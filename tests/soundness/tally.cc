@@ -35,6 +35,7 @@ void Tally::add(const Tally &more) {
   values += more.values;
   gradients += more.gradients;
   differentiated += more.differentiated;
+  bare.add(more.bare);
   for (const auto &each : more.not_followed)
     not_followed[each.first] += each.second;
   given_upheld += more.given_upheld;
@@ -173,6 +174,10 @@ bool Tally::print(const std::set<std::string> &explained) const {
     fmt::print("  {}{}\n", each.first, is_explained ? "" : " (NOT EXPLAINED)");
     if (!each.second.needless.empty())
       fmt::print("      {}\n", each.second.needless);
+  }
+  if (!bare.slips.empty()) {
+    bare.print();
+    fine &= bare.sound();
   }
   fmt::print("{}\n", fine ? "sound as far as seen" : "NOT SOUND, or not explained");
   return fine;

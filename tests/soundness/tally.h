@@ -1,6 +1,7 @@
 // What programs and mutants came to, counted.
 #pragma once
 
+#include "tests/soundness/bare.h"
 #include "tests/soundness/judge.h"
 #include "tests/soundness/judge_run.h"
 #include "tests/soundness/refusal.h"
@@ -38,7 +39,8 @@ struct Tally {
   std::map<std::string, uint64_t> not_followed, ops, no_backward, left_by_run, not_run;
   std::map<std::string_view, std::array<uint64_t, kFateCount>> slips;
   std::map<std::string_view, std::array<uint64_t, std::size(kReasons)>> reasons; // per slip
-  std::map<std::string, Refused> refused;                                        // per findings
+  BareTally bare;
+  std::map<std::string, Refused> refused; // per findings
 
   void add(const Tally &more);
   void count_program(const Draft &draft, const Verdict &verdict);
