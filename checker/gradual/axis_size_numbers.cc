@@ -69,11 +69,14 @@ bool moves_elements(const rules::ResolvedOp &op) {
 bool copies_operand(const rules::ResolvedOp &op, size_t operands) {
   if (op.form == rules::OpForm::Boundary)
     return operands == 1 && rules::passes_data(op.boundary);
-  if (op.form != rules::OpForm::Equation || !op.row)
+  if (!moves_elements(op) || op.row->factors || !op.row->placed.empty() ||
+      op.row->dtype != rules::DTypeRule::Promote)
     return false;
-  return (op.computes(rules::Computes::Identity) || op.row->name == "detach" ||
-          op.row->name == "copy") &&
-         operands == op.row->equation.equation.operand_count;
+  const rules::Equation &row = op.row->equation.equation;
+  const rules::Ref &read = row.refs[row.atoms[0].first];
+  return !row.terms[0].negative && !row.has_generator && read.role == rules::RefRole::Value &&
+         read.has_dims && read.dim_count == 1 &&
+         row.dims[read.first_dim].form == rules::Dim::Form::Rest && operands == row.operand_count;
 }
 
 std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands) {

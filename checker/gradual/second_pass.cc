@@ -572,7 +572,8 @@ void SecondPass::keep_scale_of_blocks(const rules::ResolvedOp &op, Type &type) c
   if (type.scale.valid() || now_.scale_open || now_.ring.results.empty())
     return;
   const bool divides = op.computes(Computes::Quotient);
-  const bool multiplies = op.computes(Computes::Product) || (op.row && op.row->name == "matmul");
+  const bool multiplies = op.computes(Computes::Product) ||
+                          (op.row && op.row->factors == rules::matmul_factors);
   const bool passes = op.computes(Computes::Sum) || op.computes(Computes::Difference) ||
                       op.transition == rules::TransitionOp::CollectivePermute ||
                       moves_elements(op) || (op.row && op.row->factors == rules::cat_factors);

@@ -8,7 +8,8 @@ namespace {
 using enum Variant;
 
 constexpr OpDef kNormalisation[] = {
-    {.name = "softmax", .equation = "f(a[... !d]) -> [... !d]", .placed = "d",
+    {.name = "softmax", .equation = "f(a[... !d]) -> [... !d]", .computes = Computes::Exponential,
+     .placed = "d",
      .dtype = DTypeRule::Attribute},
     {.name = "log_softmax", .variant = Logarithm, .equation = "f(a[... !d]) -> [... !d]",
      .placed = "d",

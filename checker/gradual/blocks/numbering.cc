@@ -2,7 +2,7 @@
 #include "checker/gradual/blocks/numbering.h"
 
 #include "checker/gradual/blocks/lookups.h"
-#include "checker/gradual/blocks/windows.h"
+#include "checker/gradual/sent/windows.h"
 
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"

@@ -31,7 +31,7 @@ OwnLogs::Made OwnLogs::made(const rules::Application &app, llvm::ArrayRef<ValueI
     return made;
   if (app.op.computes(Computes::Greatest))
     made.greatest = taken_axes(app);
-  else if (app.op.computes(Computes::Exponential))
+  else if (app.op.computes(Computes::Exponential) && app.op.row->placed.empty())
     made.shifted = first.shifted;
   else if (app.op.computes(Computes::Total))
     made.sum = first.shifted & taken_axes(app);
@@ -39,7 +39,7 @@ OwnLogs::Made OwnLogs::made(const rules::Application &app, llvm::ArrayRef<ValueI
     made.sum = first.sum;
   else if (app.op.computes(Computes::Logarithm))
     made.log = first.sum;
-  else if (app.op.computes(Computes::LogOfSum))
+  else if (app.op.computes(Computes::LogOfSum) && operands.size() == 1)
     made.log = taken_axes(app);
   else if (!app.op.row->chooses.empty() || app.op.computes(Computes::Larger))
     for (ValueId operand : operands)

@@ -3,7 +3,7 @@
 
 #include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
-#include "checker/gradual/blocks/windows.h"
+#include "checker/gradual/sent/windows.h"
 
 #include "rules/bind.h"
 #include "rules/factors/factors.h"

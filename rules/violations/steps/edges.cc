@@ -106,8 +106,8 @@ constinit const DiagnosticInfo EdgeGradientKept::info = {
     .name = "edge-gradient-kept",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "the gradient of {value} lacks what the neighbours along {axes} have computed of its "
-               "edges: they do not send it back",
+    .message = "the gradient of {value} lacks what the neighbours along {axes} have computed of "
+               "its edges: they do not send it back",
     .explain = R"(
 A rank sends the edge of its block to a neighbour, which computes with it. What the neighbour finds
 of the gradient of these rows belongs to the rank that sent them, which has to add it to the

@@ -48,8 +48,8 @@ constinit const DiagnosticInfo MissingBlock::info = {
     .name = "missing-block",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "{operand} is made of blocks that go round {axes}, and `{op}` takes it as whole, but "
-               "that from {missing} ranks back is not among them",
+    .message = "{operand} is made of blocks that go round {axes}, and `{op}` takes it as whole, "
+               "but that from {missing} ranks back is not among them",
     .explain = R"(
 Blocks go round, and each rank adds up, or collects, what it computes with those that come to it.
 After as many turns as there are ranks but one it has seen all of them. Here what it has is used as

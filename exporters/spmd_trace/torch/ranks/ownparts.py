@@ -145,7 +145,7 @@ def convert(
             _order(differs, grows, length) if all(one.name in grows for one in differs) else None
         )
         turned = turns.get(part.name, {}).get(differs[0].name) if len(differs) == 1 else None
-        if order is None and turned is not None and _state_turned(program, part, differs[0], turned):
+        if order is None and turned and _state_turned(program, part, differs[0], turned):
             continue
         if order is None:
             if part.pieces is None and differs:  # whatever they are, they are not equal

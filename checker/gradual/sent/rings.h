@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checker/check.h"
-#include "checker/gradual/blocks/held.h"
+#include "checker/gradual/sent/held.h"
 
 #include "rules/apply.h"
 #include "rules/factors/factors.h"

@@ -3,7 +3,7 @@
 // gradient of a block complete.
 #pragma once
 
-#include "checker/gradual/blocks/windows.h"
+#include "checker/gradual/sent/windows.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

@@ -1,5 +1,5 @@
 // Follows gradients of edges from the windows that they are of to the blocks that they belong to.
-#include "checker/gradual/blocks/edge_gradients.h"
+#include "checker/gradual/sent/edge_gradients.h"
 
 #include "checker/gradual/axis_size_numbers.h"
 
@@ -231,7 +231,7 @@ EdgeGradients::Made EdgeGradients::made(const ir::Inst &inst, const rules::Appli
     write(step);
   else if (!row)
     return {};
-  else if (row->name == "convolution_backward")
+  else if (row->factors == rules::convolution_backward_factors)
     convolution(step);
   else if (row->factors == rules::slice_factors)
     slice(step);

@@ -1,5 +1,5 @@
 // What an equation makes of blocks of several ranks.
-#include "checker/gradual/blocks/rings.h"
+#include "checker/gradual/sent/rings.h"
 
 #include "checker/gradual/axis_size_numbers.h"
 
@@ -21,6 +21,14 @@ using rules::Computes;
 
 // Expressions of more addends than these are not followed.
 constexpr size_t kMostTerms = 8;
+
+// Whether the row multiplies its operands, and sums over what the result does not have.
+static bool multiplies(const rules::OpDef &row) {
+  const rules::Equation &equation = row.equation.equation;
+  return equation.sum_count == 1 && equation.term_count == 1 && equation.terms[0].divisors == 0 &&
+         llvm::all_of(llvm::ArrayRef(equation.atoms.data(), equation.atom_count),
+                      [](const rules::Atom &atom) { return atom.form == rules::Atom::Form::Ref; });
+}
 
 struct Rings::Computing {
   Rings &rings;
@@ -49,6 +57,7 @@ struct Rings::Computing {
   bool whole = false; // the row does not go block by block along a cut dimension
   bool held = false;  // of some operand, more than its type
 
+  bool is(Computes what) const { return row.computes == what; }
   void run();
   void take_operands();
   void align();
@@ -239,9 +248,9 @@ void Rings::Computing::align_collected() {
 bool Rings::Computing::in_any_order(uint32_t result) const {
   if (!across || (place(result, *across) && !map.factors[across->factor].whole))
     return true;
-  return app.op.computes(Computes::Total) || app.op.computes(Computes::LogOfSum) ||
-         app.op.computes(Computes::Greatest) || row.name == "softmax" ||
-         row.name == "log_softmax" || row.name == "matmul";
+  return row.computes == Computes::Total || row.computes == Computes::LogOfSum ||
+         row.computes == Computes::Greatest || row.computes == Computes::Exponential ||
+         multiplies(row);
 }
 
 // Numbers of which nothing is known but which rows they are of.
@@ -451,7 +460,7 @@ void Rings::Computing::judge_scales(const Held &a, const Held &b) {
 }
 
 std::optional<Held> Rings::Computing::added(uint32_t result) {
-  const bool minus = app.op.computes(Computes::Difference);
+  const bool minus = is(Computes::Difference);
   std::optional<Held> a = operand(0, result), b = operand(1, result);
   if (!a || !b || rules::any_attr(app, {"alpha"}))
     return std::nullopt;
@@ -531,7 +540,7 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
     return slot.form == rules::Slot::Form::Literal;
   });
   if (others.size() < read.size()) {
-    if (!app.op.computes(Computes::Product) || literal)
+    if (!is(Computes::Product) || literal)
       return std::nullopt;
     if (others.empty())
       made.pure = true;
@@ -558,7 +567,7 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
 
 std::optional<Held> Rings::Computing::divided(uint32_t result) {
   std::optional<Held> a = operand(0, result), b = operand(1, result);
-  if (!a || !b || row.name != "div")
+  if (!a || !b || row.computes != Computes::Quotient)
     return std::nullopt;
   if (a->is_zero())
     return a;
@@ -591,7 +600,7 @@ std::optional<Held> Rings::Computing::divided(uint32_t result) {
 
 std::optional<Held> Rings::Computing::exponential(uint32_t result) {
   std::optional<Held> made = operand(0, result);
-  if (!made || row.name != "exp" || (!made->shifts.empty() && !made->added) ||
+  if (!made || row.computes != Computes::Exponential || (!made->shifts.empty() && !made->added) ||
       made->terms.size() > 1 || made->is_summed())
     return std::nullopt;
   made->added = false;
@@ -602,7 +611,8 @@ std::optional<Held> Rings::Computing::exponential(uint32_t result) {
 
 std::optional<Held> Rings::Computing::logarithm(uint32_t result) {
   std::optional<Held> made = operand(0, result);
-  if (!made || row.name != "log" || (!made->shifts.empty() && made->added) || made->is_zero())
+  if (!made || !is(Computes::Logarithm) || (!made->shifts.empty() && made->added) ||
+      made->is_zero())
     return std::nullopt;
   rings.collapse(*made);
   if (made->is_summed()) {
@@ -620,8 +630,12 @@ std::optional<Held> Rings::Computing::logarithm(uint32_t result) {
 std::optional<Held> Rings::Computing::chosen(uint32_t result) {
   std::optional<size_t> data;
   bool zero = false, infinite = false;
-  const bool fills = row.name == "masked_fill";
-  const size_t condition = fills ? 1 : 0;
+  size_t condition = app.slots.size();
+  for (size_t s = 0; s < app.slots.size(); ++s)
+    if (const rules::Slot &slot = app.slots[s]; slot.form == rules::Slot::Form::Tensor)
+      if (const ir::Shape *shape = app.shape(app.args[slot.first]);
+          shape && shape->dtype == ir::DType::Bool)
+        condition = s;
   for (size_t s = 0; s < app.slots.size(); ++s) {
     const rules::Slot &slot = app.slots[s];
     if (slot.form == rules::Slot::Form::Literal) {
@@ -636,7 +650,7 @@ std::optional<Held> Rings::Computing::chosen(uint32_t result) {
         data = slot.first;
     }
   }
-  if (const ir::AttrValue *value = fills ? rules::any_attr(app, {"value"}) : nullptr) {
+  if (const ir::AttrValue *value = rules::any_attr(app, {"value"})) {
     zero |= rules::is_zero(*value);
     rules::Slot slot;
     slot.form = rules::Slot::Form::Literal;
@@ -769,37 +783,31 @@ std::optional<Held> Rings::Computing::content(uint32_t result) {
   const rules::Equation &equation = row.equation.equation;
   if (equation.has_generator || !in_any_order(result))
     return std::nullopt;
-  if (across && !place(result, *across) && !app.op.computes(Computes::Total))
+  if (across && !place(result, *across) && !is(Computes::Total))
     if (auto made = alike(result))
       return made;
   if (row.factors == rules::stack_factors || row.factors == rules::cat_factors)
     return joined(result);
   if (read.size() == 1 && moves_elements(app.op) && !sums(result))
     return moved(result);
-  if (app.op.computes(Computes::LogOfSum))
-    return log_of_sum(result);
-  if (row.name == "softmax")
+  if (row.computes == Computes::LogOfSum)
+    return read.size() == 1 ? log_of_sum(result) : log_of_sums(result);
+  if (row.computes == Computes::Exponential && !row.placed.empty())
     return softmax(result);
-  if (row.name == "logaddexp")
-    return log_of_sums(result);
   if (auto made = alike(result);
-      made && !app.op.computes(Computes::Sum) && !app.op.computes(Computes::Difference))
+      made && !is(Computes::Sum) && !is(Computes::Difference))
     return made;
-  if (app.op.computes(Computes::Sum) || app.op.computes(Computes::Difference))
+  if (is(Computes::Sum) || is(Computes::Difference))
     return added(result);
-  if (app.op.computes(Computes::Quotient))
+  if (is(Computes::Quotient))
     return divided(result);
-  if (app.op.computes(Computes::Exponential))
+  if (is(Computes::Exponential))
     return exponential(result);
-  if (app.op.computes(Computes::Logarithm))
+  if (is(Computes::Logarithm))
     return logarithm(result);
   if (!row.chooses.empty())
     return chosen(result);
-  const bool product =
-      equation.sum_count == 1 && equation.term_count == 1 && equation.terms[0].divisors == 0 &&
-      llvm::all_of(llvm::ArrayRef(equation.atoms.data(), equation.atom_count),
-                   [](const rules::Atom &atom) { return atom.form == rules::Atom::Form::Ref; });
-  if (product && !whole)
+  if (multiplies(row) && !whole)
     return multiplied(result);
   for (size_t i : read)
     if (args[i] && args[i]->is_summed())

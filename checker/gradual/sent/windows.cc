@@ -1,5 +1,5 @@
 // Follows edges of blocks through slices, permutations of ranks and joins.
-#include "checker/gradual/blocks/windows.h"
+#include "checker/gradual/sent/windows.h"
 
 #include "checker/gradual/axis_size_numbers.h"
 
@@ -194,9 +194,9 @@ std::optional<Windows::Window> Windows::convolved(const rules::Application &app,
                                                   ValueId result) const {
   const auto known = windows_.find(operand.index);
   const ir::AttrValue *dims = app.attr("dimension_numbers"), *strides = app.attr("window_strides");
-  if (known != windows_.end() && app.op.row && app.op.row->name == "convolution" && !dims)
+  if (known != windows_.end() && app.op.row->factors == rules::convolution_factors && !dims)
     return convolved_by_place(app, known->second, result);
-  if (known == windows_.end() && app.op.row && app.op.row->name == "convolution" && !dims)
+  if (known == windows_.end() && app.op.row->factors == rules::convolution_factors && !dims)
     return convolved_by_one(app, operand, result);
   if (known == windows_.end() || !dims || !strides)
     return std::nullopt;
@@ -319,7 +319,7 @@ Windows::Made Windows::made(const rules::Application &app, llvm::ArrayRef<ValueI
     return joined(app, operands);
   else if (app.op.row->factors == rules::slice_factors)
     made.window = taken(app, operands[0], result);
-  else if (!windows_.empty() || app.op.row->name == "convolution")
+  else if (!windows_.empty() || app.op.row->factors == rules::convolution_factors)
     made.window = convolved(app, operands[0], result);
   return made;
 }

@@ -1,5 +1,5 @@
 // Follows blocks that are sent round: whose they are, and what is made of them.
-#include "checker/gradual/blocks/rings.h"
+#include "checker/gradual/sent/rings.h"
 
 #include "checker/gradual/axis_size_numbers.h"
 
@@ -370,8 +370,7 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
       uniform_[value.index] = bool(at->second);
   if (reads_one(app, operands.size()))
     follow_stretched(app, operands[0], value);
-  if (app.op.row->name == "roll" && operands.size() == 1) {
-    const auto by = rules::numbers_attr(app, {"shifts"});
+  if (const auto by = rules::numbers_attr(app, {"shifts"}); by && operands.size() == 1) {
     const auto dims = rules::dim_numbers(app);
     if (by && dims && by->size() == 1 && dims->size() == 1)
       if (const auto dim = rules::place_of((*dims)[0], rank(operands[0])))
