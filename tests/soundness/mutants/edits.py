@@ -447,8 +447,19 @@ def no_mask(step):
 
 @edit("a copy left out", changes="model")
 def no_copy(step):
-    def change(step, op, _):
+    def change(step, op, index):
         step.become(op, "aten.detach.default")
+        # From here on one storage has both names: who reads it sees what was written last.
+        last, names = op["out"][0]["id"], {op["in"][0], op["out"][0]["id"]}
+        for place in range(index + 1, len(step.ops)):
+            each = step.ops[place]
+            read = names.intersection(reads([*each.get("in", []), *each.get("kw", {}).values()]))
+            for name in read - {last}:
+                step.redirect(name, last, place, place + 1)
+            made = each["out"][0]["id"] if each.get("out") else None
+            if read and each.get("mut") and each["out"][0].get("alias_of") == last:
+                last = made
+                names.add(made)
 
     for index, op in enumerate(step.ops):
         if bare(op) == "clone" and can_pass(step, op):
