@@ -168,6 +168,9 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
   }
   if (rules::passes_data(op.boundary) && !operands.values.empty() && !results.empty())
     stacks_.copy(operands.values[0], results[0]);
+  // A storage that was written through another name lies where it did.
+  if (op.boundary == rules::Boundary::Alias && operands.values.size() == 2 && results.size() == 1)
+    equate(operands.values[1], results[0]);
   // Collectives and casts move elements along the dimensions whose extents they change, and no
   // others.
   bool same = op.form == rules::OpForm::Transition || rules::passes_data(op.boundary);
