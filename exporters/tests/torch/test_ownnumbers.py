@@ -51,7 +51,8 @@ def test_numbers_of_ranks_are_values(tmp_path):
     (own,) = [one for one in trace["params"] if one["name"].startswith("number.")]
     assert own["type"] == {"ranks": "V"} and own["dtype"] == "f32"
     assert any(op["in"][-1] == own["id"] for op in forward if op["op"] == "aten.add.Tensor")
-    # Parts that lie over each other are of no known type.
-    assert only("aten.slice.Tensor")["out"][0]["type"] == {"ranks": "?"}
+    # Parts that lie over each other, or are uneven, are of no known type.
+    slices = [op for op in forward if op["op"] == "aten.slice.Tensor"]
+    assert [op["out"][0]["type"] for op in slices] == [{"ranks": "?"}] * 2
     # What all ranks have stays a number.
     assert only("aten.mul.Tensor", [5])

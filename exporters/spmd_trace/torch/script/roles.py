@@ -253,6 +253,7 @@ class Roles:
         # What was made ahead of the first use of a model: as it is compared, and named.
         self._batch: list[tuple[str, str, Value]] = []
         self._ahead: set[int] = set()  # ids of what was made before the model was used
+        self._made_by: dict[int, str] = {}  # by id: which operation of its line has made it
 
     # What there is.
 
@@ -644,16 +645,23 @@ class Roles:
         """What was made so far and the model is going to use is the batch: ranks are compared in
         it."""
         self._ahead |= {id(value) for value in made}
+        program, times = self.recorder.program, collections.Counter()
+        for op in program.ops:
+            place = f"made {program.locations.text(op.loc)}{op.name}"
+            times[place] += 1
+            self._made_by |= {id(value): f"{place} {times[place]}" for value in op.outs}
         self.recorder.on_first_use |= dict.fromkeys(made, self._batch_used)
 
     def _batch_used(self, tensor: torch.Tensor, value: Value) -> None:
         name = f"batch.{len(self._batch)}"
         self._batch.append((name, self._name(tensor, "input"), value))
         self.note("input", name, tensor)
+        self.note("made", self._made_by.get(id(value), ""), tensor)
 
     def take_batch(self) -> None:
         """Of a part of the batch in which ranks were seen to differ, although no operation tells
-        why, only that is known: it comes from outside.
+        why, only that is known: it comes from outside. Where other ranks use what another operation
+        has made, such as other elements of a list, what is made of all of them is not of these.
         """
         program = self.recorder.program
         varying: dict[str, set[int]] = {}
@@ -664,7 +672,9 @@ class Roles:
                 if axis not in varying:
                     varying[axis] = differing(program, axis)
             if any(id(value) not in varying[axis] for axis in own):
-                program.from_outside(value, name, seen, self._ahead)
+                made = self.kinds.get(self._made_by.get(id(value)), {})
+                picked = any(made.get(axis) != "V" for axis in own)
+                program.from_outside(value, name, seen, self._ahead if picked else frozenset())
 
     def take_whole_gradients(self, summed: dict[str, list[str]]) -> None:
         """A copy of a DTensor is used by all ranks as one where its gradient is whole on each of

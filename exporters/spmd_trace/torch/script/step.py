@@ -47,6 +47,11 @@ _TAKES |= {
 _CLEARS = {torch.Tensor.zero_, torch.zero_, torch._foreach_zero_}
 
 
+def _transforms() -> bool:
+    """Whether a function of `torch.func` is running: its tensors have no memory of their own."""
+    return torch._C._functorch.maybe_current_level() is not None
+
+
 class _Watch(TorchFunctionMode):
     """Sees what functions the script calls: those with which a step begins, and those that make
     data or are recorded as a whole. It is the only such mode, entered once: those of the script may
@@ -59,6 +64,8 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, steps = kwargs or {}, self.steps
+        if _transforms():
+            return func(*args, **kwargs)
         # Else a use says nothing: an optimizer takes the steps, and the one to record has begun or
         # is far.
         if steps.by_hand or steps.between:
@@ -260,6 +267,8 @@ class Steps:
 
         @functools.wraps(call)
         def module_called(module, *args, **kwargs):
+            if _transforms():
+                return call(module, *args, **kwargs)
             self.begins()
             if self.recorder is not None and not self.recorder.in_module:
                 self.roles.note_batch((args, kwargs))
