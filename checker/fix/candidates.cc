@@ -12,6 +12,7 @@
 #include "rules/violations/gradients.h"
 #include "rules/violations/local.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/steps/rings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -44,7 +45,16 @@ int64_t Candidates::rank_count() const {
   return count;
 }
 
+// Of blocks that were sent to the wrong rank, or not at all: a gather in their place would be silent
+// and no less wrong.
+static bool is_sent_astray(const rules::Violation &violation) {
+  return violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
+         violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>();
+}
+
 llvm::SmallVector<Fix, kMaxFixes> Candidates::run() {
+  if (is_sent_astray(search_.finding.violation))
+    return {};
   // Each is held against all that depends on it, so a wide op has only so many of its operands
   // tried.
   constexpr size_t kMostOperands = 64;

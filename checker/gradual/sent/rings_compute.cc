@@ -504,7 +504,7 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
   Held made;
   made.axis = step.axis;
   std::optional<size_t> sum;
-  bool zero = false, pure = true;
+  bool zero = false;
   std::vector<Forms::Id> forms(args.size(), 0);
   for (size_t i : read) {
     const Held &arg = *args[i];
@@ -516,7 +516,6 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
       return std::nullopt;
     for (const Held::Shift &shift : *there)
       add_shift(made, shift, 1);
-    pure &= arg.pure;
     const bool several = arg.is_summed() || arg.terms.size() > 1;
     if (several && sum)
       return std::nullopt;
