@@ -65,9 +65,10 @@ class Takes:
         given = [one for one in (*args, *kwargs.values()) if _is_plain(one)]
         listed = args and isinstance(args[0], (list, tuple)) and name in _MOVES
         given += [one for one in args[0] if _is_plain(one)] if listed else []
-        if name in ("copy_", "__setitem__"):
-            if args and _is_plain(args[0]):
-                self._write(args[0], args[1:-1] if name == "__setitem__" else (), args[-1])
+        if name in ("copy_", "__setitem__") and len(args) > 1:
+            if _is_plain(args[0]):
+                sets = name == "__setitem__"
+                self._write(args[0], args[1:2] if sets else (), args[2] if sets else args[1])
         elif name.endswith("_") and not name.endswith("__"):
             scales = name[:-1] in _SCALES and len(given) == 1
             for target in given[:1] if name not in _COPIES else ():
