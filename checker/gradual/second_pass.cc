@@ -801,6 +801,14 @@ void SecondPass::find_unread(const rules::Application &app) {
         add((*binding)[operand]);
 }
 
+// What was found of the operands and holds of the first result, whatever its type.
+void SecondPass::learn(ValueId value) {
+  extremes_.learn(value, now_.extreme);
+  windows_.learn(value, now_.window);
+  alone_.learn(value, now_.alone);
+  own_logs_.learn(value, now_.own_log);
+}
+
 void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type &type) {
   const ValueId value = inst.result(index);
   const AxisSet zero = type.zero();
@@ -815,12 +823,8 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
                    [&](ValueId operand) { return buffers_.contains(operand.index); }))
     buffers_.insert(value.index);
   keep_own(value, type);
-  if (index == 0) {
-    extremes_.learn(value, now_.extreme);
-    windows_.learn(value, now_.window);
-    alone_.learn(value, now_.alone);
-    own_logs_.learn(value, now_.own_log);
-  }
+  if (index == 0)
+    learn(value);
   for (AxisId axis : now_.lookup.scattered - type.sharded())
     cut(type, axis, now_.lookup.dim);
   for (AxisId axis : now_.lookup.own - type.sharded())

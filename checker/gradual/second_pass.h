@@ -97,6 +97,7 @@ private:
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   ir::AxisSet joined(uint32_t index) const;
   ir::AxisSet cut_joined(uint32_t index, ir::Type &type) const;
+  void learn(ir::ValueId value);
   void keep_own(ir::ValueId value, ir::Type &type);
   void keep_shared_gradient(const ir::Inst &inst, ir::ValueId value);
   void find_sent(const rules::Application &app);
