@@ -45,8 +45,8 @@ int64_t Candidates::rank_count() const {
   return count;
 }
 
-// Of blocks that were sent to the wrong rank, or not at all: a gather in their place would be silent
-// and no less wrong.
+// Of blocks that were sent to the wrong rank, or not at all: a gather in their place would be
+// silent and no less wrong.
 static bool is_sent_astray(const rules::Violation &violation) {
   return violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
          violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>();
