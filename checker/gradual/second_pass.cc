@@ -498,6 +498,8 @@ void SecondPass::judge_window(InstId id, const rules::Application &app) {
 // What neighbours have computed of the gradient of edges, and of what they have not sent back.
 void SecondPass::judge_edge_gradient(InstId id, const rules::Application &app) {
   const ir::Inst &inst = program_.insts[id];
+  if (is_forward(inst) || windows_.empty())
+    return;
   llvm::SmallVector<AxisSet, 4> proved;
   for (ValueId operand : state_.operands.values)
     proved.push_back(result_.proved[operand.index]);
@@ -516,7 +518,7 @@ void SecondPass::judge_edge_gradient(InstId id, const rules::Application &app) {
 
 // Blocks that go round the ranks of an axis.
 void SecondPass::follow_ring(const ir::Inst &inst, const rules::Application &app) {
-  if (inst.result_count == 0)
+  if (inst.result_count == 0 || rings_.empty())
     return;
   const auto &values = state_.operands.values;
   llvm::SmallVector<bool, 8> unread;
@@ -530,6 +532,8 @@ void SecondPass::follow_ring(const ir::Inst &inst, const rules::Application &app
 }
 
 void SecondPass::judge_ring(InstId id, const rules::Application &app) {
+  if (rings_.empty())
+    return;
   const rules::OperandIndex operand{now_.ring.operand};
   const AxisSet axes = AxisSet(now_.ring.axis) - now_.reported;
   const bool mixed = now_.ring.fault == Rings::Fault::Mixed && axes;

@@ -19,6 +19,8 @@ public:
   // `checked`: of the program by kinds, for the shapes.
   Rings(const ir::Program &program, const CheckResult &checked, rules::Rules &rules);
 
+  bool empty() const { return axes_.empty(); } // nothing is sent round
+
   // A result that is an ordinary tensor again: cut by the axis in a dimension, or the same on all
   // ranks.
   struct Known {

@@ -340,19 +340,29 @@ Forms::Id Rings::Computing::form_with(size_t arg, Forms::Id form, uint32_t resul
   return rings.op_form(app, forms, result);
 }
 
+// The block that a loop leaves out which ends a turn too early, or begins one too late. What leaves
+// out another one, as attention to both neighbours of four ranks does, means to.
+static std::optional<unsigned> left_out(uint64_t blocks, unsigned ranks) {
+  if (ranks < 3 || std::popcount(blocks) != int(ranks) - 1)
+    return std::nullopt;
+  const auto missing = static_cast<unsigned>(std::countr_one(blocks));
+  return missing < 2 || missing == ranks - 1 ? std::optional(missing) : std::nullopt;
+}
+
 // A sum over blocks of all ranks but one that is used as if it were complete.
 void Rings::Computing::miss(size_t arg) {
-  if (step.made.fault != Fault::None || step.ranks < 3 || !args[arg])
+  if (step.made.fault != Fault::None || !args[arg])
     return;
   // What a rank computes with its own block may be something else, as where it leaves itself out.
   uint64_t blocks = 0;
   for (const Held::Term &term : args[arg]->terms)
     blocks |= term.blocks;
-  if (std::popcount(blocks) != int(step.ranks) - 1)
+  const std::optional<unsigned> missing = left_out(blocks, step.ranks);
+  if (!missing)
     return;
   step.made.fault = Fault::Missing;
   step.made.operand = static_cast<uint32_t>(arg);
-  step.made.back = static_cast<unsigned>(std::countr_one(blocks));
+  step.made.back = *missing;
 }
 
 // The elements of one operand, elsewhere.
@@ -891,12 +901,11 @@ bool Rings::collect(Step &step, const rules::Application &app) {
     rest.proved &= i == 0 || made.proved;
     made = rest;
   }
-  const bool misses = std::popcount(blocks) == int(step.ranks) - 1 && step.ranks > 2;
+  const std::optional<unsigned> misses = left_out(blocks, step.ranks);
   if (twice || misses) {
     step.made.fault = twice ? Fault::Repeated : Fault::Missing;
     step.made.operand = static_cast<uint32_t>(step.operands.size() - 1);
-    step.made.back = static_cast<unsigned>(twice ? std::countr_zero(twice)
-                                                 : std::countr_one(blocks));
+    step.made.back = twice ? static_cast<unsigned>(std::countr_zero(twice)) : *misses;
     return true;
   }
   if (all.back.size() != step.ranks)

@@ -61,6 +61,7 @@ public:
     const bool rows = at == windows_.end() || at->second.is_block() || at->second.any_order;
     return rows ? ir::AxisSet() : at->second.axis;
   }
+  bool empty() const { return windows_.empty(); }
   const Window *find(ir::ValueId value) const {
     const auto at = windows_.find(value.index);
     return at == windows_.end() ? nullptr : &at->second;
