@@ -158,8 +158,8 @@ def makes_floats(op):
 
 
 def is_beside_size(step, index):
-    """Whether a plain number that is the size of an axis stands there: beside a collective it counts
-    as that, whatever it was."""
+    """Whether a plain number that is the size of an axis stands there: beside a collective it
+    counts as that, whatever it was."""
     made = step.ops[index]["out"][0]["id"]
     near = [step.ops[each] for each in [index, *step.readers.get(made, [])]]
     numbers = [each for op in near for each in op.get("in", []) if is_number(each) and each]
