@@ -89,7 +89,9 @@ void count_proofs(const ir::Program &program, const CheckResult &result, Judged 
           if (lost == axis && (!at->lost || place.form < at->lost->form))
             at->lost = place;
       }
-      at->parameters += result.proved[output.value.index].contains(axis);
+      // What a rank has numbered by itself is no block of what one device computes.
+      at->parameters += result.proved[output.value.index].contains(axis) &&
+                        !result.own[output.value.index].contains(axis);
     }
     stages.parameters += !in_stages.empty() && in_stages.test(output.value.index);
   }

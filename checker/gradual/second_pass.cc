@@ -24,6 +24,7 @@
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
+#include "ir/support/product.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -840,7 +841,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   const Type before = type;
   type = gradual_.known(value, type, ~(now_.reported | unknown_operands()));
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
-  keep_known_cuts(row, before, type);
+  keep_known_cuts(row, value, before, type);
   type.set_unknown(now_.exchanged);
   now_.cut_beside = cut_joined(index, type);
   for (AxisId axis : type.sharded() & before.equal()) // as a constant may be, and no number
@@ -891,16 +892,45 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   keep_root(id, value, index, type);
 }
 
+// Whether two dimensions of what a view makes were one before, or one of several that were merged.
+static bool were_one(const ir::Shape &before, const ir::Shape &after, unsigned one,
+                     unsigned other) {
+  const auto is_number = [](const ir::Extent &extent) { return extent.is_number(); };
+  if (!llvm::all_of(before.dims, is_number) || !llvm::all_of(after.dims, is_number))
+    return true;
+  size_t read = 0;
+  int64_t held = 1, made = 1;
+  unsigned first = 0; // of the dimensions that are made of the same ones
+  for (unsigned d = 0; d < after.dims.size(); ++d) {
+    made = ir::saturating_product(made, after.dims[d].number());
+    while (held < made && read < before.dims.size())
+      held = ir::saturating_product(held, before.dims[read++].number());
+    if (held != made)
+      continue;
+    if (one >= first && one <= d)
+      return other >= first && other <= d;
+    first = d + 1;
+  }
+  return true;
+}
+
 // What is made of data is cut where the rule says, whatever other dimension is as long as a block.
 // Only a view may have lost which one it is, of several that were one.
-void SecondPass::keep_known_cuts(const rules::OpDef *row, const Type &before, Type &type) {
-  if (!row || row->factors == rules::reshape_factors || row->constant != rules::OpDef::Constant::No)
+void SecondPass::keep_known_cuts(const rules::OpDef *row, ValueId value, const Type &before,
+                                 Type &type) {
+  if (!row || row->constant != rules::OpDef::Constant::No)
     return;
-  for (AxisId axis : before.sharded() & type.sharded())
-    if (before.dim(axis) != type.dim(axis)) {
-      type.drop_shards(axis);
-      cut(type, axis, *before.dim(axis));
-    }
+  const ir::ShapeId made = gradual_.by_kinds().shapes[value.index];
+  const ir::ShapeId of = state_.args.size() == 1 ? state_.args[0].shape : ir::ShapeId();
+  for (AxisId axis : before.sharded() & type.sharded()) {
+    const unsigned was = *before.dim(axis), is = *type.dim(axis);
+    const bool views = row->factors == rules::reshape_factors && made.valid() && of.valid() &&
+                       were_one(program_.shapes[of], program_.shapes[made], was, is);
+    if (was == is || views)
+      continue;
+    type.drop_shards(axis);
+    cut(type, axis, was);
+  }
 }
 
 // Blocks that were cut out of windows, and what one rank alone has.

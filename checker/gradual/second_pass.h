@@ -73,7 +73,8 @@ private:
   void find_parts(const rules::Application &app);
   void take_offset_operands(const rules::Application &app);
   void take_own_numbers(const rules::Application &app);
-  static void keep_known_cuts(const rules::OpDef *row, const ir::Type &before, ir::Type &type);
+  void keep_known_cuts(const rules::OpDef *row, ir::ValueId value, const ir::Type &before,
+                       ir::Type &type);
   void judge_part_of_own(ir::InstId id, const rules::Application &app);
   void judge_selected(const rules::Application &app);
   void judge_window(ir::InstId id, const rules::Application &app);

@@ -157,10 +157,21 @@ def makes_floats(op):
     return len(op.get("out", [])) == 1 and op["out"][0]["dtype"][0] in "fb" and op.get("in")
 
 
+def is_beside_size(step, index):
+    """Whether a plain number that is the size of an axis stands there: beside a collective it
+    counts as that, whatever it was."""
+    made = step.ops[index]["out"][0]["id"]
+    near = [step.ops[each] for each in [index, *step.readers.get(made, [])]]
+    numbers = [each for op in near for each in op.get("in", []) if is_number(each) and each]
+    return any(number in (size, 1 / size) for number in numbers for size in step.sizes.values())
+
+
 @edit("a sum where there was none")
 def extra_sum(step):
     for index, op in enumerate(step.ops):
-        if makes_floats(op) and op["out"][0]["dtype"] != "bool" and not op.get("mut"):
+        if not makes_floats(op) or op.get("mut") or is_beside_size(step, index):
+            continue
+        if op["out"][0]["dtype"] != "bool":
             for word in ("sum", "avg"):
                 yield f"{word} of what {op['op']} makes", at(index, once_more(word))
 
