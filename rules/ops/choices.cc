@@ -39,12 +39,6 @@ bool is_number(const ir::AttrValue &value, int64_t number) {
          (value.form == AttrForm::Float && value.as_number() == static_cast<double>(number));
 }
 
-// Whether what a product is added to plays a part.
-bool reads_target(const Application &app) {
-  const ir::AttrValue *factor = app.attr("beta");
-  return !factor || !is_number(*factor, 0);
-}
-
 bool is_off(const Application &app, llvm::StringRef name) {
   const ir::AttrValue *value = app.attr(name);
   return value && value->form == AttrForm::Bool && !value->as_bool();
@@ -104,22 +98,6 @@ std::string_view choose_power(const Application &app) {
   if (!exponent)
     return "";
   return is_number(*exponent, 1) ? "identity" : is_number(*exponent, 2) ? "square" : "";
-}
-
-std::string_view choose_addmm(const Application &app) {
-  return reads_target(app) ? "" : "addmm_over";
-}
-std::string_view choose_addmv(const Application &app) {
-  return reads_target(app) ? "" : "addmv_over";
-}
-std::string_view choose_addr(const Application &app) {
-  return reads_target(app) ? "" : "addr_over";
-}
-std::string_view choose_baddbmm(const Application &app) {
-  return reads_target(app) ? "" : "baddbmm_over";
-}
-std::string_view choose_addbmm(const Application &app) {
-  return reads_target(app) ? "" : "addbmm_over";
 }
 
 std::string_view choose_maximum(const Application &app) {

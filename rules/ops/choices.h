@@ -49,12 +49,6 @@ std::string_view choose_repeat_interleave(const Application &app);
 std::string_view choose_recurrent_backward(const Application &app);
 // `grouped_mm` of two matrices: the rows of each expert are summed.
 std::string_view choose_grouped_mm(const Application &app);
-// `addmm` and the like with beta = 0.
-std::string_view choose_addmm(const Application &app);
-std::string_view choose_addmv(const Application &app);
-std::string_view choose_addr(const Application &app);
-std::string_view choose_baddbmm(const Application &app);
-std::string_view choose_addbmm(const Application &app);
 // `convolution` with `groups`.
 std::string_view choose_convolution(const Application &app);
 

@@ -75,9 +75,7 @@ private:
       for (unsigned a = 0; a < term.atom_count; ++a) {
         const Atom &atom = eq.atoms[term.first_atom + a];
         for (unsigned r = 0; atom.form != Atom::Form::Integer && r < atom.count; ++r)
-          // What stands in a term for its extents alone is memory that is written, whatever it is.
-          if (const Ref &ref = eq.refs[atom.first + r]; ref.role != RefRole::ShapeOnly)
-            add(ref, aside);
+          add(eq.refs[atom.first + r], aside);
       }
     }
     for (unsigned e = 0; e < sum.extra_count; ++e)
