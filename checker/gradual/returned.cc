@@ -318,13 +318,35 @@ void Returned::run() {
 
 void judge_returned(ir::Program &program, CheckResult &result) { Returned(program, result).run(); }
 
+// The operand that an instruction writes over, whatever it holds; none: there is none.
+static ValueId written_over(const ir::Program &program, InstId id) {
+  const ir::Inst &inst = program.insts[id];
+  const rules::OpDef *row = op_of(program, id).row;
+  const llvm::SmallVector<ValueId, 4> operands = tensors_of(program, id);
+  if (!row || row->mut.empty() || inst.result_count != 1 || operands.empty() ||
+      program.values[inst.first_result].alias_of != operands[0])
+    return {};
+  const rules::Equation &equation = row->equation.equation;
+  for (unsigned r = 0; r < equation.ref_count; ++r)
+    if (const rules::Ref &ref = equation.refs[r];
+        ref.operand < equation.operand_count &&
+        equation.operands[ref.operand].name == row->mut && ref.role != rules::RefRole::ShapeOnly)
+      return {};
+  return operands[0];
+}
+
 // What is made of it is known where all that it is made of is, every gradient that comes back is
-// that of what was sent, and no finding says otherwise.
+// that of what was sent, none is written over before anything has read it, and no finding says
+// otherwise.
 llvm::BitVector proved_in_stages(const ir::Program &program, const CheckResult &result) {
   const Messages messages(program);
   if (!messages.any())
     return {};
   llvm::BitVector known(program.values.size(), true);
+  std::vector<unsigned> uses(program.values.size());
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
+    for (ValueId value : tensors_of(program, InstId{i}))
+      ++uses[value.index];
   const llvm::DenseMap<uint32_t, InstId> own = messages.own_gradients();
   llvm::DenseSet<uint32_t> owed; // roots of what was sent, and has a gradient on the other stage
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
@@ -346,6 +368,8 @@ llvm::BitVector proved_in_stages(const ir::Program &program, const CheckResult &
       if (taken.valid())
         owed.erase(messages.root(taken).index);
     }
+    if (const ValueId over = written_over(program, id); over.valid() && uses[over.index] == 1)
+      all &= !messages.gradient_target(over).valid();
     for (uint32_t r = 0; r < inst.result_count && !owed.empty(); ++r)
       if (const ValueId of = program.values[inst.result(r)].grad_of; of.valid())
         all &= !owed.contains(messages.root(of).index);
