@@ -528,8 +528,7 @@ void SecondPass::follow_ring(const ir::Inst &inst, const rules::Application &app
     unread.push_back(now_.unread.contains(i));
     proved.push_back(result_.proved[values[i].index]);
   }
-  now_.ring =
-      rings_.made(defining_inst(program_, inst.first_result), app, values, unread, proved);
+  now_.ring = rings_.made(defining_inst(program_, inst.first_result), app, values, unread, proved);
 }
 
 void SecondPass::judge_ring(InstId id, const rules::Application &app) {
@@ -561,13 +560,12 @@ void SecondPass::judge_gradient_block(InstId id) {
     const ValueId of = program_.values[inst.result(r)].grad_of;
     if (!of.valid())
       continue;
-    const auto astray =
-        rings_.astray(inst.result(r), of, program_.types[result_.types[of.index]]);
+    const auto astray = rings_.astray(inst.result(r), of, program_.types[result_.types[of.index]]);
     if (!astray || now_.reported.contains(astray->axis))
       continue;
-    state_.report(Place::inst(astray->by.valid() ? astray->by : id),
-                  rules::GradientOfOtherBlock{of, astray->back, astray->wanted,
-                                              AxisSet(astray->axis)});
+    state_.report(
+        Place::inst(astray->by.valid() ? astray->by : id),
+        rules::GradientOfOtherBlock{of, astray->back, astray->wanted, AxisSet(astray->axis)});
   }
 }
 
@@ -577,8 +575,8 @@ void SecondPass::keep_scale_of_blocks(const rules::ResolvedOp &op, Type &type) c
   if (type.scale.valid() || now_.scale_open || now_.ring.results.empty())
     return;
   const bool divides = op.computes(Computes::Quotient);
-  const bool multiplies = op.computes(Computes::Product) ||
-                          (op.row && op.row->factors == rules::matmul_factors);
+  const bool multiplies =
+      op.computes(Computes::Product) || (op.row && op.row->factors == rules::matmul_factors);
   const bool passes = op.computes(Computes::Sum) || op.computes(Computes::Difference) ||
                       op.transition == rules::TransitionOp::CollectivePermute ||
                       moves_elements(op) || (op.row && op.row->factors == rules::cat_factors);
@@ -1055,7 +1053,12 @@ void SecondPass::apply_norms(ValueId value, uint32_t index, Type &type) {
 
 // A tensor that is made of the number 0 is of every kind and scale.
 bool SecondPass::makes_zero(const ir::Inst &inst) {
-  const rules::OpDef *row = state_.rules.resolve(inst.op).row;
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  const rules::OpDef *row = op.row;
+  if (op.computes(Computes::Product)) // `+ 0.0 * unused.sum()`
+    return llvm::any_of(state_.operands.slots, [](const rules::Slot &slot) {
+      return slot.form == rules::Slot::Form::Literal && rules::is_zero(slot.literal);
+    });
   if (!row || row->constant != rules::OpDef::Constant::Either)
     return false;
   for (llvm::StringRef name : {"s", "value", "fill_value"})
@@ -1269,13 +1272,27 @@ AxisSet SecondPass::moved(InstId id) const {
 
 // A finding is certain if it does not depend on what is unknown of the operands.
 bool SecondPass::certain(Place place, rules::Violation &violation) {
-  // Zeros that overwrite rows of a pending sum leave one.
+  // Zeros that overwrite rows of a pending sum leave one, and may be added to anything.
   if (const auto *added = violation.as<rules::PartialPlusReplicate>();
       added && place.form == Place::Form::Inst &&
       added->addend.operand.index < state_.args.size() &&
       program_.types[state_.args[added->addend.operand.index].type].zero().contains(
           rules::axes_of(violation)))
     return false;
+  if (const auto *mixed = violation.as<rules::PartialWithVarying>();
+      mixed && place.form == Place::Form::Inst && mixed->operand.index < state_.args.size() &&
+      program_.types[state_.args[mixed->operand.index].type].zero().contains(mixed->axes))
+    return false;
+  // A gradient of zeros is that of any kind, at any scale.
+  if (place.form == Place::Form::Inst &&
+      (violation.is<rules::GradientTypeMismatch>() || violation.is<rules::ScaleMismatch>())) {
+    const ir::Inst &inst = program_.insts[place.as_inst()];
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (program_.values[inst.result(r)].grad_of.valid() &&
+          program_.types[result_.types[inst.result(r).index]].zero().contains(
+              rules::axes_of(violation)))
+        return false;
+  }
   // The gradient of a loss that all ranks share is what each has, or an addend of as many.
   if (violation.is<rules::PartialWithVarying>() && place.form == Place::Form::Inst &&
       llvm::any_of(tensors_of(program_, place.as_inst()),
