@@ -769,15 +769,6 @@ void SecondPass::find_parts(const rules::Application &app) {
         now_.parts -= axis;
 }
 
-// Whether the terms of a row have memory that is written over, of which nothing is read.
-static bool writes_over(const rules::Equation &row) {
-  for (const rules::Atom &atom : llvm::ArrayRef(row.atoms).take_front(row.atom_count))
-    for (unsigned r = 0; atom.form == rules::Atom::Form::Ref && r < atom.count; ++r)
-      if (row.refs[atom.first + r].role == rules::RefRole::ShapeOnly)
-        return true;
-  return false;
-}
-
 void SecondPass::find_unread(const rules::Application &app) {
   auto add = [&](const rules::Slot *slot) {
     for (uint32_t i = 0; slot && i < slot->count; ++i)
@@ -787,18 +778,14 @@ void SecondPass::find_unread(const rules::Application &app) {
     add(app.named(name));
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return;
-  const llvm::SmallVector<rules::RowUse, 1> uses = rules::row_uses(app);
-  const bool over = uses.size() == 1 && uses[0].row && writes_over(uses[0].row->equation.equation);
-  const rules::Equation &row = (over ? uses[0].row : app.op.row)->equation.equation;
+  const rules::Equation &row = app.op.row->equation.equation;
   llvm::SmallSet<uint8_t, 4> shapes, data; // operands of the row
   for (unsigned r = 0; r < row.ref_count; ++r)
     (row.refs[r].role == rules::RefRole::ShapeOnly ? shapes : data).insert(row.refs[r].operand);
   if (shapes.empty())
     return;
   rules::OperandMismatch ignored;
-  if (std::optional<rules::Binding> binding =
-          over ? rules::bind_operands(app.bound_to(uses[0]), row, ignored)
-               : rules::bind_operands(app, row, ignored))
+  if (std::optional<rules::Binding> binding = rules::bind_operands(app, row, ignored))
     for (uint8_t operand : shapes)
       if (operand < row.operand_count && !data.contains(operand))
         add((*binding)[operand]);
