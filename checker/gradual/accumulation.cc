@@ -59,8 +59,8 @@ void Accumulation::need_backward() {
   // `step` and `store` leave something without a name, a write in place leaves what it writes.
   add_needed(program_, needed_, [&](InstId id) {
     const ir::Inst &inst = program_.insts[id];
-    return writes_kept(id) || (inst.result_count == 0 &&
-                               rules_.resolve(inst.op).form == rules::OpForm::Boundary);
+    return writes_kept(id) ||
+           (inst.result_count == 0 && rules_.resolve(inst.op).form == rules::OpForm::Boundary);
   });
 }
 

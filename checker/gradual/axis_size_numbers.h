@@ -74,10 +74,10 @@ private:
     ir::AxisSet all, equal;
     bool averages = false;
   };
-  llvm::DenseSet<uint32_t> exponents_; // powers whose exponent the backward has multiplied with
-  int64_t passes_ = 1; // of backward, where all begin at one line
-  llvm::DenseMap<uint32_t, Sum> entered_;        // by operand of such a collective
-  llvm::DenseMap<uint32_t, Sum> left_;           // by its result
+  llvm::DenseSet<uint32_t> exponents_;    // powers whose exponent the backward has multiplied with
+  int64_t passes_ = 1;                    // of backward, where all begin at one line
+  llvm::DenseMap<uint32_t, Sum> entered_; // by operand of such a collective
+  llvm::DenseMap<uint32_t, Sum> left_;    // by its result
   llvm::DenseMap<uint32_t, ir::ScaleId> scales_; // by instruction
   llvm::DenseMap<uint32_t, ir::ScaleId> named_;  // likewise, where the program names the size
   llvm::DenseMap<uint32_t, double> factors_;     // likewise: the number that it is

@@ -73,7 +73,7 @@ private:
   llvm::DenseSet<uint32_t> derivatives_; // values that the forward makes of derivatives
   // Values that are constant along a dimension, with the class of its position.
   llvm::DenseSet<std::pair<uint32_t, CutPositions::Class>> stretched_;
-  ir::AxisSet inferred_;               // axes along which some cut was not stated
+  ir::AxisSet inferred_; // axes along which some cut was not stated
 };
 
 CheckResult check_gradually(ir::Program &program, const CheckOptions &options);

@@ -328,9 +328,9 @@ static ValueId written_over(const ir::Program &program, InstId id) {
     return {};
   const rules::Equation &equation = row->equation.equation;
   for (unsigned r = 0; r < equation.ref_count; ++r)
-    if (const rules::Ref &ref = equation.refs[r];
-        ref.operand < equation.operand_count &&
-        equation.operands[ref.operand].name == row->mut && ref.role != rules::RefRole::ShapeOnly)
+    if (const rules::Ref &ref = equation.refs[r]; ref.operand < equation.operand_count &&
+                                                  equation.operands[ref.operand].name == row->mut &&
+                                                  ref.role != rules::RefRole::ShapeOnly)
       return {};
   return operands[0];
 }

@@ -5,20 +5,20 @@
 #pragma once
 
 #include "checker/gradual/blocks/alone.h"
-#include "checker/gradual/sent/edge_gradients.h"
 #include "checker/gradual/blocks/extremes.h"
 #include "checker/gradual/blocks/lists.h"
 #include "checker/gradual/blocks/lookups.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/blocks/offsets.h"
 #include "checker/gradual/blocks/own_logs.h"
-#include "checker/gradual/sent/rings.h"
 #include "checker/gradual/blocks/rooted.h"
 #include "checker/gradual/blocks/routed.h"
 #include "checker/gradual/blocks/selected.h"
-#include "checker/gradual/sent/windows.h"
 #include "checker/gradual/gradual.h"
 #include "checker/gradual/norms.h"
+#include "checker/gradual/sent/edge_gradients.h"
+#include "checker/gradual/sent/rings.h"
+#include "checker/gradual/sent/windows.h"
 #include "checker/walk/state.h"
 
 #include "llvm/ADT/DenseMap.h"

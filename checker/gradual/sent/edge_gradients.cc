@@ -3,11 +3,11 @@
 
 #include "checker/gradual/axis_size_numbers.h"
 
+#include "checker/walk/gradients/search.h"
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
 #include "rules/shapes/shape_rule.h"
-#include "checker/walk/gradients/search.h"
 #include "rules/transitions/call.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -55,8 +55,8 @@ void EdgeGradients::convolution(Step &step) const {
   if (!output || !output->is_block() || gradient.dim(output->axis) != output->dim)
     return;
   const ir::AxisId axis = output->axis;
-  const bool block = step.app.type(step.app.args[1]).dim(axis) == output->dim &&
-                     (!input || input->is_block());
+  const bool block =
+      step.app.type(step.app.args[1]).dim(axis) == output->dim && (!input || input->is_block());
   if (!block && !(input && input->axis == axis && input->dim == output->dim))
     return;
   const bool proved = llvm::all_of(step.proved, [&](AxisSet on) { return on.contains(axis); });
@@ -115,9 +115,9 @@ void EdgeGradients::slice(Step &step) const {
   piece.first += *first;
   piece.last = piece.first + *length;
   const bool of_window = from->first == from->window.first && from->last == from->window.last;
-  const bool edge = of_window && ((piece.first == from->window.first && piece.last == 0) ||
-                                  (piece.first == from->window.rows &&
-                                   piece.last == from->window.last));
+  const bool edge =
+      of_window && ((piece.first == from->window.first && piece.last == 0) ||
+                    (piece.first == from->window.rows && piece.last == from->window.last));
   if (edge)
     piece.parts = 0;
   else if (piece.first < 0 || piece.last > from->window.rows)

@@ -80,7 +80,7 @@ private:
   const CheckResult &checked_;
   const Windows &windows_;
   llvm::DenseMap<uint32_t, Piece> pieces_; // by value
-  llvm::DenseSet<uint32_t> slices_; // values: gradients of blocks, in the place of these
+  llvm::DenseSet<uint32_t> slices_;        // values: gradients of blocks, in the place of these
 };
 
 } // namespace spmd::checker

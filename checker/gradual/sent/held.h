@@ -75,7 +75,7 @@ struct Held {
   // have come.
   struct Collected {
     unsigned dim;
-    int64_t length; // of a block
+    int64_t length;                      // of a block
     llvm::SmallVector<unsigned, 8> back; // of which rank each is
     friend bool operator==(const Collected &, const Collected &) = default;
   };
@@ -85,12 +85,12 @@ struct Held {
   llvm::SmallVector<Cut, 2> cuts;
   llvm::SmallVector<Term, 2> terms; // none: zero, or nothing but shifts
   llvm::SmallVector<Shift, 2> shifts;
-  bool added = false;  // shifts are added, not multiplied
-  bool pure = false;   // nothing but shifts
-  bool proved = true;  // all that the terms are made of is known
+  bool added = false;   // shifts are added, not multiplied
+  bool pure = false;    // nothing but shifts
+  bool proved = true;   // all that the terms are made of is known
   bool uniform = false; // one number in all elements
   bool guessed = false; // in which order ranks have these blocks was assumed
-  ir::InstId sent_by;  // the last to send it
+  ir::InstId sent_by;   // the last to send it
 
   bool is_zero() const { return terms.empty() && !pure; }
   bool is_summed() const {

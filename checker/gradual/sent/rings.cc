@@ -66,8 +66,8 @@ Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rule
     const rules::ResolvedOp &op = rules.resolve(inst.op);
     if (op.transition != rules::TransitionOp::CollectivePermute)
       continue;
-    const rules::Application app{const_cast<ir::Program &>(program), op, inst.attrs, inst.context,
-                                 {}, {}, {}};
+    const rules::Application app{
+        const_cast<ir::Program &>(program), op, inst.attrs, inst.context, {}, {}, {}};
     for (const ir::Operand &operand : program.blocks[inst.operands])
       if (operand.is_value())
         sent_.insert(operand.as_value().index);
@@ -209,8 +209,7 @@ void Rings::collapse(Held &held) {
 
 // Which tensor a result is when all has been put together: an ordinary one, or still blocks.
 void Rings::finish(Step &step, uint32_t result, Held held) {
-  const uint64_t all =
-      step.ranks == kMostRanks ? ~uint64_t{0} : (uint64_t{1} << step.ranks) - 1;
+  const uint64_t all = step.ranks == kMostRanks ? ~uint64_t{0} : (uint64_t{1} << step.ranks) - 1;
   for (Held::Term &term : held.terms)
     if (term.summed && term.blocks == all)
       term = {forms_.of(Forms::All, {term.form}), false, 0};
@@ -221,8 +220,7 @@ void Rings::finish(Step &step, uint32_t result, Held held) {
     held.added = false;
   step.made.results.resize(std::max<size_t>(step.made.results.size(), result + 1));
   Result &made = step.made.results[result];
-  if (held.is_plain() && !held.is_zero() && held.at_home() && !held.is_tile() &&
-      !held.collected) {
+  if (held.is_plain() && !held.is_zero() && held.at_home() && !held.is_tile() && !held.collected) {
     std::optional<unsigned> dim;
     if (!held.cuts.empty()) {
       const Stretch &at = held.cuts[0].at;
@@ -273,8 +271,7 @@ Forms::Id Rings::ordinary_form(const rules::Application &app, llvm::ArrayRef<Val
       return *same;
   if (app.op.transition == rules::TransitionOp::Convert && operands.size() == 1)
     if (const ir::AttrValue *dst = app.attr("dst"); dst && dst->form == ir::AttrForm::Kind)
-      if (const AxisSet axes = axes_of_call(app);
-          axes.size() == 1 && dst->as_kind().dim >= 0)
+      if (const AxisSet axes = axes_of_call(app); axes.size() == 1 && dst->as_kind().dim >= 0)
         return block_form(operands[0], unsigned(dst->as_kind().dim), *axes.begin());
   if (!equation || app.op.row->equation.equation.has_generator)
     return forms_.of(Forms::Value, {value.index});
@@ -342,8 +339,8 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
   if (axes_.empty())
     return;
   const ir::Inst &inst = program_.insts[id];
-  const bool guessed = llvm::any_of(
-      operands, [&](ValueId operand) { return guessed_.count(operand.index) != 0; });
+  const bool guessed =
+      llvm::any_of(operands, [&](ValueId operand) { return guessed_.count(operand.index) != 0; });
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     const ValueId value = inst.result(r);
     const ir::ShapeId shape = checked_.shapes[value.index];

@@ -113,7 +113,7 @@ private:
 
   const ir::Program &program_;
   const CheckResult &checked_;
-  ir::AxisSet axes_; // along which something is sent round
+  ir::AxisSet axes_;              // along which something is sent round
   llvm::DenseSet<uint32_t> sent_; // values
   Forms forms_;
   llvm::DenseMap<uint32_t, Held> held_;      // by value
@@ -123,16 +123,16 @@ private:
     unsigned dim;
     int64_t by;
   };
-  llvm::DenseMap<uint32_t, Rolled> rolled_; // whole tensors that were turned by some elements
+  llvm::DenseMap<uint32_t, Rolled> rolled_;      // whole tensors that were turned by some elements
   llvm::DenseMap<uint32_t, bool> uniform_;       // of one number: whether it is 0
   llvm::DenseMap<uint32_t, uint32_t> stretched_; // dimensions, a bit for each
-  llvm::DenseSet<uint32_t> guessed_; // integers that are made of such inputs
-  struct Base { // that was reshaped
+  llvm::DenseSet<uint32_t> guessed_;             // integers that are made of such inputs
+  struct Base {                                  // that was reshaped
     Forms::Id form;
     std::vector<uint64_t> extents;
   };
   std::map<Forms::Id, Base> bases_; // by what it was reshaped to
-  struct Log { // of a sum over these blocks
+  struct Log {                      // of a sum over these blocks
     Forms::Id sum;
     uint64_t blocks;
   };

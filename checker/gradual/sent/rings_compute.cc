@@ -117,8 +117,7 @@ std::optional<Rings::Computing::Place> Rings::Computing::locate(size_t arg,
     const std::optional<int64_t> length = extent(factor);
     if (!length)
       return std::nullopt;
-    if (at.inner >= inside && at.inner % inside == 0 &&
-        at.inner * at.extent <= inside * *length)
+    if (at.inner >= inside && at.inner % inside == 0 && at.inner * at.extent <= inside * *length)
       return Place{factor, at.inner / inside, at.extent};
     inside *= *length;
   }
@@ -201,8 +200,8 @@ void Rings::Computing::align() {
   // What a rank has whole says nothing of a block that it meets.
   for (const Met &one : met)
     for (size_t i : read) {
-      if (i >= map.args.size() || !map.args[i] || (args[i] && (args[i]->uniform ||
-                                                               args[i]->is_zero())))
+      if (i >= map.args.size() || !map.args[i] ||
+          (args[i] && (args[i]->uniform || args[i]->is_zero())))
         continue;
       bool has = false, cut = false;
       for (unsigned d = 0; d < map.args[i]->size(); ++d)
@@ -299,8 +298,8 @@ bool Rings::Computing::settle(llvm::SmallVector<Held::Shift, 2> &shifts, uint32_
   return true;
 }
 
-std::optional<llvm::SmallVector<Held::Shift, 2>>
-Rings::Computing::shifts(size_t arg, uint32_t result) const {
+std::optional<llvm::SmallVector<Held::Shift, 2>> Rings::Computing::shifts(size_t arg,
+                                                                          uint32_t result) const {
   auto found = shifts(arg);
   return found && settle(*found, result) ? std::move(found) : std::nullopt;
 }
@@ -334,9 +333,9 @@ Held Rings::Computing::of(uint32_t result, llvm::ArrayRef<Forms::Id> forms) {
 Forms::Id Rings::Computing::form_with(size_t arg, Forms::Id form, uint32_t result) {
   std::vector<Forms::Id> forms(args.size(), 0);
   for (size_t i : read)
-    forms[i] = i == arg                          ? form
+    forms[i] = i == arg                             ? form
                : args[i] && !args[i]->terms.empty() ? args[i]->terms[0].form
-                                                 : rings.forms_.of(Forms::Number, {});
+                                                    : rings.forms_.of(Forms::Number, {});
   return rings.op_form(app, forms, result);
 }
 
@@ -380,8 +379,7 @@ std::optional<Held> Rings::Computing::moved(uint32_t result) {
     return std::nullopt;
   for (Held::Term &term : made.terms)
     if (!same)
-      term.form = rings
-                      .reshaped(app, term.form, step.operands[read[0]], step.result(result))
+      term.form = rings.reshaped(app, term.form, step.operands[read[0]], step.result(result))
                       .value_or(form_with(read[0], term.form, result));
   return made;
 }
@@ -545,9 +543,8 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
   for (size_t i : read)
     if (!args[i]->pure)
       others.push_back(i);
-  const bool literal = llvm::any_of(app.slots, [](const rules::Slot &slot) {
-    return slot.form == rules::Slot::Form::Literal;
-  });
+  const bool literal = llvm::any_of(
+      app.slots, [](const rules::Slot &slot) { return slot.form == rules::Slot::Form::Literal; });
   if (others.size() < read.size()) {
     if (!is(Computes::Product) || literal)
       return std::nullopt;
@@ -715,8 +712,7 @@ std::optional<Held> Rings::Computing::log_of_sum(uint32_t result) {
   Held made = loose(result);
   const Forms::Id sum =
       rings.forms_.of(Forms::Exponentials, {args[read[0]]->terms[0].form, dims->front()});
-  made.shifts[0].numbers = rings.forms_.of(
-      Forms::LogOf, {sum, uint64_t{1} << summed[0]->back});
+  made.shifts[0].numbers = rings.forms_.of(Forms::LogOf, {sum, uint64_t{1} << summed[0]->back});
   rings.logs_[made.shifts[0].numbers] = {sum, uint64_t{1} << summed[0]->back};
   return made;
 }
@@ -803,8 +799,7 @@ std::optional<Held> Rings::Computing::content(uint32_t result) {
     return read.size() == 1 ? log_of_sum(result) : log_of_sums(result);
   if (row.computes == Computes::Exponential && !row.placed.empty())
     return softmax(result);
-  if (auto made = alike(result);
-      made && !is(Computes::Sum) && !is(Computes::Difference))
+  if (auto made = alike(result); made && !is(Computes::Sum) && !is(Computes::Difference))
     return made;
   if (is(Computes::Sum) || is(Computes::Difference))
     return added(result);
@@ -871,8 +866,7 @@ void Rings::Computing::run() {
 
 // The blocks of all ranks, side by side in the order in which they have come.
 bool Rings::collect(Step &step, const rules::Application &app) {
-  const auto dims =
-      rules::placed_dims(app, rules::DefaultDim::First, rank(step.operands.front()));
+  const auto dims = rules::placed_dims(app, rules::DefaultDim::First, rank(step.operands.front()));
   if (!dims || dims->size() != 1 || step.operands.size() < 2)
     return false;
   const unsigned dim = dims->front();
@@ -922,8 +916,7 @@ bool Rings::pick(Step &step, const rules::Application &app) {
   if (!held || !held->collected || step.operands.size() != 1 || held->terms.size() != 1)
     return false;
   const auto &[dim, length, back] = *held->collected;
-  const auto dims =
-      rules::placed_dims(app, rules::DefaultDim::First, rank(step.operands.front()));
+  const auto dims = rules::placed_dims(app, rules::DefaultDim::First, rank(step.operands.front()));
   const auto first = rules::number_attr(app, {"start"});
   if (!dims || dims->size() != 1 || dims->front() != dim ||
       rules::number_attr(app, {"step"}).value_or(1) != 1 || !first || *first < 0 ||

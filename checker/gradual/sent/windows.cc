@@ -105,8 +105,9 @@ std::optional<std::pair<int64_t, bool>> shift_of(const rules::Application &app, 
         llvm::any_of(*pair, [&](int64_t rank) { return rank < 0 || rank >= ranks; }))
       return std::nullopt;
     int64_t moved = (*pair)[1] - (*pair)[0];
-    const int64_t nearest = moved > ranks / 2 ? moved - ranks : moved < -ranks / 2 ? moved + ranks
-                                                                                     : moved;
+    const int64_t nearest = moved > ranks / 2    ? moved - ranks
+                            : moved < -ranks / 2 ? moved + ranks
+                                                 : moved;
     around |= nearest != moved;
     moved = nearest;
     if (shift && *shift != moved && (*shift - moved) % ranks != 0)
