@@ -477,6 +477,8 @@ class _Runs:
             files = [one["trace"].parent / LATER for one in found.values()]
             steps = [_whole_rows(file) for file in files]
             together = together_later(steps, names)
+            if all(rows and not rows[-1] for rows in steps):  # the scripts are over
+                break
             time.sleep(0.05)
         for one in found.values():
             one["exchanged"] = sorted({*one["exchanged"], *together})

@@ -237,6 +237,7 @@ class _Rank:
                 part = steps.watched()
             with part:
                 reason, failed = _script(settings, steps)
+            steps.at_later(None)
             if check is not None:
                 check.fails(reason["error"])
             # Others may not be done, or wait for it.
@@ -323,7 +324,8 @@ class _Rank:
 
 class Later:
     """What is trained, where steps after the recorded one begin: `later.jsonl` has one digest per
-    parameter and step. Ranks that train models of their own bring them together now and then.
+    parameter and step, and nothing in its last row, where the script is over. Ranks that train
+    models of their own bring them together now and then.
     """
 
     def __init__(self, folder: pathlib.Path, roles):
@@ -333,16 +335,18 @@ class Later:
             for tensor, value in roles.declared
             if value.claims["role"] == "param"
         ]
-        self._last = -1
+        self._last: int | None = -1
         self._until = time.monotonic() + MOST_LATER
 
-    def note(self, steps: int) -> None:
+    def note(self, steps: int | None) -> None:
+        """`steps`: those that were taken; None: there are no more."""
         if steps == self._last or time.monotonic() > self._until:
             return
         from .evidence import digest
 
         self._last = steps
-        row = {name: digest(tensor) for name, tensor in self._parameters}
+        known = self._parameters if steps is not None else []
+        row = {name: digest(tensor) for name, tensor in known}
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
 
