@@ -1274,11 +1274,12 @@ bool SecondPass::certain(Place place, rules::Violation &violation) {
   if (place.form == Place::Form::Inst &&
       (violation.is<rules::GradientTypeMismatch>() || violation.is<rules::ScaleMismatch>())) {
     const ir::Inst &inst = program_.insts[place.as_inst()];
-    for (uint32_t r = 0; r < inst.result_count; ++r)
-      if (program_.values[inst.result(r)].grad_of.valid() &&
-          program_.types[result_.types[inst.result(r).index]].zero().contains(
-              rules::axes_of(violation)))
+    for (uint32_t r = 0; r < inst.result_count; ++r) {
+      const ir::TypeId made = result_.types[inst.result(r).index]; // none before it is judged
+      if (program_.values[inst.result(r)].grad_of.valid() && made.valid() &&
+          program_.types[made].zero().contains(rules::axes_of(violation)))
         return false;
+    }
   }
   // The gradient of a loss that all ranks share is what each has, or an addend of as many.
   if (violation.is<rules::PartialWithVarying>() && place.form == Place::Form::Inst &&
