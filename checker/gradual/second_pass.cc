@@ -883,20 +883,33 @@ static bool were_one(const ir::Shape &before, const ir::Shape &after, unsigned o
   const auto is_number = [](const ir::Extent &extent) { return extent.is_number(); };
   if (!llvm::all_of(before.dims, is_number) || !llvm::all_of(after.dims, is_number))
     return true;
-  size_t read = 0;
-  int64_t held = 1, made = 1;
-  unsigned first = 0; // of the dimensions that are made of the same ones
+  // By dimension: how many elements lie up to its end.
+  const auto reach = [](const ir::Shape &shape) {
+    llvm::SmallVector<int64_t, 8> ends;
+    for (const ir::Extent &extent : shape.dims)
+      ends.push_back(ir::saturating_product(ends.empty() ? 1 : ends.back(), extent.number()));
+    return ends;
+  };
+  const llvm::SmallVector<int64_t, 8> held = reach(before), made = reach(after);
+  // A new dimension of one element is of those on either side of it.
+  const auto is_new_unit = [&](unsigned d) {
+    for (unsigned b = 0; b < before.dims.size(); ++b)
+      if (before.dims[b].number() == 1 && held[b] == made[d])
+        return false;
+    return after.dims[d].number() == 1;
+  };
+  unsigned first = 0, last = 0; // of dimensions that are made of the same ones, and of those ahead
   for (unsigned d = 0; d < after.dims.size(); ++d) {
-    made = ir::saturating_product(made, after.dims[d].number());
-    while (held < made && read < before.dims.size())
-      held = ir::saturating_product(held, before.dims[read++].number());
-    if (held != made)
+    if (!llvm::is_contained(held, made[d]) && made[d] != 1)
       continue;
-    if (one >= first && one <= d)
-      return other >= first && other <= d;
-    first = d + 1;
+    const unsigned from = first == d && is_new_unit(d) ? last : first;
+    if (std::min(one, other) >= from && std::max(one, other) <= d)
+      return true;
+    last = from;
+    for (first = d + 1; first > from && is_new_unit(first - 1);)
+      --first;
   }
-  return true;
+  return first < after.dims.size() && std::min(one, other) >= first;
 }
 
 // What is made of data is cut where the rule says, whatever other dimension is as long as a block.
