@@ -1270,30 +1270,35 @@ AxisSet SecondPass::moved(InstId id) const {
   return axes;
 }
 
+// Zeros may be added to anything, and leave a pending sum where they overwrite rows of one. A
+// gradient of zeros is that of any kind, at any scale.
+bool SecondPass::is_of_zeros(Place place, const rules::Violation &violation) const {
+  if (place.form != Place::Form::Inst)
+    return false;
+  auto zero = [&](ir::TypeId type) { // none before it is judged
+    return type.valid() && program_.types[type].zero().contains(rules::axes_of(violation));
+  };
+  auto zero_operand = [&](rules::OperandIndex operand) {
+    return operand.index < state_.args.size() && zero(state_.args[operand.index].type);
+  };
+  if (const auto *added = violation.as<rules::PartialPlusReplicate>())
+    return zero_operand(added->addend.operand);
+  if (const auto *mixed = violation.as<rules::PartialWithVarying>())
+    return zero_operand(mixed->operand);
+  if (!violation.is<rules::GradientTypeMismatch>() && !violation.is<rules::ScaleMismatch>())
+    return false;
+  const ir::Inst &inst = program_.insts[place.as_inst()];
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    if (program_.values[inst.result(r)].grad_of.valid() &&
+        zero(result_.types[inst.result(r).index]))
+      return true;
+  return false;
+}
+
 // A finding is certain if it does not depend on what is unknown of the operands.
 bool SecondPass::certain(Place place, rules::Violation &violation) {
-  // Zeros that overwrite rows of a pending sum leave one, and may be added to anything.
-  if (const auto *added = violation.as<rules::PartialPlusReplicate>();
-      added && place.form == Place::Form::Inst &&
-      added->addend.operand.index < state_.args.size() &&
-      program_.types[state_.args[added->addend.operand.index].type].zero().contains(
-          rules::axes_of(violation)))
+  if (is_of_zeros(place, violation))
     return false;
-  if (const auto *mixed = violation.as<rules::PartialWithVarying>();
-      mixed && place.form == Place::Form::Inst && mixed->operand.index < state_.args.size() &&
-      program_.types[state_.args[mixed->operand.index].type].zero().contains(mixed->axes))
-    return false;
-  // A gradient of zeros is that of any kind, at any scale.
-  if (place.form == Place::Form::Inst &&
-      (violation.is<rules::GradientTypeMismatch>() || violation.is<rules::ScaleMismatch>())) {
-    const ir::Inst &inst = program_.insts[place.as_inst()];
-    for (uint32_t r = 0; r < inst.result_count; ++r) {
-      const ir::TypeId made = result_.types[inst.result(r).index]; // none before it is judged
-      if (program_.values[inst.result(r)].grad_of.valid() && made.valid() &&
-          program_.types[made].zero().contains(rules::axes_of(violation)))
-        return false;
-    }
-  }
   // The gradient of a loss that all ranks share is what each has, or an addend of as many.
   if (violation.is<rules::PartialWithVarying>() && place.form == Place::Form::Inst &&
       llvm::any_of(tensors_of(program_, place.as_inst()),

@@ -119,6 +119,7 @@ private:
   ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
   ir::AxisSet unknown_operands() const;
   bool certain(Place place, rules::Violation &violation);
+  bool is_of_zeros(Place place, const rules::Violation &violation) const;
   bool steps_inside(Place place, const rules::Violation &violation) const;
   ir::AxisSet open_at(Place place, rules::Violation &violation);
   ir::AxisSet moved(ir::InstId id) const;

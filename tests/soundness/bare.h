@@ -1,5 +1,5 @@
-// Programs as a recorder has them: what enters is known, and nothing is said of what is made. What
-// is counted as proved of such a program has to be true of its data.
+// Programs as a recorder writes them: inputs have types, results state none. What is counted as
+// proved of such a program has to be true of its data.
 #pragma once
 
 #include "tests/soundness/draft.h"

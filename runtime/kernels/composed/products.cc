@@ -39,9 +39,9 @@ bool composed_added_product(Composition &of) {
   const rules::Equation &equation = of.site.row.equation.equation;
   const bool batched = equation.find_operand("d") < equation.operand_count;
   const Placed *c = of.operand("c"), *a = of.operand("a"), *b = of.operand(batched ? "d" : "b");
-  const double alpha = of.site.number_attr("alpha", 1), beta = of.site.number_attr("beta", 1);
-  if (!a || !b || (!c && beta != 0) || a->dims->size() != (batched ? 3u : 2u))
+  if (!a || !b || !c || a->dims->size() != (batched ? 3u : 2u))
     return false;
+  const double alpha = of.site.number_attr("alpha", 1), beta = of.site.number_attr("beta", 1);
   const int64_t batch = batched ? (*a->dims)[0] : 1, m = (*a->dims)[batched], k = a->dims->back(),
                 n = b->dims->back();
   const Placed &out = *of.result(0);

@@ -40,14 +40,13 @@ double factor(const Site &site, llvm::StringRef name) { return site.number_attr(
 
 template <class T> Error add_product(const Call<T> &call) {
   Product p = product_of(call);
-  View<const T> a = call.operand("a"), b = call.operand(p.right);
+  View<const T> c = call.operand("c"), a = call.operand("a"), b = call.operand(p.right);
   View<T> to = call.results[0];
   double alpha = factor(call.site, "alpha"), beta = factor(call.site, "beta");
   int64_t at = 0;
   // With beta = 0 even what is not finite plays no part.
-  if (View<const T> c = beta != 0 ? call.operand("c") : View<const T>(); c.dims)
-    for (Walk walk(*to.dims, {strides_over(*c.dims, *to.dims)}); walk; ++walk)
-      to[at++] = T(beta) * c[walk.offset()];
+  for (Walk walk(*to.dims, {strides_over(*c.dims, *to.dims)}); beta != 0 && walk; ++walk)
+    to[at++] = T(beta) * c[walk.offset()];
   for (int64_t i = 0; i < p.batch; ++i)
     gemm<T>(p.m, p.n, p.k, T(alpha), {a.data + i * p.m * p.k, p.k}, {b.data + i * p.k * p.n, p.n},
             T(1), to.data + (p.summed ? 0 : i * p.m * p.n), p.n);
@@ -387,11 +386,6 @@ constexpr KernelDef kContraction[] = {
     added("addr"),
     added("baddbmm", composed_added_product),
     added("addbmm"),
-    added("addmm_over", composed_added_product),
-    added("addmv_over"),
-    added("addr_over"),
-    added("baddbmm_over", composed_added_product),
-    added("addbmm_over"),
     {.row = "scaled_matmul", .real = scaled_matmul<double>, .taped = scaled_matmul<Var>},
     {.row = "symmetric_product",
      .real = symmetric_product<double>,

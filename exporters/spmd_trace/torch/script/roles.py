@@ -24,8 +24,7 @@ from ..recorder import Recorder
 from ..values import Value, ValueTable
 from . import shapes, variables
 from .batch import differing
-from . import evidence
-from .evidence import digest, sketch
+from .evidence import digest, sketch, summed_into
 from .takes import Taken
 from .world import Seen
 
@@ -699,7 +698,7 @@ class Roles:
                 axes -= {*summed.get(name, []), *self.wrapped_axes}
                 made = self.recorder.values.find(local_shard(gradient))
                 if axes and made is not None:
-                    axes -= evidence.summed_into(self.recorder.program, made)
+                    axes -= summed_into(self.recorder.program, made)
                 own = id(value.root) not in divided and value.root.claims.get("role") == "param"
                 if own and axes:
                     self._used_as_one(value.root, axes)
