@@ -105,6 +105,13 @@ struct Equation {
       ++i;
     return i;
   }
+  // Whether more of an operand is read than its extents.
+  constexpr bool reads(unsigned operand) const {
+    for (unsigned r = 0; r < ref_count; ++r)
+      if (refs[r].operand == operand && refs[r].role != RefRole::ShapeOnly)
+        return true;
+    return false;
+  }
   constexpr uint8_t find_factor(std::string_view name) const {
     for (uint8_t i = 0; i < factor_count; ++i)
       if (factors[i] == name)

@@ -327,11 +327,8 @@ static ValueId written_over(const ir::Program &program, InstId id) {
       program.values[inst.first_result].alias_of != operands[0])
     return {};
   const rules::Equation &equation = row->equation.equation;
-  for (unsigned r = 0; r < equation.ref_count; ++r)
-    if (const rules::Ref &ref = equation.refs[r]; ref.operand < equation.operand_count &&
-                                                  equation.operands[ref.operand].name == row->mut &&
-                                                  ref.role != rules::RefRole::ShapeOnly)
-      return {};
+  if (equation.reads(equation.find_operand(row->mut)))
+    return {};
   return operands[0];
 }
 

@@ -779,16 +779,16 @@ void SecondPass::find_unread(const rules::Application &app) {
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return;
   const rules::Equation &row = app.op.row->equation.equation;
-  llvm::SmallSet<uint8_t, 4> shapes, data; // operands of the row
-  for (unsigned r = 0; r < row.ref_count; ++r)
-    (row.refs[r].role == rules::RefRole::ShapeOnly ? shapes : data).insert(row.refs[r].operand);
+  llvm::SmallVector<uint8_t, 4> shapes; // operands of the row
+  for (uint8_t operand = 0; operand < row.operand_count; ++operand)
+    if (!row.reads(operand))
+      shapes.push_back(operand);
   if (shapes.empty())
     return;
   rules::OperandMismatch ignored;
   if (std::optional<rules::Binding> binding = rules::bind_operands(app, row, ignored))
     for (uint8_t operand : shapes)
-      if (operand < row.operand_count && !data.contains(operand))
-        add((*binding)[operand]);
+      add((*binding)[operand]);
 }
 
 // What was found of the operands and holds of the first result, whatever its type.

@@ -176,10 +176,7 @@ private:
     auto reads = [&](const rules::OpDef &derived) {
       const rules::Equation &backward = derived.equation.equation;
       unsigned place = backward.find_operand(equation.operands[operand].name);
-      for (unsigned r = 0; place < backward.operand_count && r < backward.ref_count; ++r)
-        if (backward.refs[r].operand == place && backward.refs[r].role != rules::RefRole::ShapeOnly)
-          return true;
-      return false;
+      return place < backward.operand_count && backward.reads(place);
     };
     for (unsigned other = 0; other < equation.operand_count; ++other) {
       bool carries = false;
