@@ -19,13 +19,14 @@ class AxisSet {
 public:
   constexpr AxisSet() = default;
   constexpr explicit AxisSet(uint16_t bits) : bits_(bits) {}
-  constexpr AxisSet(AxisId axis) : bits_(static_cast<uint16_t>(1u << axis.index)) {}
+  // Of an id that is not valid: no axis.
+  constexpr AxisSet(AxisId axis) : bits_(static_cast<uint16_t>(uint64_t{1} << (axis.index & 63))) {}
 
   constexpr uint16_t bits() const { return bits_; }
   constexpr bool empty() const { return bits_ == 0; }
   constexpr explicit operator bool() const { return bits_ != 0; }
   constexpr int size() const { return std::popcount(bits_); }
-  constexpr bool contains(AxisId axis) const { return (bits_ >> axis.index) & 1; }
+  constexpr bool contains(AxisId axis) const { return (uint64_t{bits_} >> (axis.index & 63)) & 1; }
   constexpr bool contains(AxisSet other) const { return (other.bits_ & ~bits_) == 0; }
   constexpr AxisId first() const { return {static_cast<uint8_t>(std::countr_zero(bits_))}; }
 
@@ -59,5 +60,6 @@ private:
   static constexpr AxisSet of(unsigned bits) { return AxisSet(static_cast<uint16_t>(bits)); }
   uint16_t bits_ = 0;
 };
+static_assert(AxisSet(AxisId{}).empty() && !AxisSet(0xFFFF).contains(AxisId{}));
 
 } // namespace spmd::ir
