@@ -85,7 +85,7 @@ InstructionTyping::InstructionTyping(WalkState &state, UndecidedKinds &undecided
                                      Edits &edits, const Mover &mover)
     : state_(state), program_(state.program), result_(state.result), undecided_(undecided),
       contracts_(contracts), gradients_(gradients), edits_(edits), mover_(mover),
-      casts_(ir::dialect_of(state.program) == ir::Dialect::LTensor),
+      casts_(ir::dialect_of(state.program) == ir::Dialect::LTensor), rewrites_(mover || casts_),
       effects_(state, undecided, gradients), claims_(state, undecided), conditions_(state),
       bodies_(state, undecided, edits, conditions_,
               [this](const ir::Body &body) { instructions(body); }),
@@ -99,8 +99,11 @@ void InstructionTyping::instructions(const ir::Body &body) {
 
 void InstructionTyping::instruction(InstId id) {
   ++state_.body_result->stats.ops;
-  if (may_repeat() && repeats(id, program_.insts[id]))
-    return;
+  if (!may_repeat() || !repeats(id, program_.insts[id]))
+    apply_rule(id);
+}
+
+void InstructionTyping::apply_rule(InstId id) {
   ir::Inst inst = program_.insts[id];
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
   const ir::Context &context = program_.contexts[inst.context];
@@ -162,15 +165,16 @@ void InstructionTyping::instruction(InstId id) {
 }
 
 // True where what is known of whole values does not matter.
-bool InstructionTyping::may_repeat() const {
-  return !undecided_.any() && conditions_.empty() && state_.recording && !state_.edit &&
-         !state_.second && !mover_ && !casts_;
+inline bool InstructionTyping::may_repeat() const {
+  return !rewrites_ && !undecided_.any() && conditions_.empty() && state_.recording &&
+         !state_.edit && !state_.second;
 }
 
 // True if the words of an instruction's operands are those of the key, and none is a stale name.
-// Lists are long: their key is made once. `writes`: what it writes.
-bool InstructionTyping::are_operands(llvm::ArrayRef<ir::Operand> operands, ValueId first,
-                                     rules::KeyComparison &words, Writes &writes) {
+// Lists are long: their key is made once. `writes`: what it writes. Inlined, as few operands have it.
+LLVM_ATTRIBUTE_ALWAYS_INLINE bool
+InstructionTyping::are_operands(llvm::ArrayRef<ir::Operand> operands, ValueId first,
+                                rules::KeyComparison &words, Writes &writes) {
   const bool written = state_.storage.any_written();
   ir::StringId name;
   for (const ir::Operand &operand : operands) {

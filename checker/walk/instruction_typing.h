@@ -43,6 +43,7 @@ public:
 
 private:
   void instructions(const ir::Body &body);
+  void apply_rule(ir::InstId id);
   void read_operands(const ir::Inst &inst, const rules::ResolvedOp &op);
   bool may_repeat() const;
   bool are_operands(llvm::ArrayRef<ir::Operand> operands, ir::ValueId first,
@@ -69,7 +70,7 @@ private:
   RecordedGradients &gradients_;
   Edits &edits_;
   const Mover &mover_;
-  const bool casts_;
+  const bool casts_, rewrites_; // rewrites: ops get other operands here
   Effects effects_;
   Claims claims_;
   Conditions conditions_;

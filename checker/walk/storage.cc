@@ -94,6 +94,24 @@ llvm::SmallVector<llvm::ArrayRef<uint32_t>, 8> Storage::writes_near(ValueId valu
   return known.writes.near(region(value));
 }
 
+// A name of a storage that may have others, or that a body makes again.
+void Storage::define_name(ValueId value, ValueId base) {
+  ValueId root = base.valid() ? names_[base.index].root : value;
+  if (!root.valid())
+    root = value;
+  if (root != value)
+    join(value, root);
+  Name &own = names_[value.index];
+  const uint32_t history = names_[root.index].history;
+  if (own.root.valid() && !places_.empty()) // made again, and elsewhere
+    places_.erase(root.index);
+  own.root = root;
+  own.made = own.seen = history ? static_cast<uint32_t>(histories_[history - 1].size()) : 0;
+  regions_.forget(value);
+  if (!before_.empty())
+    before_.erase(value.index);
+}
+
 // One more name of the storage.
 void Storage::join(ValueId value, ValueId root) {
   Name &own = names_[value.index];
@@ -116,7 +134,7 @@ void Storage::write(ValueId target, InstId by) {
 llvm::ArrayRef<Storage::Write> Storage::writes(ValueId value) const {
   const ValueId root = names_[value.index].root;
   const uint32_t history = root.valid() ? names_[root.index].history : 0;
-  return history ? llvm::ArrayRef(histories_[history - 1]) : llvm::ArrayRef<Write>();
+  return history ? llvm::ArrayRef<Write>(histories_[history - 1]) : llvm::ArrayRef<Write>();
 }
 
 llvm::ArrayRef<Storage::Write> Storage::writes_before(ValueId value) const {

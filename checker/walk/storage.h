@@ -21,20 +21,11 @@ public:
 
   void define(ir::ValueId value) { define(value, program_.values[value].alias_of); }
   void define(ir::ValueId value, ir::ValueId base) { // after its base is defined
-    ir::ValueId root = base.valid() ? names_[base.index].root : value;
-    if (!root.valid())
-      root = value;
-    if (root != value)
-      join(value, root);
     Name &own = names_[value.index];
-    const uint32_t history = names_[root.index].history;
-    if (own.root.valid() && !places_.empty()) // made again, and elsewhere
-      places_.erase(root.index);
-    own.root = root;
-    own.made = own.seen = history ? static_cast<uint32_t>(histories_[history - 1].size()) : 0;
-    regions_.forget(value);
-    if (!before_.empty())
-      before_.erase(value.index);
+    if (base.valid() || own.root.valid())
+      define_name(value, base);
+    else
+      own.root = value; // the first name of a new storage
   }
   // The type of a name whose storage was written with another one.
   void keep_type(ir::ValueId value, ir::TypeId type) { before_.try_emplace(value.index, type); }
@@ -68,6 +59,7 @@ private:
   };
   llvm::ArrayRef<Write> writes(ir::ValueId value) const;
   ir::InstId last_write(ir::ValueId value);
+  void define_name(ir::ValueId value, ir::ValueId base);
   void join(ir::ValueId value, ir::ValueId root);
   struct Places;
   Places &places(ir::ValueId root);
@@ -82,7 +74,7 @@ private:
   const ir::Program &program_;
   Regions regions_;
   std::vector<Name> names_; // per value
-  std::vector<std::vector<Write>> histories_;
+  std::vector<llvm::SmallVector<Write, 2>> histories_;
   // Of storages with many names, by root: names and writes by where they lie.
   struct Places {
     RegionIndex names, writes;
