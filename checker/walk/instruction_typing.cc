@@ -171,7 +171,8 @@ inline bool InstructionTyping::may_repeat() const {
 }
 
 // True if the words of an instruction's operands are those of the key, and none is a stale name.
-// Lists are long: their key is made once. `writes`: what it writes. Inlined, as few operands have it.
+// Lists are long: their key is made once. `writes`: what it writes.
+// Inlined: most have one or two.
 LLVM_ATTRIBUTE_ALWAYS_INLINE bool
 InstructionTyping::are_operands(llvm::ArrayRef<ir::Operand> operands, ValueId first,
                                 rules::KeyComparison &words, Writes &writes) {

@@ -1,4 +1,4 @@
-"""Runs of `spmdrun` as processes: how they are started, watched and ended, and what a test needs."""
+"""Runs of `spmdrun` as processes: how they are started, watched and ended; what a test needs."""
 
 import argparse
 import collections.abc
