@@ -44,26 +44,8 @@ struct Rules::State {
   std::vector<std::unique_ptr<OpDef>> user_rows;
   UserRules user_rules{program};
   std::deque<Outcome> outcomes;
-  std::vector<uint32_t> keys; // of all distinct applications, back to back
-  std::vector<size_t> ends;
   ir::IndexTable table;
   llvm::SmallVector<uint32_t, 64> key; // of the application that is looked for
-  // Layers repeat: by an application and a little of the one that comes next, which one that was.
-  static constexpr unsigned kNextBits = 11;
-  std::array<uint32_t, 1 << kNextBits> next{};
-
-  uint32_t &next_after(uint32_t before, ir::OpNameId spelling, const Arg &first,
-                       ir::ShapeId result) {
-    const uint32_t hash = before * 0x9e37'79b1u ^ spelling.index * 0x85eb'ca6bu ^
-                          first.type.index * 0xc2b2'ae35u ^ first.shape.index * 0x27d4'eb2fu ^
-                          result.index * 0x1656'67b1u;
-    return next[hash >> (32 - kNextBits)];
-  }
-
-  llvm::ArrayRef<uint32_t> key_at(uint32_t i) const {
-    const size_t first = i == 0 ? 0 : ends[i - 1];
-    return llvm::ArrayRef<uint32_t>(keys).slice(first, ends[i] - first);
-  }
 
   void make_key(const Application &app) {
     key.resize_for_overwrite(kMostOfOp + kMostOfOperand * app.slots.size() +
@@ -96,7 +78,7 @@ struct Rules::State {
 };
 
 Rules::Rules(ir::Program &program, bool memoise)
-    : state_(new State{program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}}) {}
+    : state_(new State{program, memoise, {}, {}, UserRules(program), {}, {}, {}}) {}
 Rules::~Rules() = default;
 
 size_t Rules::distinct() const { return state_->outcomes.size(); }
@@ -165,13 +147,6 @@ static void apply_fresh(const Application &app, Outcome &out) {
   out.violations.push_back(MissingVjp{*cut, axes ? axes->all() : AxisSet()});
 }
 
-Rules::Expected Rules::expected(ir::OpNameId spelling, Arg first, ir::ShapeId result) const {
-  const uint32_t next = state_->next_after(last_, spelling, first, result);
-  if (next >= state_->ends.size())
-    return {};
-  return {next, state_->key_at(next)};
-}
-
 const Outcome &Rules::apply(const Application &app) {
   State &state = *state_;
   const auto fresh = [&]() -> const Outcome & {
@@ -183,18 +158,19 @@ const Outcome &Rules::apply(const Application &app) {
     return fresh();
   state.make_key(app);
   const llvm::ArrayRef<uint32_t> key = state.key;
-  uint32_t &next = state.next_after(last_, app.op.spelling, app.args.empty() ? Arg() : app.args[0],
-                                    app.results.empty() ? ir::ShapeId() : app.results[0].shape);
+  uint32_t &next =
+      known_.next[Known::slot(last_, app.op.spelling, app.args.empty() ? Arg() : app.args[0],
+                              app.results.empty() ? ir::ShapeId() : app.results[0].shape)];
   uint32_t &slot = state.table.find(ir::hash_bytes(key.data(), key.size() * sizeof(uint32_t)),
-                                    [&](uint32_t i) { return state.key_at(i) == key; });
+                                    [&](uint32_t i) { return known_.key(i) == key; });
   if (slot != ir::IndexTable::kEmpty) {
     last_ = next = slot;
     return state.outcomes[slot];
   }
   slot = next = static_cast<uint32_t>(state.outcomes.size());
   state.table.inserted();
-  state.keys.insert(state.keys.end(), key.begin(), key.end());
-  state.ends.push_back(state.keys.size());
+  known_.keys.insert(known_.keys.end(), key.begin(), key.end());
+  known_.ends.push_back(known_.keys.size());
   return fresh();
 }
 

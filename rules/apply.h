@@ -12,8 +12,10 @@
 
 #include "llvm/ADT/SmallVector.h"
 
+#include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace spmd::rules {
 
@@ -158,7 +160,10 @@ public:
     uint32_t application = kNone;
     llvm::ArrayRef<uint32_t> key;
   };
-  Expected expected(ir::OpNameId spelling, Arg first, ir::ShapeId result) const;
+  Expected expected(ir::OpNameId spelling, const Arg &first, ir::ShapeId result) const {
+    const uint32_t next = known_.next[Known::slot(last_, spelling, first, result)];
+    return next < known_.ends.size() ? Expected{next, known_.key(next)} : Expected{};
+  }
   void came(uint32_t application) { last_ = application; }
   // Index of the distinct application that apply() answered last: equal applications have equal
   // indices.
@@ -167,6 +172,27 @@ public:
 
 private:
   struct State;
+  // The distinct applications: their keys, back to back, and which one came last time after another
+  // one, by that and a little of what comes.
+  struct Known {
+    static constexpr unsigned kNextBits = 11;
+    std::vector<uint32_t> keys;
+    std::vector<size_t> ends;
+    std::array<uint32_t, 1 << kNextBits> next{};
+
+    static uint32_t slot(uint32_t before, ir::OpNameId spelling, const Arg &first,
+                         ir::ShapeId result) {
+      const uint32_t hash = before * 0x9e37'79b1u ^ spelling.index * 0x85eb'ca6bu ^
+                            first.type.index * 0xc2b2'ae35u ^ first.shape.index * 0x27d4'eb2fu ^
+                            result.index * 0x1656'67b1u;
+      return hash >> (32 - kNextBits);
+    }
+    llvm::ArrayRef<uint32_t> key(uint32_t i) const {
+      const size_t first = i == 0 ? 0 : ends[i - 1];
+      return llvm::ArrayRef<uint32_t>(keys).slice(first, ends[i] - first);
+    }
+  };
+  Known known_;
   std::unique_ptr<State> state_;
   uint32_t last_ = 0;
 };

@@ -201,7 +201,7 @@ InstructionTyping::are_operands(llvm::ArrayRef<ir::Operand> operands, ValueId fi
 
 // An instruction of the application that is expected here, if that is known to be plain, gets its
 // types at once.
-bool InstructionTyping::repeats(InstId id, const ir::Inst &inst) {
+inline bool InstructionTyping::repeats(InstId id, const ir::Inst &inst) {
   const llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
   llvm::ArrayRef<ir::Value> made; // without results there is no first one
   if (inst.result_count)
