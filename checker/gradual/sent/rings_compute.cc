@@ -64,6 +64,7 @@ struct Rings::Computing {
   void align_collected();
   bool in_any_order(uint32_t result) const;
   void meet(size_t arg, const Held::Cut &cut);
+  bool lists(const Held &a, const Held &b) const;
   void judge_mixed(const Met &one, const Met &other);
   std::optional<int64_t> extent(uint8_t factor) const;
   std::optional<Place> locate(size_t arg, const Stretch &at) const;
@@ -154,6 +155,12 @@ void Rings::Computing::take_operands() {
   }
 }
 
+// Whether the row makes a list of one tensor as different ranks have it.
+bool Rings::Computing::lists(const Held &a, const Held &b) const {
+  return (row.factors == rules::stack_factors || row.factors == rules::cat_factors) &&
+         a.terms.size() == 1 && b.terms.size() == 1 && a.terms[0].form == b.terms[0].form;
+}
+
 // Blocks of different ranks in one dimension: of rows and columns that belong together, or of
 // addends, it is a mistake.
 void Rings::Computing::judge_mixed(const Met &one, const Met &other) {
@@ -161,7 +168,7 @@ void Rings::Computing::judge_mixed(const Met &one, const Met &other) {
   const bool contracted = !place(0, one.at).has_value();
   const bool wrong = contracted ? a.is_tile() || b.is_tile()
                                 : (a.is_tile() && b.is_tile()) || (a.is_summed() && b.is_summed());
-  if (!wrong || a.guessed || b.guessed || step.made.fault != Fault::None)
+  if (!wrong || a.guessed || b.guessed || step.made.fault != Fault::None || lists(a, b))
     return;
   step.made.fault = Fault::Mixed;
   step.made.operand = static_cast<uint32_t>(other.arg);
@@ -512,7 +519,8 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
   Held made;
   made.axis = step.axis;
   std::optional<size_t> sum;
-  bool zero = false;
+  bool zero = is(Computes::Product) &&
+              llvm::any_of(app.slots, [](const rules::Slot &slot) { return rules::is_zero(slot); });
   std::vector<Forms::Id> forms(args.size(), 0);
   for (size_t i : read) {
     const Held &arg = *args[i];

@@ -76,18 +76,23 @@ class Recorder:
     def operand(self, atom):
         """A value, or a number for what is written as one."""
         item = self.held(atom)
-        if isinstance(item, Value) and id(item) in self.program.blocks:
+        if isinstance(item, Value) and (
+            id(item) in self.program.blocks or id(item) in self.program.rows
+        ):
             item = self.values[atom] = self.whole(item, atom.aval)
         return item
 
     def held(self, atom):
-        """As `operand`, where it may be in the blocks of a shard_map inside of this one."""
+        """As `operand`, where it may be in the blocks of a shard_map inside of this one, or a list
+        of which there are only rows."""
         if isinstance(atom, core.Literal):
             return self._literal(atom)
         value = self.values[atom]
         return value if value.constant is None else value.constant
 
     def whole(self, item: Value, aval) -> Value:
+        if id(item) in self.program.rows:
+            regions.stack(self, item)
         return regions.whole(self, item, aval) if id(item) in self.program.blocks else item
 
     def tensor(self, atom) -> Value:
@@ -223,6 +228,8 @@ class Recorder:
             collectives.UNTYPED[name](self, name, eqn)
         elif name in collectives.RECORDED:
             collectives.RECORDED[name](self, name, eqn)
+        elif name == "convert_element_type" and _only_weak(eqn):
+            self.values[eqn.outvars[0]] = self.tensor(eqn.invars[0])
         elif name == "convert_element_type" and not isinstance(self.operand(eqn.invars[0]), Value):
             item = self.operand(eqn.invars[0])
             is_float = jax.numpy.issubdtype(eqn.params["new_dtype"], jax.numpy.floating)
@@ -322,6 +329,12 @@ def _sizes_of(name: str, ins: list) -> dict[str, int]:
         for axis, power in item.powers.items() if isinstance(item, Sized) else ():
             by[axis] = by.get(axis, 0) + (-power if name == "div" and place == 1 else power)
     return {axis: power for axis, power in by.items() if power}
+
+
+def _only_weak(eqn) -> bool:
+    """Whether a conversion changes nothing but how a literal beside its result is promoted."""
+    (atom,), (var,) = eqn.invars, eqn.outvars
+    return isinstance(atom, core.Var) and atom.aval.dtype == var.aval.dtype
 
 
 # Of numbers, as of the order of a function in its derivative.

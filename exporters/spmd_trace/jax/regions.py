@@ -33,8 +33,89 @@ def _operands(recorder, eqn) -> list[Value]:
     return [recorder.tensor(atom) for atom in eqn.invars]
 
 
+# A loop around messages is written out if it turns this often at most: in each turn a rank has the
+# block of another one.
+_MOST_TURNS = 64
+
+
+def _sends(jaxpr) -> bool:
+    return any(eqn.primitive.name == "ppermute" or any(map(_sends, core.jaxprs_in_params(eqn.params)))
+               for eqn in jaxpr.eqns)  # fmt: skip
+
+
+def _turns(recorder, eqn) -> None:
+    """The turns of a scan, one after another."""
+    closed, params = eqn.params["jaxpr"], eqn.params
+    first = params["num_consts"]
+    last = first + params["num_carry"]
+    consts, carry = ([_item(recorder, recorder.held(atom), atom.aval) for atom in part]
+                     for part in (eqn.invars[:first], eqn.invars[first:last]))  # fmt: skip
+    lists = [recorder.held(atom) for atom in eqn.invars[last:]]
+    rows = [None] * params["length"]
+    for turn in sorted(range(params["length"]), reverse=params["reverse"]):
+        inner = recorder.part()
+        taken = [
+            _row(recorder, one, atom.aval, turn) for one, atom in zip(lists, eqn.invars[last:])
+        ]
+        inner.values |= dict(zip(closed.jaxpr.invars, [*consts, *carry, *taken]))
+        made = inner.jaxpr(closed.jaxpr, closed.consts)
+        made = [_item(inner, one, var.aval) for one, var in zip(made, closed.jaxpr.outvars)]
+        carry, rows[turn] = made[: last - first], made[last - first :]
+    recorder.values |= dict(zip(eqn.outvars, carry))
+    for place, var in enumerate(eqn.outvars[last - first :]):
+        recorder.values[var] = _listed(recorder, [row[place] for row in rows])
+
+
+def _item(recorder, item, aval) -> Value:
+    return recorder.whole(item, aval) if isinstance(item, Value) else recorder.written(item, aval)
+
+
+def _row(recorder, item, aval, at: int) -> Value:
+    """An element of a list."""
+    if not isinstance(item, Value):
+        return recorder.written(item, aval.update(shape=aval.shape[1:]))
+    if id(item) in recorder.program.rows:
+        return recorder.program.rows[id(item)][1][at]
+    row, only = _copy(item), _copy(item)
+    row.shape, only.shape = item.shape[1:], [1, *item.shape[1:]]
+    attrs = {"start_indices": [at] + [0] * len(row.shape), "limit_indices": [at + 1, *row.shape]}
+    recorder.emit("slice", [item], [only], attrs)
+    recorder.emit("squeeze", [only], [row], {"dimensions": [0]})
+    return row
+
+
+def _listed(recorder, rows: list[Value]) -> Value:
+    """A list that is made where something else than a loop reads it."""
+    made = _copy(rows[0])
+    made.shape = [len(rows), *rows[0].shape]
+    recorder.program.rows[id(made)] = [made, rows, False]
+    return made
+
+
+def stack(recorder, item: Value) -> None:
+    """Makes a list of its rows."""
+    _, rows, done = recorder.program.rows[id(item)]
+    if done:
+        return
+    recorder.program.rows[id(item)][2] = True
+    parts = []
+    for row in rows:
+        if row.constant is not None:
+            row, number = _copy(row), row.constant
+            recorder.fill(row, number)
+        parts.append(part := _copy(row))
+        part.shape = [1, *row.shape]
+        dims = {"broadcast_dimensions": list(range(1, len(part.shape))), "shape": part.shape}
+        recorder.emit("broadcast_in_dim", [row], [part], dims)
+    recorder.emit("concatenate", parts, [item], {"dimension": 0})
+
+
 def _scan(recorder, eqn) -> None:
     params = eqn.params
+    few = 0 < params["length"] <= _MOST_TURNS
+    if recorder.region.untyped and few and _sends(params["jaxpr"].jaxpr):
+        _turns(recorder, eqn)
+        return
     body = _body(recorder, "scan_body", params["jaxpr"])
     attrs = {"consts": params["num_consts"], "carry": params["num_carry"]}
     attrs |= {"length": params["length"], "reverse": params["reverse"]}

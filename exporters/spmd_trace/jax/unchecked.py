@@ -174,7 +174,10 @@ class Outside(Recorder):
         inner.around = self.program.locations.function(jaxpr.debug_info)
         for var, atom, spec in zip(jaxpr.invars, eqn.invars, eqn.params["in_specs"]):
             inner.values[var] = self._entering(var, atom, spec)
-        results = inner.jaxpr(jaxpr)
+        results = [
+            inner.whole(item, atom.aval) if isinstance(item, Value) else item
+            for item, atom in zip(inner.jaxpr(jaxpr), jaxpr.outvars)
+        ]
         paths = jaxpr.debug_info.result_paths or ()
         for place, (var, item) in enumerate(zip(eqn.outvars, results)):
             path = paths[place] if place < len(paths) else "result"
