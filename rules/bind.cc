@@ -91,6 +91,8 @@ private:
   bool put_ordered(const Slot &slot, uint8_t place) {
     if (place == ResolvedOp::kState)
       binding_.generator = &slot;
+    if (place == ResolvedOp::kIgnored)
+      binding_.ignored.push_back(&slot);
     return place == ResolvedOp::kIgnored || place == ResolvedOp::kState || put(slot, place);
   }
   bool put(const Slot &slot, unsigned operand) {

@@ -14,6 +14,7 @@ struct OperandMismatch;
 struct Binding {
   std::array<const Slot *, 12> slots{};
   const Slot *generator = nullptr; // a random state given as an operand
+  llvm::SmallVector<const Slot *, 2> ignored; // that the spelling has and the row does without
 
   const Slot *operator[](unsigned operand) const { return slots[operand]; }
   // Neither a tensor nor a list nor a number stands there.

@@ -61,8 +61,10 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
     find_drifted(key, axes_[key]);
   }
   find_state_of_owned();
+  if (!inputs_.empty())
+    find_stacked();
   for (auto &[key, values] : inputs_)
-    choose_inputs(axes_[key], values);
+    choose_inputs(AxisId{key.second}, axes_[key], values);
   follow_exchanges();
   find_taken_apart();
   follow_parts();
@@ -434,9 +436,40 @@ void Cuts::choose_parameters(Axis &axis, llvm::ArrayRef<ValueId> values) {
   }
 }
 
+// Inputs of which a batch is made, one behind another.
+void Cuts::find_stacked() {
+  OperandList operands;
+  llvm::DenseSet<uint32_t> read;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    const rules::ResolvedOp op = op_of(program_, InstId{i});
+    operands.read(program_, inst.operands);
+    std::optional<uint32_t> cls;
+    if (op.row && op.row->factors == rules::stack_factors && inst.result_count == 1) {
+      const ir::AttrValue *at = program_.find(inst.attrs, "dim");
+      const ir::ShapeId shape = checked_.shapes[inst.first_result.index];
+      const int64_t rank = shape.valid() ? int64_t(program_.shapes[shape].dims.size()) : 0;
+      int64_t dim = at && at->form == ir::AttrForm::Integer ? at->as_integer() : 0;
+      dim += dim < 0 ? rank : 0;
+      if (dim >= 0 && dim < rank)
+        cls = positions_.in_front(inst.first_result, static_cast<unsigned>(dim));
+    }
+    for (ValueId value : operands.values)
+      if (!read.insert(value.index).second || !cls)
+        stacked_.erase(value.index);
+      else
+        stacked_[value.index] = *cls;
+  }
+}
+
 // A batch that differs is cut in its first dimension of more than one element.
-void Cuts::choose_inputs(Axis &axis, llvm::ArrayRef<ValueId> values) {
+void Cuts::choose_inputs(AxisId id, Axis &axis, llvm::ArrayRef<ValueId> values) {
   for (ValueId value : values) {
+    if (const auto at = stacked_.find(value.index); at != stacked_.end()) {
+      axis.cut.insert(at->second);
+      samples_[value.index] |= id;
+      continue;
+    }
     llvm::SmallVector<CutPositions::Found, 4> found = positions_.of(value);
     bool known = llvm::any_of(found, [&](const CutPositions::Found &each) {
       return each.at.outer == 1 && axis.cut.count(each.cls) != 0;

@@ -43,6 +43,9 @@ public:
   // The axes along which a parameter, or its state, is a rank's own, as the weights of an expert
   // are: no axis cuts it, and each rank multiplies what it has itself with it.
   ir::AxisSet owned(ir::ValueId value) const { return owned_.lookup(value.index); }
+  // The axes along which ranks have other ones of an input that is a single sample: a `stack` puts
+  // it behind others, as the batch of the rank.
+  ir::AxisSet sample(ir::ValueId value) const { return samples_.lookup(value.index); }
   // True of an input whose rows are numbers that each row of a batch has alike, such as positions:
   // the ranks hold equal blocks of it.
   bool repeats(ir::ValueId value, ir::AxisId axis) const;
@@ -79,7 +82,8 @@ private:
   void find_drifted(const Key &key, Axis &axis);
   void find_state_of_owned();
   void choose_parameters(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
-  void choose_inputs(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
+  void find_stacked();
+  void choose_inputs(ir::AxisId id, Axis &axis, llvm::ArrayRef<ir::ValueId> values);
   std::optional<uint32_t> best(const Axis &axis, ir::ValueId value) const;
   bool moves(ir::InstId id, bool gathers, ir::AxisSet axes);
 
@@ -92,7 +96,10 @@ private:
   llvm::DenseMap<uint32_t, llvm::SmallVector<ir::AxisId, 2>> orders_; // classes, as it is stated
   std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut
   llvm::DenseMap<uint32_t, ir::AxisSet> owned_;                 // by value
-  llvm::DenseSet<uint32_t> apart_; // values: batches that are taken apart for a loop
+  // Inputs that nothing but a `stack` reads: the class of the dimension in which it puts them.
+  llvm::DenseMap<uint32_t, uint32_t> stacked_;
+  llvm::DenseMap<uint32_t, ir::AxisSet> samples_; // by value
+  llvm::DenseSet<uint32_t> apart_;                // values: batches that are taken apart for a loop
   std::map<Key, std::vector<ir::ValueId>> unknown_; // of which it is not known whether they do
 };
 

@@ -54,7 +54,9 @@ SecondPass::SecondPass(WalkState &state)
 void SecondPass::declare(ValueId value, const Type &type) {
   const AxisSet own = gradual_.cuts().owned(value) & (type.of(Kind::Varying) - type.sharded());
   routes_.own(value, own);
-  result_.proved[value.index] = (known_axes(type) | own) - gradual_.copies().differing(value);
+  const AxisSet sample = gradual_.cuts().sample(value) & (type.of(Kind::Varying) - type.sharded());
+  result_.proved[value.index] =
+      (known_axes(type) | own | sample) - gradual_.copies().differing(value);
   // A number that a rank has counted, such as its tokens, is an addend of that of all, if of
   // anything.
   const ir::Param *param = program_.find_param(value);
@@ -783,12 +785,14 @@ void SecondPass::find_unread(const rules::Application &app) {
   for (uint8_t operand = 0; operand < row.operand_count; ++operand)
     if (!row.reads(operand))
       shapes.push_back(operand);
-  if (shapes.empty())
+  if (shapes.empty() && !llvm::is_contained(app.op.order, rules::ResolvedOp::kIgnored))
     return;
-  rules::OperandMismatch ignored;
-  if (std::optional<rules::Binding> binding = rules::bind_operands(app, row, ignored))
+  rules::OperandMismatch mismatch;
+  if (std::optional<rules::Binding> binding = rules::bind_operands(app, row, mismatch)) {
     for (uint8_t operand : shapes)
       add((*binding)[operand]);
+    llvm::for_each(binding->ignored, add); // what a forward saves, and the row computes again
+  }
 }
 
 // What was found of the operands and holds of the first result, whatever its type.

@@ -165,7 +165,7 @@ def recorded(recorder: Recorder):
             return partition(placement, tensor, mesh, mesh_dim)
         with recorder.hidden():
             result = partition(placement, tensor, mesh, mesh_dim)
-        words = {"axis": spec_of([axes])[0], "src": "R", "dst": "P", "expert": True}
+        words = {"axis": spec_of([axes])[0], "dst": "P", "expert": True}
         recorder.emit("convert", [tensor], [result], words)
         return result
 
