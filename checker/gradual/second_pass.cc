@@ -877,6 +877,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   keep_scale_of_blocks(op, type);
   keep_known(index, type);
   follow_means(id, value, index);
+  follow_weights(inst, value);
   keep_rows(id, value, index, type);
   keep_root(id, value, index, type);
 }
@@ -1300,8 +1301,41 @@ bool SecondPass::is_of_zeros(Place place, const rules::Violation &violation) con
 }
 
 // A finding is certain if it does not depend on what is unknown of the operands.
+void SecondPass::follow_weights(const ir::Inst &inst, ValueId value) {
+  AxisSet axes;
+  for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
+    if (!now_.unread.contains(i))
+      axes |= weights_.lookup(state_.operands.values[i].index);
+  const ir::MeshId mesh = program_.contexts[inst.context].mesh;
+  const ir::AttrValue *by = state_.rules.resolve(inst.op).boundary == rules::Boundary::Scale
+                                ? program_.find(inst.attrs, "by")
+                                : nullptr;
+  if (by && by->form == ir::AttrForm::Scale) {
+    const ir::ScaleId scale = ir::canonical_scale(program_, by->as<ir::ScaleId>(), mesh);
+    for (AxisId axis : ir::axes_in(program_, scale, mesh))
+      if (ir::exponent_of(program_, scale, mesh, axis) > 0)
+        axes |= axis;
+  }
+  if (axes)
+    weights_[value.index] |= axes;
+}
+
+// One term of a loss is multiplied with the size of an axis, and another one is not: that may be
+// its weight, as where there are as many experts as ranks.
+bool SecondPass::weighs_terms(Place place, const rules::Violation &violation) const {
+  if (!violation.is<rules::ScaleMismatch>() || place.form != Place::Form::Inst ||
+      !state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Sum))
+    return false;
+  AxisSet all = ~AxisSet(), any;
+  for (ValueId operand : state_.operands.values) {
+    all &= weights_.lookup(operand.index);
+    any |= weights_.lookup(operand.index);
+  }
+  return (any - all).contains(rules::axes_of(violation));
+}
+
 bool SecondPass::certain(Place place, rules::Violation &violation) {
-  if (is_of_zeros(place, violation))
+  if (is_of_zeros(place, violation) || weighs_terms(place, violation))
     return false;
   // The gradient of a loss that all ranks share is what each has, or an addend of as many.
   if (violation.is<rules::PartialWithVarying>() && place.form == Place::Form::Inst &&

@@ -119,6 +119,8 @@ private:
   ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
   ir::AxisSet unknown_operands() const;
   bool certain(Place place, rules::Violation &violation);
+  void follow_weights(const ir::Inst &inst, ir::ValueId value);
+  bool weighs_terms(Place place, const rules::Violation &violation) const;
   bool is_of_zeros(Place place, const rules::Violation &violation) const;
   bool steps_inside(Place place, const rules::Violation &violation) const;
   ir::AxisSet open_at(Place place, rules::Violation &violation);
@@ -153,6 +155,8 @@ private:
   llvm::DenseSet<uint32_t> buffers_; // values that are made of buffers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   llvm::DenseMap<uint32_t, Mean> means_;          // by value
+  // Axes with whose sizes the program has multiplied what a value is made of.
+  llvm::DenseMap<uint32_t, ir::AxisSet> weights_;      // by value
   llvm::DenseMap<uint32_t, ir::AxisSet> equal_counts_; // by value: axes along which ranks have it
 
   struct Now {                      // the instruction that is being typed
