@@ -60,7 +60,6 @@ void SecondPass::declare(ValueId value, const Type &type) {
   // A number that a rank has counted, such as its tokens, is an addend of that of all, if of
   // anything.
   const ir::Param *param = program_.find_param(value);
-  const ir::ShapeId shape = program_.values[value].shape;
   for (AxisId axis : type.sharded())
     if (!is_float(value) && gradual_.cuts().origin(value, axis) == Origin::Assumed)
       rings_.guess(value);
@@ -68,8 +67,7 @@ void SecondPass::declare(ValueId value, const Type &type) {
     data_.insert(value.index);
   if (param && param->role == ir::Role::Buffer)
     buffers_.insert(value.index);
-  if (param && param->role == ir::Role::Const && shape.valid() &&
-      program_.shapes[shape].dims.empty())
+  if (param && param->role == ir::Role::Const && is_number(value))
     result_.proved[value.index] |= type.of(Kind::Varying);
   // Which rows of a fused weight a rank has taken, its type cannot tell. Those of a batch may be
   // any, and what each rank has made by itself has no other rows than those it is used for.
@@ -259,6 +257,17 @@ void SecondPass::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) 
   if (!(divides || multiplies) || state_.args.size() != 2 || !state_.args[1].shape.valid())
     return;
   Type type = program_.types[state_.args[1].type];
+  if (const ir::Param *number = program_.find_param(state_.operands.values.back());
+      divides && number && number->role == ir::Role::Const && is_number(number->value)) {
+    // Each rank has another one, such as the number of its own tokens: addends remain addends.
+    const AxisSet own =
+        type.of(Kind::Varying) & program_.types[state_.args[0].type].of(Kind::Partial);
+    now_.uneven |= own;
+    now_.divided |= own;
+    now_.open |= own;
+    type.set_kind(own, Kind::Replicate);
+    state_.args[1].type = state_.intern(type);
+  }
   AxisSet pending = type.of(Kind::Partial) - type.zero() - type.unknown;
   if (multiplies)
     pending &= means_.lookup(state_.operands.values[0].index).axes;
@@ -1208,6 +1217,11 @@ llvm::SmallVector<ValueId, 2> SecondPass::returned_as(InstId id, ValueId value) 
       found.push_back(operand.as_value());
   }
   return found;
+}
+
+bool SecondPass::is_number(ValueId value) const {
+  const ir::ShapeId shape = program_.values[value].shape;
+  return shape.valid() && program_.shapes[shape].ranked && program_.shapes[shape].dims.empty();
 }
 
 bool SecondPass::is_float(ValueId value) const {
