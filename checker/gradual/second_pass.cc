@@ -90,6 +90,16 @@ bool SecondPass::has_taken(const ir::Param &param, const Type &type, AxisId axis
          gradual_.cuts().blocks(param.value, axis) == param.taken_blocks;
 }
 
+AxisSet SecondPass::drifted(const ir::Param &buffer, const Type &type) const {
+  AxisSet axes = rules::axes_of(program_, buffer.drifted, type.mesh()) -
+                 gradual_.cuts().owned(buffer.value);
+  for (AxisId axis : axes)
+    if (type.dim(axis) || gradual_.cuts().dim(buffer.value, axis) ||
+        !gradual_.updates().are_made_by_reading(buffer.value))
+      axes -= axis;
+  return axes;
+}
+
 void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   now_ = {};
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
@@ -400,6 +410,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   judge_ring(id, app);
   judge_selected(app);
   now_.alone = alone_.made(app, state_.operands.values);
+  alone_axes_ |= now_.alone.value;
   now_.own_log = own_logs_.made(app, state_.operands.values);
   if (AxisSet axes = now_.own_log.summed - now_.reported)
     state_.report(Place::inst(id),
@@ -1383,10 +1394,20 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
       open |= ~result_.scaled[value->index];
   }
   // So is that each rank has an addend.
-  if (const auto *source = violation.as<rules::WrongSource>();
-      source && source->found.kind == Kind::Partial && place.form == Place::Form::Inst)
+  const auto *source = violation.as<rules::WrongSource>();
+  const bool compares = violation.is<rules::ReductionMismatch>();
+  if (((source && source->found.kind == Kind::Partial) || compares) &&
+      place.form == Place::Form::Inst) {
+    const ir::Inst &inst = program_.insts[place.as_inst()];
+    const bool picks =
+        compares || state_.rules.resolve(inst.op).transition == rules::TransitionOp::Broadcast;
+    if (picks)
+      open |= alone_axes_; // the others have zeros
+    // A gradient that an optimizer takes is pending, whatever is unknown of what it was made of.
     for (ValueId value : state_.operands.values)
-      open |= ~result_.proved[value.index];
+      if (!picks || is_forward(inst))
+        open |= ~result_.proved[value.index];
+  }
   // What is equal on all ranks may be handed on, as the first block of a pipeline is.
   if (violation.is<rules::WrongSource>() && place.form == Place::Form::Inst &&
       state_.rules.resolve(program_.insts[place.as_inst()].op).transition ==

@@ -33,6 +33,8 @@ public:
   explicit SecondPass(WalkState &state); // its result has the first pass
 
   void declare(ir::ValueId value, const ir::Type &type);
+  // The axes along which ranks have come to different values of a buffer by which they train.
+  ir::AxisSet drifted(const ir::Param &buffer, const ir::Type &type) const;
   // With what is known of a declared value and no type can state.
   ir::Type with_cuts(ir::ValueId value, const ir::Type &type) const {
     return gradual_.known(value, type, {});
@@ -142,6 +144,7 @@ private:
   Rings rings_;
   ir::AxisSet mixed_; // along which blocks of different ranks have met
   Alone alone_;
+  ir::AxisSet alone_axes_; // along which something is on one rank alone
   Selected selected_;
   OwnLogs own_logs_;
   Routed routes_;

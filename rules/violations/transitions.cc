@@ -130,6 +130,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ReductionMismatch::info = {
     .name = "reduction-mismatch",
+    .by_meaning = true,
     .message = "`{op}` reduces by {asked} over {axes}; {operand} is a pending {combiner}",
     .explain = R"(
 The operand awaits one combiner and the collective applies another: contributions to a maximum
