@@ -100,6 +100,53 @@ AxisSet SecondPass::drifted(const ir::Param &buffer, const Type &type) const {
   return axes;
 }
 
+// The parameter of which a value is the gradient that a backward has left, by other names of it.
+static ValueId parameter_of_gradient(const ir::Program &program, ValueId value) {
+  for (size_t step = 0; step < kReach; ++step) {
+    const ValueId of = program.values[value].grad_of;
+    if (const ir::Param *param = of.valid() ? program.find_param(of) : nullptr)
+      return param->role == ir::Role::Param ? of : ValueId();
+    const InstId made = defining_inst(program, value);
+    const llvm::SmallVector<ValueId, 4> operands =
+        made.valid() ? tensors_of(program, made) : llvm::SmallVector<ValueId, 4>();
+    if (operands.size() != 1)
+      break;
+    const rules::TransitionOp op = op_of(program, made).transition;
+    if (op != rules::TransitionOp::None && op != rules::TransitionOp::Reinterpret)
+      break;
+    value = operands[0];
+  }
+  return {};
+}
+
+// Each rank has an addend of the gradient of a parameter that all use for data of their own,
+// whatever else of it is unknown: one of them, or the greatest, is not the sum.
+static void take_gradients(WalkState &state, const ir::Inst &inst, const rules::ResolvedOp &op,
+                           AxisSet alone) {
+  const bool reduces =
+      op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces;
+  if (is_forward(inst) || !(reduces || op.transition == rules::TransitionOp::Broadcast))
+    return;
+  const rules::Application app{
+      state.program, op, inst.attrs, inst.context, state.operands.slots, state.args, {}};
+  rules::Outcome ignored;
+  const std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
+  const ir::Combiner by = call ? call->combiner.value_or(ir::Combiner::Sum) : ir::Combiner::Sum;
+  if (!call || (reduces && by != ir::Combiner::Max && by != ir::Combiner::Min))
+    return;
+  for (size_t i = 0; i < state.args.size() && i < state.operands.values.size(); ++i) {
+    const ValueId param = parameter_of_gradient(state.program, state.operands.values[i]);
+    Type type = state.program.types[state.args[i].type];
+    if (!param.valid())
+      continue;
+    const Type &of = state.program.types[state.result.types[param.index]];
+    const AxisSet loose = type.unknown | (type.of(Kind::Varying) - type.sharded());
+    if (of.mesh() == type.mesh())
+      type.set_kind((loose & of.of(Kind::Replicate) & call->axes.all()) - alone, Kind::Partial);
+    state.args[i].type = state.intern(type);
+  }
+}
+
 void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   now_ = {};
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
@@ -115,6 +162,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   take_squares(inst, op);
   take_joined_counts(op);
   hand_in(inst, op);
+  take_gradients(state_, inst, op, alone_axes_);
   judge_handed_out(inst, op);
 }
 
