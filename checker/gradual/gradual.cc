@@ -56,7 +56,8 @@ CheckResult judged_by_kinds(ir::Program &program, const CheckOptions &options) {
 
 Gradual::Gradual(ir::Program &program, const CheckOptions &options)
     : program_(program), copies_(program), first_(judged_by_kinds(program, options)),
-      cuts_(program, first_), numbers_(program, first_), pieces_(program, first_), updates_(program) {
+      cuts_(program, first_), numbers_(program, first_), pieces_(program, first_),
+      updates_(program) {
   for (const Finding &finding : first_.findings)
     reported_.insert(
         {static_cast<unsigned>(finding.place.form), finding.place.index, finding.info().name});

@@ -91,8 +91,8 @@ bool SecondPass::has_taken(const ir::Param &param, const Type &type, AxisId axis
 }
 
 AxisSet SecondPass::drifted(const ir::Param &buffer, const Type &type) const {
-  AxisSet axes = rules::axes_of(program_, buffer.drifted, type.mesh()) -
-                 gradual_.cuts().owned(buffer.value);
+  AxisSet axes =
+      rules::axes_of(program_, buffer.drifted, type.mesh()) - gradual_.cuts().owned(buffer.value);
   for (AxisId axis : axes)
     if (type.dim(axis) || gradual_.cuts().dim(buffer.value, axis) ||
         !gradual_.updates().are_made_by_reading(buffer.value))
@@ -127,8 +127,8 @@ static void take_gradients(WalkState &state, const ir::Inst &inst, const rules::
       op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces;
   if (is_forward(inst) || !(reduces || op.transition == rules::TransitionOp::Broadcast))
     return;
-  const rules::Application app{
-      state.program, op, inst.attrs, inst.context, state.operands.slots, state.args, {}};
+  const rules::Application app{state.program,        op,         inst.attrs, inst.context,
+                               state.operands.slots, state.args, {}};
   rules::Outcome ignored;
   const std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
   const ir::Combiner by = call ? call->combiner.value_or(ir::Combiner::Sum) : ir::Combiner::Sum;

@@ -37,9 +37,9 @@ def compared(
     along which the program sums the gradient of a parameter. A parameter that is equal on ranks is
     used by each of them (R) where its gradient is summed, and by all as one (I) elsewhere. What has
     no gradient is either (R|I). What ranks had in common before the first step, and have no more,
-    has drifted along the axis; a buffer is each rank's own all the same. A parameter that another rank lacks, such as its own expert, differs
-    from what that one has. `exchanged`: parameters that ranks send to each other, or bring together
-    later, whose copies may drift apart. `apart`: ranks run programs of their own.
+    has drifted along the axis; a buffer is each rank's own all the same. A parameter that another
+    rank lacks, such as its own expert, differs from what that one has. `exchanged`: parameters that
+    ranks send to each other, or bring together later, whose copies may drift apart. `apart`: ranks run programs of their own.
     """
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
