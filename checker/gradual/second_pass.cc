@@ -7,6 +7,7 @@
 
 #include "rules/bind.h"
 #include "rules/boundary/claims.h"
+#include "rules/kinds/scale.h"
 #include "rules/shapes/attrs.h"
 #include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"
@@ -491,6 +492,14 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
     if (AxisSet axes = made.counted - now_.reported)
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
+    // The norm of a block asks for what that of a whole tensor does.
+    const uint32_t normed = app.results.size() > 1 ? r : 0;
+    if (made.root.axes && app.op.computes(Computes::Norm) && normed < app.args.size())
+      if (auto differs =
+              rules::scale_differs(program_, app.type(app.args[normed]), program_.one(),
+                                   "1 is needed", {normed}, state_.operands.values[normed]);
+          differs && !(rules::axes_of(*differs) & now_.reported))
+        state_.report(Place::inst(id), std::move(*differs));
     now_.norms.push_back(made);
   }
 }
