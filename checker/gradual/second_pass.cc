@@ -101,19 +101,25 @@ AxisSet SecondPass::drifted(const ir::Param &buffer, const Type &type) const {
   return axes;
 }
 
-// The parameter of which a value is the gradient that a backward has left, by other names of it.
-static ValueId parameter_of_gradient(const ir::Program &program, ValueId value) {
-  for (size_t step = 0; step < kReach; ++step) {
+// The parameter of which a value is the gradient that backward passes have left, by other names of
+// it. `steps`: how many instructions may be looked at.
+static ValueId parameter_of_gradient(const ir::Program &program, ValueId value, size_t &steps) {
+  for (; steps != 0; --steps) {
     const ValueId of = program.values[value].grad_of;
     if (const ir::Param *param = of.valid() ? program.find_param(of) : nullptr)
       return param->role == ir::Role::Param ? of : ValueId();
     const InstId made = defining_inst(program, value);
-    const llvm::SmallVector<ValueId, 4> operands =
-        made.valid() ? tensors_of(program, made) : llvm::SmallVector<ValueId, 4>();
-    if (operands.size() != 1)
+    if (!made.valid())
       break;
-    const rules::TransitionOp op = op_of(program, made).transition;
-    if (op != rules::TransitionOp::None && op != rules::TransitionOp::Reinterpret)
+    const llvm::SmallVector<ValueId, 4> operands = tensors_of(program, made);
+    const rules::ResolvedOp op = op_of(program, made);
+    if (op.computes(Computes::Sum) && operands.size() == 2) { // of two micro-batches
+      const ValueId one = parameter_of_gradient(program, operands[1], --steps);
+      return one.valid() && one == parameter_of_gradient(program, operands[0], steps) ? one
+                                                                                      : ValueId();
+    }
+    if (operands.size() != 1 || (op.transition != rules::TransitionOp::None &&
+                                 op.transition != rules::TransitionOp::Reinterpret))
       break;
     value = operands[0];
   }
@@ -136,7 +142,8 @@ static void take_gradients(WalkState &state, const ir::Inst &inst, const rules::
   if (!call || (reduces && by != ir::Combiner::Max && by != ir::Combiner::Min))
     return;
   for (size_t i = 0; i < state.args.size() && i < state.operands.values.size(); ++i) {
-    const ValueId param = parameter_of_gradient(state.program, state.operands.values[i]);
+    size_t steps = kReach;
+    const ValueId param = parameter_of_gradient(state.program, state.operands.values[i], steps);
     Type type = state.program.types[state.args[i].type];
     if (!param.valid())
       continue;
