@@ -6,10 +6,10 @@
 #pragma once
 
 #include "checker/gradual/axis_size_numbers.h"
+#include "checker/gradual/blocks/updates.h"
 #include "checker/gradual/copies.h"
 #include "checker/gradual/cuts.h"
 #include "checker/gradual/pieces.h"
-#include "checker/gradual/updates.h"
 
 #include "ir/claims.h"
 

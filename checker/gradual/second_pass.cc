@@ -422,6 +422,19 @@ std::optional<rules::Outcome> SecondPass::restated(const ir::Inst &inst,
   return outcome;
 }
 
+// The norm of a block asks for the scale that the norm of a whole tensor asks for.
+static std::optional<rules::Violation> scale_of_norm(const rules::Application &app,
+                                                     llvm::ArrayRef<ValueId> operands,
+                                                     const Norms::Made &made, uint32_t result,
+                                                     AxisSet reported) {
+  const uint32_t i = app.results.size() > 1 ? result : 0;
+  if (!made.root.axes || !app.op.computes(Computes::Norm) || i >= app.args.size())
+    return std::nullopt;
+  auto differs = rules::scale_differs(app.program, app.type(app.args[i]), app.program.one(),
+                                      "1 is needed", {i}, operands[i]);
+  return differs && !(rules::axes_of(*differs) & reported) ? std::move(differs) : std::nullopt;
+}
+
 // What the instruction makes of norms of blocks, and what is wrong with it.
 void SecondPass::judge(InstId id, const rules::Application &app) {
   // Blocks from inside of a dimension do not join to it in the order of the ranks.
@@ -466,7 +479,6 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   judge_ring(id, app);
   judge_selected(app);
   now_.alone = alone_.made(app, state_.operands.values);
-  alone_axes_ |= now_.alone.value;
   now_.own_log = own_logs_.made(app, state_.operands.values);
   if (AxisSet axes = now_.own_log.summed - now_.reported)
     state_.report(Place::inst(id),
@@ -499,14 +511,8 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
     if (AxisSet axes = made.counted - now_.reported)
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
-    // The norm of a block asks for what that of a whole tensor does.
-    const uint32_t normed = app.results.size() > 1 ? r : 0;
-    if (made.root.axes && app.op.computes(Computes::Norm) && normed < app.args.size())
-      if (auto differs =
-              rules::scale_differs(program_, app.type(app.args[normed]), program_.one(),
-                                   "1 is needed", {normed}, state_.operands.values[normed]);
-          differs && !(rules::axes_of(*differs) & now_.reported))
-        state_.report(Place::inst(id), std::move(*differs));
+    if (auto differs = scale_of_norm(app, state_.operands.values, made, r, now_.reported))
+      state_.report(Place::inst(id), std::move(*differs));
     now_.norms.push_back(made);
   }
 }
@@ -871,6 +877,7 @@ void SecondPass::learn(ValueId value) {
   extremes_.learn(value, now_.extreme);
   windows_.learn(value, now_.window);
   alone_.learn(value, now_.alone);
+  alone_axes_ |= now_.alone.value;
   own_logs_.learn(value, now_.own_log);
 }
 
@@ -1406,6 +1413,24 @@ bool SecondPass::steps_inside(Place place, const rules::Violation &violation) co
   return false;
 }
 
+// That each rank has an addend is a guess as well, unless it is of a gradient, of which one is
+// picked: a gradient that an optimizer takes is pending, whatever is unknown of what it is made of.
+AxisSet SecondPass::open_addends(const ir::Inst &inst, const rules::Violation &violation) const {
+  AxisSet open;
+  const auto *source = violation.as<rules::WrongSource>();
+  const bool compares = violation.is<rules::ReductionMismatch>();
+  if (!compares && !(source && source->found.kind == Kind::Partial))
+    return open;
+  const bool picks =
+      compares || state_.rules.resolve(inst.op).transition == rules::TransitionOp::Broadcast;
+  if (picks)
+    open = alone_axes_; // the others have zeros
+  for (ValueId value : state_.operands.values)
+    if (!picks || is_forward(inst))
+      open |= ~result_.proved[value.index];
+  return open;
+}
+
 // The axes on which something that a finding depends on is not known.
 AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
@@ -1457,21 +1482,8 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
     if (const ValueId *value = violation.value(); value && value->valid())
       open |= ~result_.scaled[value->index];
   }
-  // So is that each rank has an addend.
-  const auto *source = violation.as<rules::WrongSource>();
-  const bool compares = violation.is<rules::ReductionMismatch>();
-  if (((source && source->found.kind == Kind::Partial) || compares) &&
-      place.form == Place::Form::Inst) {
-    const ir::Inst &inst = program_.insts[place.as_inst()];
-    const bool picks =
-        compares || state_.rules.resolve(inst.op).transition == rules::TransitionOp::Broadcast;
-    if (picks)
-      open |= alone_axes_; // the others have zeros
-    // A gradient that an optimizer takes is pending, whatever is unknown of what it was made of.
-    for (ValueId value : state_.operands.values)
-      if (!picks || is_forward(inst))
-        open |= ~result_.proved[value.index];
-  }
+  if (place.form == Place::Form::Inst)
+    open |= open_addends(program_.insts[place.as_inst()], violation);
   // What is equal on all ranks may be handed on, as the first block of a pipeline is.
   if (violation.is<rules::WrongSource>() && place.form == Place::Form::Inst &&
       state_.rules.resolve(program_.insts[place.as_inst()].op).transition ==

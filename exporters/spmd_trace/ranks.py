@@ -37,9 +37,9 @@ def compared(
     along which the program sums the gradient of a parameter. A parameter that is equal on ranks is
     used by each of them (R) where its gradient is summed, and by all as one (I) elsewhere. What has
     no gradient is either (R|I). What ranks had in common before the first step, and have no more,
-    has drifted along the axis; a buffer is each rank's own all the same. A parameter that another
-    rank lacks, such as its own expert, differs from what that one has. `exchanged`: parameters that
-    ranks send to each other, or bring together later, whose copies may drift apart. `apart`: ranks run programs of their own.
+    has drifted along the axis; a buffer is each rank's own then. What another rank lacks, such as
+    its own expert, differs. `exchanged`: parameters that ranks send to each other, or bring
+    together later, whose copies may drift apart. `apart`: ranks run programs of their own.
     """
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
@@ -99,9 +99,8 @@ def compared(
             kinds.setdefault(name, {})[axis] = same if equal else "V"
 
     data, whole = _batches(axes, kinds, roles, unsure, exchanged)
-    found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted}
-    found["drifted_buffers"] = buffers
-    return found | {"steps": steps, "turns": turns, "taken": taken}
+    found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
+    return found | {"drifted_buffers": buffers, "turns": turns, "taken": taken}
 
 
 def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:

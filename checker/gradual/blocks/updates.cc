@@ -1,5 +1,5 @@
 // What reaches a parameter.
-#include "checker/gradual/updates.h"
+#include "checker/gradual/blocks/updates.h"
 
 #include "checker/definitions.h"
 #include "checker/operand_list.h"
