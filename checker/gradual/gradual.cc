@@ -56,7 +56,8 @@ CheckResult judged_by_kinds(ir::Program &program, const CheckOptions &options) {
 
 Gradual::Gradual(ir::Program &program, const CheckOptions &options)
     : program_(program), copies_(program), first_(judged_by_kinds(program, options)),
-      cuts_(program, first_), numbers_(program, first_), pieces_(program, first_) {
+      cuts_(program, first_), numbers_(program, first_), pieces_(program, first_),
+      updates_(program) {
   for (const Finding &finding : first_.findings)
     reported_.insert(
         {static_cast<unsigned>(finding.place.form), finding.place.index, finding.info().name});
@@ -242,16 +243,23 @@ bool Gradual::only_restates(const rules::Application &app) {
 }
 
 // What lies side by side is not added up, and ranks that send their addends to each other, one
-// after the other, may add them up themselves.
-static bool keeps_addends_apart(const ir::Program &program, const Place &place,
-                                const rules::Violation &violation) {
+// after the other, may add them up themselves. What one rank has, or the greatest addend, may
+// decide or tell something; a gradient it is not.
+static bool keeps_addends_apart(const ir::Program &program, const Updates &updates,
+                                const Place &place, const rules::Violation &violation) {
   const auto *source = violation.as<rules::WrongSource>();
   const bool sends = source && source->found.kind == Kind::Partial;
-  if (place.form != Place::Form::Inst || !(sends || violation.is<rules::PartialPlusReplicate>()))
+  const bool compares = violation.is<rules::ReductionMismatch>();
+  if (place.form != Place::Form::Inst ||
+      !(sends || compares || violation.is<rules::PartialPlusReplicate>()))
     return false;
   const rules::ResolvedOp op = op_of(program, place.as_inst());
+  if (compares)
+    return !updates.are_made_of(place.as_inst());
   if (sends)
-    return op.transition == rules::TransitionOp::Broadcast;
+    return op.transition == rules::TransitionOp::Broadcast &&
+           (!updates.are_made_of(place.as_inst()) ||
+            updates.are_handed_on_in_turn(place.as_inst()));
   return op.row &&
          (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
 }
@@ -268,9 +276,10 @@ static bool counts_ranks(const ir::Program &program, const Place &place,
 }
 
 // Nothing is wrong there, whichever pass says so.
-static bool is_meant(const ir::Program &program, const Place &place,
+static bool is_meant(const ir::Program &program, const Updates &updates, const Place &place,
                      const rules::Violation &violation) {
-  return keeps_addends_apart(program, place, violation) || counts_ranks(program, place, violation);
+  return keeps_addends_apart(program, updates, place, violation) ||
+         counts_ranks(program, place, violation);
 }
 
 // Whether all that follows close behind a value, and takes it, compares it with infinity.
@@ -314,7 +323,7 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
   // Frameworks write parts of a storage whose other parts are read on.
   if (violation.is<rules::StaleAlias>())
     return false;
-  if (is_meant(program_, place, violation))
+  if (is_meant(program_, updates_, place, violation))
     return false;
   if (reported_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
@@ -442,14 +451,15 @@ bool is_known(const ir::Program &program, const CheckResult &result, const Place
 
 // An error by kinds alone stays one: as what the second pass finds on the axis instead, or as it
 // is, unless the second pass knows better.
-void keep_errors(const ir::Program &program, const CheckResult &first, CheckResult &second) {
+void keep_errors(const ir::Program &program, const Updates &updates, const CheckResult &first,
+                 CheckResult &second) {
   for (const Finding &finding : first.findings) {
     AxisSet axes = rules::axes_of(finding.violation);
     if (finding.severity() != rules::Severity::Error || !finding.info().by_meaning || !axes)
       continue;
     // What varies by kinds may be the addend that it is to meet: only the second pass can tell.
     if (&finding.info() == &rules::PartialWithVarying::info ||
-        is_meant(program, finding.place, finding.violation))
+        is_meant(program, updates, finding.place, finding.violation))
       continue;
     bool kept = false;
     for (Finding &other : second.findings)
@@ -562,7 +572,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   options.infer_partial = true;
   Walk(program, options, result).run();
   prefer_kinds(result.gradual->by_kinds(), result);
-  keep_errors(program, result.gradual->by_kinds(), result);
+  keep_errors(program, result.gradual->updates(), result.gradual->by_kinds(), result);
   join_drift(result);
   drop_unused(program, result);
   note_unjudged(program, result);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "checker/gradual/axis_size_numbers.h"
+#include "checker/gradual/blocks/updates.h"
 #include "checker/gradual/copies.h"
 #include "checker/gradual/cuts.h"
 #include "checker/gradual/pieces.h"
@@ -41,6 +42,7 @@ public:
   const Copies &copies() const { return copies_; }
   const AxisSizeNumbers &numbers() const { return numbers_; }
   const Pieces &pieces() const { return pieces_; }
+  const Updates &updates() const { return updates_; }
   const Cuts &cuts() const { return cuts_; }
   // The axes on which a result is stated as unknown and was given the cut that others like it have.
   ir::AxisSet assumed_cuts(ir::ValueId value) const {
@@ -63,6 +65,7 @@ private:
   Cuts cuts_;
   AxisSizeNumbers numbers_;
   Pieces pieces_;
+  Updates updates_;
   std::set<std::tuple<unsigned, uint32_t, std::string_view>>
       reported_; // form and index of a place, name
   struct AssumedCut {

@@ -7,6 +7,7 @@
 
 #include "rules/bind.h"
 #include "rules/boundary/claims.h"
+#include "rules/kinds/scale.h"
 #include "rules/shapes/attrs.h"
 #include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"
@@ -90,6 +91,70 @@ bool SecondPass::has_taken(const ir::Param &param, const Type &type, AxisId axis
          gradual_.cuts().blocks(param.value, axis) == param.taken_blocks;
 }
 
+AxisSet SecondPass::drifted(const ir::Param &buffer, const Type &type) const {
+  AxisSet axes =
+      rules::axes_of(program_, buffer.drifted, type.mesh()) - gradual_.cuts().owned(buffer.value);
+  for (AxisId axis : axes)
+    if (type.dim(axis) || gradual_.cuts().dim(buffer.value, axis) ||
+        !gradual_.updates().are_made_by_reading(buffer.value))
+      axes -= axis;
+  return axes;
+}
+
+// The parameter of which a value is the gradient that backward passes have left, by other names of
+// it. `steps`: how many instructions may be looked at.
+static ValueId parameter_of_gradient(const ir::Program &program, ValueId value, size_t &steps) {
+  for (; steps != 0; --steps) {
+    const ValueId of = program.values[value].grad_of;
+    if (const ir::Param *param = of.valid() ? program.find_param(of) : nullptr)
+      return param->role == ir::Role::Param ? of : ValueId();
+    const InstId made = defining_inst(program, value);
+    if (!made.valid())
+      break;
+    const llvm::SmallVector<ValueId, 4> operands = tensors_of(program, made);
+    const rules::ResolvedOp op = op_of(program, made);
+    if (op.computes(Computes::Sum) && operands.size() == 2) { // of two micro-batches
+      const ValueId one = parameter_of_gradient(program, operands[1], --steps);
+      return one.valid() && one == parameter_of_gradient(program, operands[0], steps) ? one
+                                                                                      : ValueId();
+    }
+    if (operands.size() != 1 || (op.transition != rules::TransitionOp::None &&
+                                 op.transition != rules::TransitionOp::Reinterpret))
+      break;
+    value = operands[0];
+  }
+  return {};
+}
+
+// Each rank has an addend of the gradient of a parameter that all use for data of their own,
+// whatever else of it is unknown: one of them, or the greatest, is not the sum.
+static void take_gradients(WalkState &state, const ir::Inst &inst, const rules::ResolvedOp &op,
+                           AxisSet alone) {
+  const bool reduces =
+      op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces;
+  if (is_forward(inst) || !(reduces || op.transition == rules::TransitionOp::Broadcast))
+    return;
+  const rules::Application app{state.program,        op,         inst.attrs, inst.context,
+                               state.operands.slots, state.args, {}};
+  rules::Outcome ignored;
+  const std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
+  const ir::Combiner by = call ? call->combiner.value_or(ir::Combiner::Sum) : ir::Combiner::Sum;
+  if (!call || (reduces && by != ir::Combiner::Max && by != ir::Combiner::Min))
+    return;
+  for (size_t i = 0; i < state.args.size() && i < state.operands.values.size(); ++i) {
+    size_t steps = kReach;
+    const ValueId param = parameter_of_gradient(state.program, state.operands.values[i], steps);
+    Type type = state.program.types[state.args[i].type];
+    if (!param.valid())
+      continue;
+    const Type &of = state.program.types[state.result.types[param.index]];
+    const AxisSet loose = type.unknown | (type.of(Kind::Varying) - type.sharded());
+    if (of.mesh() == type.mesh())
+      type.set_kind((loose & of.of(Kind::Replicate) & call->axes.all()) - alone, Kind::Partial);
+    state.args[i].type = state.intern(type);
+  }
+}
+
 void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   now_ = {};
   const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
@@ -105,6 +170,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   take_squares(inst, op);
   take_joined_counts(op);
   hand_in(inst, op);
+  take_gradients(state_, inst, op, alone_axes_);
   judge_handed_out(inst, op);
 }
 
@@ -367,6 +433,19 @@ std::optional<rules::Outcome> SecondPass::restated(const ir::Inst &inst,
   return outcome;
 }
 
+// The norm of a block asks for the scale that the norm of a whole tensor asks for.
+static std::optional<rules::Violation> scale_of_norm(const rules::Application &app,
+                                                     llvm::ArrayRef<ValueId> operands,
+                                                     const Norms::Made &made, uint32_t result,
+                                                     AxisSet reported) {
+  const uint32_t i = app.results.size() > 1 ? result : 0;
+  if (!made.root.axes || !app.op.computes(Computes::Norm) || i >= app.args.size())
+    return std::nullopt;
+  auto differs = rules::scale_differs(app.program, app.type(app.args[i]), app.program.one(),
+                                      "1 is needed", {i}, operands[i]);
+  return differs && !(rules::axes_of(*differs) & reported) ? std::move(differs) : std::nullopt;
+}
+
 // What the instruction makes of norms of blocks, and what is wrong with it.
 void SecondPass::judge(InstId id, const rules::Application &app) {
   // Blocks from inside of a dimension do not join to it in the order of the ranks.
@@ -443,6 +522,8 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
       state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
     if (AxisSet axes = made.counted - now_.reported)
       state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
+    if (auto differs = scale_of_norm(app, state_.operands.values, made, r, now_.reported))
+      state_.report(Place::inst(id), std::move(*differs));
     now_.norms.push_back(made);
   }
 }
@@ -809,6 +890,7 @@ void SecondPass::learn(ValueId value) {
   extremes_.learn(value, now_.extreme);
   windows_.learn(value, now_.window);
   alone_.learn(value, now_.alone);
+  alone_axes_ |= now_.alone.value;
   own_logs_.learn(value, now_.own_log);
 }
 
@@ -1383,6 +1465,24 @@ bool SecondPass::steps_inside(Place place, const rules::Violation &violation) co
   return false;
 }
 
+// That each rank has an addend is a guess as well, unless it is of a gradient, of which one is
+// picked: a gradient that an optimizer takes is pending, whatever is unknown of what it is made of.
+AxisSet SecondPass::open_addends(const ir::Inst &inst, const rules::Violation &violation) const {
+  AxisSet open;
+  const auto *source = violation.as<rules::WrongSource>();
+  const bool compares = violation.is<rules::ReductionMismatch>();
+  if (!compares && !(source && source->found.kind == Kind::Partial))
+    return open;
+  const bool picks =
+      compares || state_.rules.resolve(inst.op).transition == rules::TransitionOp::Broadcast;
+  if (picks)
+    open = alone_axes_; // the others have zeros
+  for (ValueId value : state_.operands.values)
+    if (!picks || is_forward(inst))
+      open |= ~result_.proved[value.index];
+  return open;
+}
+
 // The axes on which something that a finding depends on is not known.
 AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
@@ -1434,11 +1534,8 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
     if (const ValueId *value = violation.value(); value && value->valid())
       open |= ~result_.scaled[value->index];
   }
-  // So is that each rank has an addend.
-  if (const auto *source = violation.as<rules::WrongSource>();
-      source && source->found.kind == Kind::Partial && place.form == Place::Form::Inst)
-    for (ValueId value : state_.operands.values)
-      open |= ~result_.proved[value.index];
+  if (place.form == Place::Form::Inst)
+    open |= open_addends(program_.insts[place.as_inst()], violation);
   // What is equal on all ranks may be handed on, as the first block of a pipeline is.
   if (violation.is<rules::WrongSource>() && place.form == Place::Form::Inst &&
       state_.rules.resolve(program_.insts[place.as_inst()].op).transition ==

@@ -33,6 +33,8 @@ public:
   explicit SecondPass(WalkState &state); // its result has the first pass
 
   void declare(ir::ValueId value, const ir::Type &type);
+  // The axes along which ranks have come to different values of a buffer by which they train.
+  ir::AxisSet drifted(const ir::Param &buffer, const ir::Type &type) const;
   // With what is known of a declared value and no type can state.
   ir::Type with_cuts(ir::ValueId value, const ir::Type &type) const {
     return gradual_.known(value, type, {});
@@ -125,6 +127,7 @@ private:
   bool is_of_zeros(Place place, const rules::Violation &violation) const;
   bool steps_inside(Place place, const rules::Violation &violation) const;
   ir::AxisSet open_at(Place place, rules::Violation &violation);
+  ir::AxisSet open_addends(const ir::Inst &inst, const rules::Violation &violation) const;
   ir::AxisSet moved(ir::InstId id) const;
   bool again_in_optimizer(Place place, rules::Violation &violation);
 
@@ -145,6 +148,7 @@ private:
   Rings rings_;
   ir::AxisSet mixed_; // along which blocks of different ranks have met
   Alone alone_;
+  ir::AxisSet alone_axes_; // along which something is on one rank alone
   Selected selected_;
   OwnLogs own_logs_;
   Routed routes_;

@@ -58,6 +58,9 @@ void ProgramInterface::declare(uint32_t index) {
   const AxisSet same = type.equal() - type.unknown;
   if (AxisSet drifted = rules::axes_of(program_, param.drifted, type.mesh()) & same)
     state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
+  if (state_.second && param.role == ir::Role::Buffer)
+    if (AxisSet drifted = state_.second->drifted(param, type))
+      state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
   if (std::string off = rules::off_slope(param.gradient_ratio.value_or(1)); !off.empty())
     state_.report({Place::Form::Param, index},
                   rules::WrongGradient{param.value, std::move(off), {}});

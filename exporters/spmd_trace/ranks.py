@@ -37,12 +37,13 @@ def compared(
     along which the program sums the gradient of a parameter. A parameter that is equal on ranks is
     used by each of them (R) where its gradient is summed, and by all as one (I) elsewhere. What has
     no gradient is either (R|I). What ranks had in common before the first step, and have no more,
-    has drifted along the axis. A parameter that another rank lacks, such as its own expert, differs
-    from what that one has. `exchanged`: parameters that ranks send to each other, or bring together
-    later, whose copies may drift apart. `apart`: ranks run programs of their own.
+    has drifted along the axis; a buffer is each rank's own then. What another rank lacks, such as
+    its own expert, differs. `exchanged`: parameters that ranks send to each other, or bring
+    together later, whose copies may drift apart. `apart`: ranks run programs of their own.
     """
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
+    buffers: dict[str, list[str]] = {}  # that have drifted
     steps: dict[str, dict[str, int]] = {}
     turns: dict[str, dict[str, list[int]]] = {}
     taken: dict[str, list[str]] = {}
@@ -82,6 +83,9 @@ def compared(
         for name in _drifted(others, {True, None}) - set(exchanged):
             if not apart and equal_ones.get(name) is not False and _apart(name, others):
                 drifted.setdefault(name, []).append(axis)
+        for name in _drifted(others, {True, None}, "began"):
+            if not apart and _apart(name, others):
+                buffers.setdefault(name, []).append(axis)
         equal_ones |= {name: False for name in exchanged if now.get(name) is False}
         # Blocks may begin as one number, too, where the axis cuts other parameters.
         cuts = any(not equal and roles.get(name) == "param" for name, equal in equal_ones.items())
@@ -95,8 +99,8 @@ def compared(
             kinds.setdefault(name, {})[axis] = same if equal else "V"
 
     data, whole = _batches(axes, kinds, roles, unsure, exchanged)
-    found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted}
-    return found | {"steps": steps, "turns": turns, "taken": taken}
+    found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
+    return found | {"drifted_buffers": buffers, "turns": turns, "taken": taken}
 
 
 def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:
@@ -208,11 +212,11 @@ def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
     return {name: equal for name, equal in (now | began).items() if name not in drifted}
 
 
-def _drifted(ranks: list[list[dict]], began_as=frozenset({None})) -> set[str]:
+def _drifted(ranks: list[list[dict]], began_as=frozenset({None}), key="initial") -> set[str]:
     """Parameters that differ now, and began equal (True), or as one number on all ranks (None)."""
-    began = _compared([_by_name(rows, "initial") for rows in ranks])
+    began = _compared([_by_name(rows, key) for rows in ranks])
     now = _compared([_by_name(rows, "digest") for rows in ranks])
-    names = _by_name(ranks[0], "initial")
+    names = _by_name(ranks[0], key)
     return {name for name in names if began.get(name) in began_as and now.get(name) is False}
 
 

@@ -523,6 +523,10 @@ different random numbers where they are to compute the same.
 
 Sum the gradient before the step, or send the new value to all ranks after it. A parameter that is
 meant to be each rank's own should begin as its own.
+
+Of buffers, only those are reported by which the loss is computed, such as the centre of a
+distillation loss that each rank moves by its own batch: average what it is moved by. Statistics
+that a batch norm keeps are not.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }

@@ -13,6 +13,9 @@ and the operand is something else. The statement is never overridden by what was
 program computes must not depend on the types. A partial value taken for replicate loses its sum;
 a varying one taken for partial gives a sum of unrelated values. Either the word `src` is wrong,
 or an op upstream made the operand of another kind than its author had in mind.
+
+In a recorded step: what one rank hands out (`broadcast`) of a gradient that is pending leaves out
+the batches of all other ranks. Sum it, or sum it to that rank first.
 )",
     .wrong = R"(
 trace { mode = local }
@@ -130,6 +133,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ReductionMismatch::info = {
     .name = "reduction-mismatch",
+    .by_meaning = true,
     .message = "`{op}` reduces by {asked} over {axes}; {operand} is a pending {combiner}",
     .explain = R"(
 The operand awaits one combiner and the collective applies another: contributions to a maximum
@@ -137,6 +141,9 @@ are added up, or addends are compared. The result is a number of the right shape
 meaning. Usually the op that made the contributions was changed and its reduction was not, or
 the default of the collective, a sum, was never replaced. An average is a sum with a known scale
 and fits a pending sum.
+
+In a recorded step the greatest addend of a gradient is a finding where parameters are made of it.
+As a flag that only decides something, such as whether a step is left out, it is none.
 )",
     .wrong = R"(
 trace { mode = local }

@@ -1,7 +1,9 @@
 // Follows blocks that are sent round: whose they are, and what is made of them.
 #include "checker/gradual/sent/rings.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
+#include "checker/walk/gradients/search.h"
 
 #include "rules/bind.h"
 #include "rules/ops/op.h"
@@ -61,6 +63,7 @@ static AxisSet axes_of_call(const rules::Application &app) {
 
 Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rules &rules)
     : program_(program), checked_(checked) {
+  llvm::SmallVector<ir::InstId, 8> sends;
   for (uint32_t i = 0; i < program.insts.size(); ++i) {
     const ir::Inst &inst = program.insts[ir::InstId{i}];
     const rules::ResolvedOp &op = rules.resolve(inst.op);
@@ -72,8 +75,40 @@ Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rule
       if (operand.is_value())
         sent_.insert(operand.as_value().index);
     const AxisSet axes = axes_of_call(app);
-    if (axes.size() == 1 && turn_of(app, app.mesh()[*axes.begin()].size()).value_or(0) != 0)
+    if (axes.size() == 1 && turn_of(app, app.mesh()[*axes.begin()].size()).value_or(0) != 0) {
       axes_ |= axes;
+      sends.push_back(ir::InstId{i});
+    }
+  }
+  if (!sends.empty())
+    find_away(rules, sends);
+}
+
+// Rows of data that a rank does not keep: to its others they do not belong. Blocks that go round,
+// and negatives, are used where they come from as well.
+void Rings::find_away(rules::Rules &rules, llvm::ArrayRef<ir::InstId> sends) {
+  std::vector<unsigned> reads(program_.values.size());
+  for (uint32_t i = 0; i < program_.insts.size(); ++i)
+    for (ValueId value : tensors_of(program_, ir::InstId{i}))
+      ++reads[value.index];
+  for (const ir::Output &output : program_.outputs)
+    ++reads[output.value.index];
+  for (ir::InstId send : sends) {
+    if (!is_forward(program_.insts[send]))
+      continue;
+    for (ir::InstId at = send;;) {
+      const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, at);
+      if (operands.size() != 1 || reads[operands[0].index] != 1)
+        break;
+      at = defining_inst(program_, operands[0]);
+      const ir::Param *param = at.valid() ? nullptr : program_.find_param(operands[0]);
+      const bool takes = at.valid() && rules.resolve(program_.insts[at].op).transition ==
+                                           rules::TransitionOp::Convert;
+      if (takes || (param && param->role == ir::Role::Input))
+        away_.insert(send.index);
+      if (takes || !at.valid())
+        break;
+    }
   }
 }
 
@@ -192,6 +227,23 @@ void Rings::take(Step &step) {
   finish(step, 0, held);
 }
 
+// A gather puts the block of each rank in the place of that rank.
+void Rings::gather(Step &step) {
+  const Held *held = step.operands.size() == 1 ? find(step.operands[0]) : nullptr;
+  const AxisSet axes = axes_of_call(step.app);
+  if (!held || axes.size() != 1 || *axes.begin() != held->axis || held->cuts.size() != 1 ||
+      !held->is_plain() || held->is_zero() || held->collected || held->guessed || !held->proved)
+    return;
+  const Held::Cut &cut = held->cuts[0];
+  const auto dims = rules::placed_dims(step.app, rules::DefaultDim::First, rank(step.operands[0]));
+  if (cut.back == 0 || !dims || dims->size() != 1 || dims->front() != cut.at.dim ||
+      cut.at.inner * cut.at.extent != extent(step.operands[0], cut.at.dim))
+    return;
+  step.made.axis = held->axis;
+  step.made.fault = Fault::Mixed;
+  step.made.back = cut.back;
+}
+
 Forms::Id Rings::block_form(ValueId whole, unsigned dim, AxisId axis) {
   return forms_.of(Forms::Block, {form(whole), dim, axis.index});
 }
@@ -249,6 +301,8 @@ Rings::Made Rings::made(ir::InstId id, const rules::Application &app,
     send(step);
   else if (app.op.transition == rules::TransitionOp::Convert)
     take(step);
+  else if (app.op.transition == rules::TransitionOp::AllGather)
+    gather(step);
   else if (app.op.form == rules::OpForm::Equation)
     compute(step);
   else if (copies_operand(app.op, operands.size()))

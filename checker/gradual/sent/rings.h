@@ -108,6 +108,11 @@ private:
   void follow_stretched(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
   void collapse(Held &held);
   void finish(Step &step, uint32_t result, Held held);
+  bool is_away(const Held &held) const {
+    return held.sent_by.valid() && away_.contains(held.sent_by.index);
+  }
+  void gather(Step &step);
+  void find_away(rules::Rules &rules, llvm::ArrayRef<ir::InstId> sends);
   std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
   size_t rank(ir::ValueId value) const;
 
@@ -115,6 +120,7 @@ private:
   const CheckResult &checked_;
   ir::AxisSet axes_;              // along which something is sent round
   llvm::DenseSet<uint32_t> sent_; // values
+  llvm::DenseSet<uint32_t> away_; // by send: of a block that its rank makes nothing of itself
   Forms forms_;
   llvm::DenseMap<uint32_t, Held> held_;      // by value
   llvm::DenseMap<uint32_t, Forms::Id> form_; // of ordinary values

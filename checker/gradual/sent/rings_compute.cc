@@ -162,13 +162,14 @@ bool Rings::Computing::lists(const Held &a, const Held &b) const {
 }
 
 // Blocks of different ranks in one dimension: of rows and columns that belong together, or of
-// addends, it is a mistake.
+// addends, it is a mistake. So it is of data of which a rank keeps nothing.
 void Rings::Computing::judge_mixed(const Met &one, const Met &other) {
   const Held &a = *args[one.arg], &b = *args[other.arg];
   const bool contracted = !place(0, one.at).has_value();
+  const bool away = rings.is_away(a) != rings.is_away(b);
   const bool wrong = contracted ? a.is_tile() || b.is_tile()
                                 : (a.is_tile() && b.is_tile()) || (a.is_summed() && b.is_summed());
-  if (!wrong || a.guessed || b.guessed || step.made.fault != Fault::None || lists(a, b))
+  if (!(wrong || away) || a.guessed || b.guessed || step.made.fault != Fault::None || lists(a, b))
     return;
   step.made.fault = Fault::Mixed;
   step.made.operand = static_cast<uint32_t>(other.arg);

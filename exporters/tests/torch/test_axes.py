@@ -112,6 +112,21 @@ def test_what_ranks_had_in_common_and_have_no_more_has_drifted():
     assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "3", [1.0, 0.6]), apart=True) == {}
 
 
+def test_buffers_that_have_drifted_are_of_each_rank():
+    def rank(began, now, sketch):
+        row = {"name": "b", "role": "buffer", "began": began, "digest": now, "sketch": sketch}
+        return [row, {"name": "x", "role": "input", "digest": now}]
+
+    def found(*ranks):
+        said = compared(0, dict(enumerate(ranks)), [["dp", 2, 1]], {})
+        assert said["drifted"] == {}
+        return said["drifted_buffers"], said["kinds"]["b"]["dp"]
+
+    assert found(rank(None, "2", [1.0, 0.5]), rank(None, "3", [1.0, 0.6])) == ({"b": ["dp"]}, "V")
+    assert found(rank("1", "2", [1.0, 0.5]), rank("4", "3", [1.0, 0.6])) == ({}, "V")
+    assert found(rank("1", "2", [1.0, 0.5]), rank("1", "2", [1.0, 0.5])) == ({}, "R|I")
+
+
 def test_a_sketch_tells_rounding_from_a_step():
     torch = pytest.importorskip("torch")
     drawn = torch.Generator().manual_seed(0)

@@ -17,6 +17,10 @@ the gradient of a block with the addends to it from other ranks. Here they are o
 them was not sent on, was sent the other way round, or its owner is counted wrongly; what has come
 after k turns to the next rank each is of `(rank - k) % ranks`.
 
+The same holds of data that a rank sends away and makes nothing of itself: the rows that have come
+in their place do not belong to its labels. And a gather puts the block of each rank in the place of
+that rank, so that blocks which were sent on before it stand in another order than all else.
+
 Only recorded steps without declarations are judged so.
 )",
     .wrong = R"(

@@ -142,6 +142,17 @@ def initial_digests() -> dict[int, tuple[torch.Tensor, str | None]]:
     return {storage_of(shard): (shard, digest(shard)) for shard in shards}
 
 
+def initial_buffers() -> dict[str, str | None]:
+    """By name: buffers of modules, as they are now."""
+    roots = _roots()
+    found: dict[str, str | None] = {}
+    for root, prefix in zip(roots, _prefixes(roots)):
+        wrapped = isinstance(root, torch.nn.parallel.DistributedDataParallel)
+        model = root.module if wrapped else root
+        found |= {prefix + name: digest(local_shard(one)) for name, one in model.named_buffers()}
+    return found
+
+
 def _contract(kinds: dict[str, str], known: dict) -> dict:
     """What a parameter of these kinds promises of its gradient, where nothing else is known."""
     gradient = {axis: DUAL.get(kind, kind) for axis, kind in kinds.items()}
@@ -211,6 +222,7 @@ class Roles:
         self.recorder, self.seen = recorder, seen
         self.kinds: dict[str, dict[str, str]] = observed.get("kinds", {})  # by name and axis
         self.drifted: dict[str, list[str]] = observed.get("drifted", {})  # parameters, with axes
+        self.drifted_buffers: dict[str, list[str]] = observed.get("drifted_buffers", {})
         self.roots = _roots() if models is None else models
         self.wrapped_axes = self._wrapped_axes()
         # Those along which ranks have batches of their own, so that their losses are addends.
@@ -219,6 +231,7 @@ class Roles:
         self.initial: dict[
             int, tuple[torch.Tensor, str | None]
         ] = {}  # `initial_digests`, with them
+        self.initial_buffers: dict[str, str | None] = {}  # likewise
         self.separate: set[int] = set()  # storages of parameters that this rank has made by itself
         self.taken: dict[int, Taken] = {}  # by storage of a parameter
         self.taken_along: dict[str, list[str]] = observed.get("taken", {})  # by name
@@ -551,6 +564,9 @@ class Roles:
             # What a wrapper that cuts parameters has left out is a block of nothing.
             left = [axis for axis in self.wrapped_axes if axis in self.drifted[name]]
             kinds |= {axis: "I" for axis in left if axis not in stated and kinds[axis] == "V"}
+        if role == "buffer" and name in self.drifted_buffers:
+            own = [axis for axis in self.drifted_buffers[name] if axis not in stated]
+            claims |= {"drifted": own} if own else {}
         compared = [
             axis for axis in seen if kinds.get(axis) == seen[axis] != "?" and axis not in stated
         ]
@@ -591,6 +607,8 @@ class Roles:
                 _, row["initial"] = self.initial.get(storage_of(tensor), (None, row["digest"]))
                 if taken := self.taken.get(storage_of(tensor)):
                     row["taken"] = list(dataclasses.astuple(taken))
+            elif role == "buffer" and name in self.initial_buffers:
+                row["began"] = self.initial_buffers[name]
             row["sketch"] = sketch(tensor) if tensor.is_floating_point() else []
             self.digests.append(row)
 

@@ -128,6 +128,7 @@ class Steps:
         self._again: tuple[int, int] | None = None
         self._modules_train = False  # whether they were seen to have parameters
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
+        self.initial_buffers: dict = {}  # likewise
         self.origins = Origins()  # of what there is before it
         self.takes = Takes()
         self.separate: set[int] = set()  # storages of what is trained that this rank has made
@@ -182,6 +183,7 @@ class Steps:
         """What is trained, before the first step."""
         if self.digests and self.initial is None:
             self.initial = roles.initial_digests()
+            self.initial_buffers = roles.initial_buffers()
             if self.log is not None and not self.log.called & HANDED_OUT:
                 trained = [tensor for tensor, _ in self.initial.values()]
                 own = [one for one in trained if self.origins.is_own(one)]
@@ -417,6 +419,7 @@ class Steps:
         if self.digests:
             self.roles.digests = []
             self.roles.initial = self.initial or {}
+            self.roles.initial_buffers = self.initial_buffers
         self.roles.separate, self.roles.taken = self.separate, self.parts
         enter = self._recording.enter_context
         enter(megatron.fused_norm())

@@ -1,0 +1,94 @@
+// What reaches a parameter.
+#include "checker/gradual/blocks/updates.h"
+
+#include "checker/definitions.h"
+#include "checker/operand_list.h"
+#include "checker/walk/gradients/search.h"
+
+#include "rules/transitions/call.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
+
+namespace spmd::checker {
+
+using ir::InstId;
+using ir::ValueId;
+
+// Whether something stands in the program that asks: an addend may be picked, or a buffer drift.
+static bool is_asked(const ir::Program &program, rules::Rules &rules) {
+  auto picks = [&](uint32_t i) {
+    const ir::Inst &inst = program.insts[InstId{i}];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    if (op.transition == rules::TransitionOp::Broadcast)
+      return true;
+    if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
+      return false;
+    const ir::AttrValue *by = program.find(inst.attrs, "op");
+    const auto combiner = by ? rules::combiner_of(program, *by) : std::nullopt;
+    return combiner == ir::Combiner::Max || combiner == ir::Combiner::Min;
+  };
+  return llvm::any_of(program.params, [](const auto &each) { return each.drifted.valid(); }) ||
+         llvm::any_of(llvm::seq(program.main.first.index, program.main.last.index), picks);
+}
+
+Updates::Updates(ir::Program &program)
+    : program_(program), made_of_(program.values.size()), read_(program.values.size()) {
+  rules::Rules rules(program);
+  if (!is_asked(program, rules))
+    return;
+  for (const ir::Output &output : program.outputs) {
+    const ir::Param *param = output.of.valid() ? program.find_param(output.of) : nullptr;
+    if (param && param->role == ir::Role::Param &&
+        (output.role == ir::OutputRole::State || output.role == ir::OutputRole::Grad))
+      made_of_.set(output.value.index);
+  }
+  OperandList operands;
+  for (uint32_t i = program.main.last.index; i-- > program.main.first.index;) {
+    const ir::Inst &inst = program.insts[InstId{i}];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    const bool decides = op.row && op.row->dtype == rules::DTypeRule::Boolean;
+    const bool leaves = inst.result_count == 0 && op.form == rules::OpForm::Boundary &&
+                        inst.phase == ir::Phase::Optimizer;
+    if (decides || !(leaves || are_made_of(InstId{i})))
+      continue;
+    operands.read(program, inst.operands);
+    for (ValueId value : operands.values)
+      made_of_.set(value.index);
+  }
+  find_read(rules);
+}
+
+void Updates::find_read(rules::Rules &rules) {
+  OperandList operands;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    if (!is_forward(inst) || !are_made_of(InstId{i}) || op.variant() == rules::Variant::BatchNorm)
+      continue;
+    operands.read(program_, inst.operands);
+    for (ValueId value : operands.values)
+      read_.set(value.index);
+  }
+}
+
+bool Updates::are_made_of(InstId id) const {
+  const ir::Inst &inst = program_.insts[id];
+  return llvm::any_of(llvm::seq<uint32_t>(0, inst.result_count),
+                      [&](uint32_t r) { return made_of_.test(inst.result(r).index); });
+}
+
+bool Updates::are_handed_on_in_turn(InstId broadcast) const {
+  const ir::Inst &inst = program_.insts[broadcast];
+  const llvm::SmallVector<ValueId, 4> handed = tensors_of(program_, broadcast);
+  const ir::AttrValue *root = program_.find(inst.attrs, "root");
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &other = program_.insts[InstId{i}];
+    const ir::AttrValue *from = other.op == inst.op ? program_.find(other.attrs, "root") : nullptr;
+    if (root && from && !(*from == *root) && tensors_of(program_, InstId{i}) == handed)
+      return true;
+  }
+  return false;
+}
+
+} // namespace spmd::checker

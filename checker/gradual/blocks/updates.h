@@ -1,0 +1,33 @@
+// What a step makes of a value: whether a parameter takes it on, and whether a rank that hands out
+// its own is one of several that do so.
+#pragma once
+
+#include "rules/apply.h"
+
+#include "ir/program.h"
+
+#include "llvm/ADT/BitVector.h"
+
+namespace spmd::checker {
+
+class Updates {
+public:
+  explicit Updates(ir::Program &program);
+
+  // Whether a gradient or a new value of a parameter is made of a result of the instruction. What
+  // only decides something, as a flag that an overflow has set does, is no part of it.
+  bool are_made_of(ir::InstId id) const;
+  // Whether the forward reads a value for what becomes of parameters. What is read to be moved on,
+  // as the statistics of a batch norm, is not.
+  bool are_made_by_reading(ir::ValueId value) const { return read_.test(value.index); }
+  // Whether other ranks hand out what they have of the operand of a broadcast, too.
+  bool are_handed_on_in_turn(ir::InstId broadcast) const;
+
+private:
+  void find_read(rules::Rules &rules);
+
+  const ir::Program &program_;
+  llvm::BitVector made_of_, read_; // by value
+};
+
+} // namespace spmd::checker
