@@ -24,6 +24,8 @@ class Batch:
         self.recorder, self.restarts = recorder, restarts
         self.is_open = True
         self.ops: list[Op] = []  # once it is closed
+        self._data: set[int] = set()  # then, ids of what is made of data alone
+        self._seen = 0  # then, operations that were looked at
         self._looked, self._changed = (
             0,
             False,
@@ -97,7 +99,30 @@ class Batch:
             op for place, op in enumerate(ops) if place not in self.cleared and not _acts(op)
         ]
         self._made.clear()
+        self._data = {id(value) for op in self.ops for value in op.outs}
+        self._seen = len(ops)
         return [value for op in self.ops for value in op.outs]
+
+    def goes_on(self, at_the_end: bool = False) -> list[Value]:
+        """What has been made of data alone since: once there was a backward in between, another
+        micro-batch, for a use of the model that begins now; or `at_the_end` of the step, nothing.
+        """
+        ops = self.recorder.program.ops[self._seen :]
+        if self.is_open or not (at_the_end or any(op.phase == "bwd" for op in ops)):
+            return []
+        self._seen += len(ops)
+        program = self.recorder.program
+        self._data |= {id(one) for one in program.params if one.claims["role"] == "input"}
+        made: list[Value] = []
+        for op in ops:
+            operands = op.operands()
+            alone = op.phase == "fwd" and op.scope is None and not _acts(op)
+            if alone and operands and all(id(value) in self._data for value in operands):
+                self._data |= {id(value) for value in op.outs}
+                changes = op.mut or op.kw or "group" in op.attrs or "axis" in op.attrs
+                self.ops += [] if changes else [op]
+                made += op.outs
+        return [] if at_the_end else made
 
 
 def _acts(op: Op) -> bool:

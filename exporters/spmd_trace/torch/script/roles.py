@@ -232,6 +232,7 @@ class Roles:
         self._flat: dict | None = None  # `_flat_tensors`, once one is looked for
         self._frozen: set[str] = set()  # parameters without a gradient
         self._left: dict[tuple, torch.Tensor] = {}  # by place of a gradient: its parameter
+        self._zeros: set[str] = set()  # names of gradients that are zeros
         self._add_modules()
         self._add_optimizers()
         entries = [(key, one) for key, found in self._known.items() for one in found]
@@ -331,9 +332,10 @@ class Roles:
         if self._find(part) is not None:  # one that is kept elsewhere
             return
         whole = self._whole(part)
-        own = whole is part
-        self._add(whole, "const" if own and _is_zero(part) else "buffer", f"{name}.grad", {})
-        if own:
+        zeros = _is_zero(whole)
+        self._add(whole, "const" if zeros else "buffer", f"{name}.grad", {})
+        self._zeros |= {f"{name}.grad"} if zeros else set()
+        if whole is part:
             self._note_left(part, parameter)
 
     def _note_left(self, part: torch.Tensor, parameter: torch.nn.Parameter) -> None:
@@ -450,21 +452,26 @@ class Roles:
 
     def forget_cleared(self) -> None:
         """Memory for gradients that is cleared before anything reads it holds nothing from the
-        step before."""
+        step before; what was cleared before the step is zeros."""
         program = self.recorder.program
         first: dict[int, Op] = {}
         for op in program.ops:
             for value in op.operands():
                 first.setdefault(id(value), op)
-        for value in [one for one in program.params if one.claims["role"] == "buffer"]:
-            op = first.get(id(value))
-            if not value.claims["name"].endswith("grad") or op is None:
+        for value in list(program.params):
+            op, of = first.get(id(value)), value.claims["name"]
+            if op is None or not of.endswith("grad"):
                 continue
-            if not op.name.startswith("aten.zero_") or op.ins[0] is not value:
+            cleared = op.name.startswith("aten.zero_") and op.ins[0] is value
+            if of in self._zeros and "V" not in self.kinds.get(of, {}).values():
+                name = "aten.zeros.default"
+            elif value.claims["role"] == "buffer" and cleared:
+                name = "aten.empty.memory_format"
+            else:
                 continue
             words = {"size": list(value.shape), "dtype": value.dtype}
             place = program.ops.index(op)
-            made = Op("aten.empty.memory_format", [], [value], words, loc=op.loc, derived=True)
+            made = Op(name, [], [value], words, phase=op.phase, loc=op.loc, derived=True)
             program.ops.insert(place, made)
             program.params.remove(value)
             program.outputs = [one for one in program.outputs if one.get("of") is not value]
@@ -643,6 +650,8 @@ class Roles:
     def watch_batch(self, made: list[Value]) -> None:
         """What was made so far and the model is going to use is the batch: ranks are compared in
         it."""
+        if not made:
+            return
         self._ahead |= {id(value) for value in made}
         program, times = self.recorder.program, collections.Counter()
         for op in program.ops:

@@ -271,6 +271,7 @@ class Steps:
                 return call(module, *args, **kwargs)
             self.begins()
             if self.recorder is not None and not self.recorder.in_module:
+                self.roles.watch_batch(self.batch.goes_on())
                 self.roles.note_batch((args, kwargs))
             return call(module, *args, **kwargs)
 
@@ -560,6 +561,7 @@ class Steps:
             self.updates.look()
         if self.recorder is None or (self.taken < self.number and not self.given):
             return
+        self.batch.goes_on(at_the_end=True)
         for loss in self.losses:
             self.recorder.output(loss, "loss")
         self.roles.name_state()
