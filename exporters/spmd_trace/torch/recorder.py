@@ -240,10 +240,12 @@ class Recorder:
         value = self.values.find(tensor, before)
         if value is None:
             value = self._from_outside(tensor)
-        for write in self.values.later_writes(value):
-            if write.key == value.key:
-                value = self.values.bind(tensor, write)
-                continue
+        writes = self.values.later_writes(value)
+        if writes and writes[0].key == value.key:
+            value = self.values.bind(tensor, writes.pop(0))
+        if (joined := self._rejoined(tensor, value, writes)) is not None:
+            return joined
+        for write in writes:
             if write.root is not value.root:
                 # Memory that was given new content as a whole: the write does not know old names.
                 covers = write.span[0] <= value.span[0] and value.span[1] <= write.span[1]
@@ -298,7 +300,11 @@ class Recorder:
             what = f"a view of {list(shape)} with gaps between its elements"
             self.refuse(what, "take a contiguous copy of it", [whole], [tensor])
             return self.values.bind(tensor, self.values.find(tensor))
-        value = self.current(whole)
+        low, high = self.values.span(tensor)
+        writes = self.values.later_writes(base)
+        beside = all(high <= one.span[0] or one.span[1] <= low for one in writes)
+        # What was written to other parts of the memory is not in this one.
+        value = base if beside and not self.grad_mode else self.current(whole)
         for (name, words), result in zip(steps, [*made[:-1], tensor]):
             operand, value = value, self.values.define(result, value, written=False)
             self.add(Op(name, [operand], [value], words, derived=True))
@@ -363,6 +369,27 @@ class Recorder:
         value = self.values.define(whole, None, written=True)
         self.add(Op("aten.cat.default", [made], [value], {"dim": 0}, derived=True))
         return self.current(tensor)
+
+    def _rejoined(self, tensor: torch.Tensor, before: Value, writes: list[Value]) -> Value | None:
+        """A value for a flat tensor to several parts of which something was written through views
+        since: what was written, with what it held before between it. None where that is not all.
+        """
+        newest = {one.key: one for one in writes}.values()
+        if self.grad_mode or len(before.shape) != 1 or len(newest) < 2:
+            return None
+        parts = sorted(newest, key=lambda one: (one.span[0] - one.span[1], -one.tick))
+        with self.hidden(), torch.no_grad(), torch._C.DisableTorchFunction():
+            runs = views.runs(tensor, before.span, [(one.span, one.key) for one in parts])
+        if runs is None:
+            return None
+        whole, pieces = runs
+        made = [
+            self.current(piece) if known else self._view_of(piece, before)
+            for piece, known in pieces
+        ]
+        value = self.values.define(whole, None, written=True)
+        self.add(Op("aten.cat.default", [made], [value], {"dim": 0}, derived=True))
+        return self.values.bind(tensor, value)
 
     def pieces(self, tensor: torch.Tensor) -> list[torch.Tensor] | None:
         """The parts of a packed buffer that `tensor` spans, if it is more than one part."""

@@ -4,6 +4,7 @@ That belongs to the step: which part of the data a rank takes, and what it count
 what its gradients are worth. The rest of the step before, such as printing its loss, does not.
 """
 
+import collections
 import contextlib
 
 import torch
@@ -24,6 +25,8 @@ class Batch:
         self.recorder, self.restarts = recorder, restarts
         self.is_open = True
         self.ops: list[Op] = []  # once it is closed
+        self._data: set[int] = set()  # then, ids of what is made of data alone
+        self._seen = 0  # then, operations that were looked at
         self._looked, self._changed = (
             0,
             False,
@@ -97,7 +100,65 @@ class Batch:
             op for place, op in enumerate(ops) if place not in self.cleared and not _acts(op)
         ]
         self._made.clear()
+        self._data = {id(value) for op in self.ops for value in op.outs}
+        self._seen = len(ops)
         return [value for op in self.ops for value in op.outs]
+
+    def goes_on(self, at_the_end: bool = False) -> list[Value]:
+        """What has been made of data alone since: once there was a backward in between, another
+        micro-batch, for a use of the model that begins now; or `at_the_end` of the step, nothing.
+        """
+        ops = self.recorder.program.ops[self._seen :]
+        if self.is_open or not (at_the_end or any(op.phase == "bwd" for op in ops)):
+            return []
+        self._seen += len(ops)
+        program = self.recorder.program
+        self._data |= {id(one) for one in program.params if one.claims["role"] == "input"}
+        made: list[Value] = []
+        for op in ops:
+            operands = op.operands()
+            alone = op.phase == "fwd" and op.scope is None and not _acts(op)
+            if alone and operands and all(id(value) in self._data for value in operands):
+                self._data |= {id(value) for value in op.outs}
+                changes = op.mut or op.kw or "group" in op.attrs or "axis" in op.attrs
+                self.ops += [] if changes else [op]
+                made += op.outs
+        return [] if at_the_end else made
+
+
+class Numbers:
+    """The numbers that the operations take that make a batch, such as where a slice begins."""
+
+    def __init__(self, program: Program, ops: list[Op]):
+        times: collections.Counter = collections.Counter()
+        self.named: dict[str, str] = {}  # by a name that is the same on all ranks
+        self._ops: list[tuple[Op, str, str]] = []
+        for op in ops:
+            place = f"numbers {program.locations.text(op.loc)}{op.name}"
+            times[place] += 1
+            name = f"{place} {times[place]}"
+            taken = [one for one in flatten([*op.ins, *op.attrs.values()]) if _is_number(one)]
+            self._ops.append((op, op.name, name))
+            if taken:
+                self.named[name] = str(taken)
+
+    def own(self, kinds: dict[str, dict[str, str]]) -> dict[str, set[int]]:
+        """By axis: ids of what is made with numbers in which ranks differ, where these are not
+        stated as the part of a rank."""
+        found: dict[str, set[int]] = {}
+        for op, before, name in self._ops:
+            for axis, kind in kinds.get(name, {}).items():
+                if kind == "V" and op.name == before:
+                    found.setdefault(axis, set()).update(id(one) for one in op.outs)
+        for values in found.values():
+            for op, *_ in self._ops:
+                if any(id(one) in values for one in op.operands()):
+                    values |= {id(one) for one in op.outs}
+        return found
+
+
+def _is_number(one) -> bool:
+    return isinstance(one, (int, float)) and not isinstance(one, bool)
 
 
 def _acts(op: Op) -> bool:
@@ -139,18 +200,21 @@ def leave_out(program: Program, batch: Batch | None) -> None:
 
 def _of_the_next(program: Program, last: int) -> set[int]:
     """Of the operations behind its last one: those on data, and on nothing that the step has made
-    or trains."""
+    or trains. What is made of nothing, and numbers that the step has not used, are data, too."""
     own = {id(value) for op in program.ops[:last] for value in op.outs}
+    used = {id(value) for op in program.ops[:last] for value in op.operands()}
     own |= {id(value.root) for op in program.ops[:last] if op.mut or op.kw for value in op.outs}
     own |= {id(value) for value in program.params if value.claims["role"] not in ("input", "const")}
     data = {id(value) for value in program.params if value.claims["role"] == "input"} - own
+    numbers = {id(value) for value in program.params if value.claims["role"] == "const"}
+    data |= numbers - own - used
     found: set[int] = set()
     for op in program.ops[last:]:
         values = {id(one) for value in op.operands() for one in (value, value.root)}
         made = {id(value) for value in op.outs}
         if values & own:
             own |= made
-        elif values & data:
+        elif values & data or not values:
             found.add(id(op))
             data |= made
     return found

@@ -44,7 +44,11 @@ def _objects(cls: type) -> list:
     something."""
     held = gc.get_objects()
     kinds = {kind for kind in set(map(type, held)) if issubclass(kind, cls)}
-    return [one for one in held if type(one) in kinds]
+    found = [one for one in held if type(one) in kinds]
+    # Among them are tuples that are being made, as by `zip(*map(...))`, which nothing else may hold
+    # then: not even this frame, if another thread looks at it.
+    held.clear()
+    return found
 
 
 _LARGE = 1 << 22  # elements of a tensor that is not looked at
@@ -245,6 +249,8 @@ class Roles:
         self._flat: dict | None = None  # `_flat_tensors`, once one is looked for
         self._frozen: set[str] = set()  # parameters without a gradient
         self._left: dict[tuple, torch.Tensor] = {}  # by place of a gradient: its parameter
+        self._replaced: dict[int, torch.Tensor] = {}  # by storage: parameters, and the next ones
+        self._zeros: set[str] = set()  # names of gradients that are zeros
         self._add_modules()
         self._add_optimizers()
         entries = [(key, one) for key, found in self._known.items() for one in found]
@@ -344,9 +350,10 @@ class Roles:
         if self._find(part) is not None:  # one that is kept elsewhere
             return
         whole = self._whole(part)
-        own = whole is part
-        self._add(whole, "const" if own and _is_zero(part) else "buffer", f"{name}.grad", {})
-        if own:
+        zeros = _is_zero(whole)
+        self._add(whole, "const" if zeros else "buffer", f"{name}.grad", {})
+        self._zeros |= {f"{name}.grad"} if zeros else set()
+        if whole is part:
             self._note_left(part, parameter)
 
     def _note_left(self, part: torch.Tensor, parameter: torch.nn.Parameter) -> None:
@@ -444,6 +451,12 @@ class Roles:
                 row = {"role": "part", "name": one.name, "digest": str(one.index)}
                 self.digests.append(row | {"place": one.index})
 
+    def note_numbers(self, named: dict[str, str]) -> None:
+        """Which numbers operations take on this rank."""
+        if self.digests is not None:
+            for name, numbers in named.items():
+                self.digests.append({"role": "number", "name": name, "digest": numbers})
+
     def expand_repeated(self) -> None:
         """What ranks have in common and repeats itself along a dimension, such as the positions of
         each sequence of a batch, was made by repeating it: ranks whose sequences are others have
@@ -463,21 +476,26 @@ class Roles:
 
     def forget_cleared(self) -> None:
         """Memory for gradients that is cleared before anything reads it holds nothing from the
-        step before."""
+        step before; what was cleared before the step is zeros."""
         program = self.recorder.program
         first: dict[int, Op] = {}
         for op in program.ops:
             for value in op.operands():
                 first.setdefault(id(value), op)
-        for value in [one for one in program.params if one.claims["role"] == "buffer"]:
-            op = first.get(id(value))
-            if not value.claims["name"].endswith("grad") or op is None:
+        for value in list(program.params):
+            op, of = first.get(id(value)), value.claims["name"]
+            if op is None or not of.endswith("grad"):
                 continue
-            if not op.name.startswith("aten.zero_") or op.ins[0] is not value:
+            cleared = op.name.startswith("aten.zero_") and op.ins[0] is value
+            if of in self._zeros and "V" not in self.kinds.get(of, {}).values():
+                name = "aten.zeros.default"
+            elif value.claims["role"] == "buffer" and cleared:
+                name = "aten.empty.memory_format"
+            else:
                 continue
             words = {"size": list(value.shape), "dtype": value.dtype}
             place = program.ops.index(op)
-            made = Op("aten.empty.memory_format", [], [value], words, loc=op.loc, derived=True)
+            made = Op(name, [], [value], words, phase=op.phase, loc=op.loc, derived=True)
             program.ops.insert(place, made)
             program.params.remove(value)
             program.outputs = [one for one in program.outputs if one.get("of") is not value]
@@ -661,6 +679,8 @@ class Roles:
     def watch_batch(self, made: list[Value]) -> None:
         """What was made so far and the model is going to use is the batch: ranks are compared in
         it."""
+        if not made:
+            return
         self._ahead |= {id(value) for value in made}
         program, times = self.recorder.program, collections.Counter()
         for op in program.ops:
@@ -675,10 +695,11 @@ class Roles:
         self.note("input", name, tensor)
         self.note("made", self._made_by.get(id(value), ""), tensor)
 
-    def take_batch(self) -> None:
+    def take_batch(self, numbers: dict[str, set[int]]) -> None:
         """Of a part of the batch in which ranks were seen to differ, although no operation tells
-        why, only that is known: it comes from outside. Where other ranks use what another operation
-        has made, such as other elements of a list, what is made of all of them is not of these.
+        why, only that is known: it comes from outside. So does what is made with `numbers` of a
+        rank (ids, by axis). Where other ranks use what another operation has made, such as other
+        elements of a list, what is made of all of them is not of these.
         """
         program = self.recorder.program
         varying: dict[str, set[int]] = {}
@@ -688,7 +709,8 @@ class Roles:
             for axis in own:
                 if axis not in varying:
                     varying[axis] = differing(program, axis)
-            if any(id(value) not in varying[axis] for axis in own):
+            unexplained = [axis for axis in own if id(value) not in varying[axis]]
+            if unexplained or any(id(value) in numbers.get(axis, ()) for axis in own):
                 made = self.kinds.get(self._made_by.get(id(value)), {})
                 picked = any(made.get(axis) != "V" for axis in own)
                 program.from_outside(value, name, seen, self._ahead if picked else frozenset())
@@ -739,6 +761,10 @@ class Roles:
                 if entry.get("of") is value and "type" in entry:
                     entry["type"] = entry["type"] | one
 
+    def follow(self, replaced: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """What the step has made takes the places of parameters: pairs of old and new ones."""
+        self._replaced = {storage_of(old): new for old, new in replaced}
+
     def note_batch(self, arguments) -> None:
         """What a model is called with is a batch, not a constant of the model."""
         leaves = torch.utils._pytree.tree_leaves(arguments)
@@ -749,6 +775,7 @@ class Roles:
         before."""
         for tensor, value in self.declared:
             role = value.claims["role"]
+            tensor = self._replaced.get(storage_of(tensor), tensor)
             if role in ("param", "opt_state") and self.recorder.current(tensor) is not value:
                 kept = {key: value.claims[key] for key in ("type", "spec") if key in value.claims}
                 self.recorder.output(tensor, "state", value, **kept)

@@ -22,9 +22,9 @@ from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1, megatron
 from ..frameworks.cpu import replaced
 from ..ranks import ownparts
-from ..recorder import Recorder, Refusal
-from . import axes, calls, evidence, roles, updates
-from .batch import Batch, leave_out
+from ..recorder import Recorder, Refusal, unrecorded
+from . import axes, calls, evidence, roles, transforms, updates
+from .batch import Batch, Numbers, leave_out
 from .origins import HANDED_OUT, Origins
 from .takes import Taken, Takes
 from .world import Job, Seen
@@ -47,11 +47,6 @@ _TAKES |= {
 _CLEARS = {torch.Tensor.zero_, torch.zero_, torch._foreach_zero_}
 
 
-def _transforms() -> bool:
-    """Whether a function of `torch.func` is running: its tensors have no memory of their own."""
-    return torch._C._functorch.maybe_current_level() is not None
-
-
 class _Watch(TorchFunctionMode):
     """Sees what functions the script calls: those with which a step begins, and those that make
     data or are recorded as a whole. It is the only such mode, entered once: those of the script may
@@ -64,7 +59,7 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, steps = kwargs or {}, self.steps
-        if _transforms():
+        if transforms.running():
             return func(*args, **kwargs)
         # Else a use says nothing: an optimizer takes the steps, and the one to record has begun or
         # is far.
@@ -100,11 +95,21 @@ class Steps:
     """
 
     def __init__(
-        self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool = False
+        self,
+        job: Job,
+        seen: Seen,
+        number: int,
+        done,
+        observed: dict,
+        digests: bool = False,
+        inference: bool = False,
     ):
         self.at_first = None  # called where what is recorded may begin, once
         self.at_step = None  # called with the roles where the step begins, instead of recording it
-        self.given = False  # whether the program itself says where the step begins and ends
+        self.given = inference  # whether the program itself says where the step begins and ends
+        self.inference = inference  # whether the step is a call of a model, not one that trains
+        self.calls = 0  # of models, by the script itself
+        self._inside = False  # of such a call
         self._part: locations.Passages | None = None  # of the locations that the caller has named
         self.models: list[torch.nn.Module] | None = None  # those of the step; None: all
         self.job, self.seen, self.number, self.done = job, seen, number, done
@@ -127,6 +132,7 @@ class Steps:
         # of losses so far.
         self._again: tuple[int, int] | None = None
         self._modules_train = False  # whether they were seen to have parameters
+        self._first: list = []  # digests of what is passed to a transform, before the first step
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.initial_buffers: dict = {}  # likewise
         self.origins = Origins()  # of what there is before it
@@ -178,6 +184,26 @@ class Steps:
             self.begins()
         if self.by_hand:
             self.updates.use(parameters)
+
+    def differentiates(self, parameters: list[torch.Tensor]) -> None:
+        """The script asks a transform for gradients with respect to its arguments."""
+        if self.over and self.by_hand and not self.given:
+            self.at_later(self.taken)
+        if self.over or self.given or not self.by_hand or roles.optimizers():
+            return
+        if not self.updates.trains(parameters):
+            return
+        self._note_initial()
+        if self.digests:  # what they were at first, wherever they are now
+            with unrecorded():
+                if len(self._first) != len(parameters):
+                    self._first = [evidence.digest(one) for one in parameters]
+            for one, began in zip(parameters, self._first):
+                self.initial[roles.storage_of(one)] = one, began
+        if self.updates.passed(parameters) and self.roles is not None:
+            self.roles.follow(self.updates.replaced)
+        if self.between:
+            self.begins()
 
     def _note_initial(self) -> None:
         """What is trained, before the first step."""
@@ -269,17 +295,26 @@ class Steps:
 
         @functools.wraps(call)
         def module_called(module, *args, **kwargs):
-            if _transforms():
+            if transforms.running():
                 return call(module, *args, **kwargs)
+            run = functools.partial(call, module, *args, **kwargs)
             self.begins()
             if self.recorder is not None and not self.recorder.in_module:
+                self.roles.watch_batch(self.batch.goes_on())
                 self.roles.note_batch((args, kwargs))
-            return call(module, *args, **kwargs)
+            if self._inside or not any(True for _ in module.parameters()):
+                return run()
+            self._inside = True
+            try:
+                return self._calls_model(run, (args, kwargs))
+            finally:
+                self._inside = False
 
         with (
             replaced(cls, zero_grad=zero_grad),
             replaced(torch.nn.Module, zero_grad=zero_grad_of_module, __call__=module_called),
             self.updates.backwards(),
+            transforms.by_autograd(self.differentiates),
             self._loading(),
             _Watch(self),
         ):
@@ -293,6 +328,27 @@ class Steps:
             finally:
                 for hook in hooks:
                     hook.remove()
+
+    def _calls_model(self, run, arguments):
+        """A module is called by the script, not by another module; of a script that does not train,
+        such a call is what is recorded."""
+        self.calls += 1
+        if not self.inference or self.calls != self.number:
+            return run()
+        self._start()
+        self.roles.note_batch(arguments)
+        result = run()
+        with torch._C.DisableTorchFunction():
+            for one in torch.utils._pytree.tree_leaves(result):
+                if isinstance(one, torch.Tensor) and type(one) is not DTensor:
+                    self.recorder.output(one, "output")
+        self.finish()
+        return result
+
+    @property
+    def trains(self) -> bool:
+        """Whether the script has asked for a gradient, or stepped an optimizer."""
+        return self.updates.asked or not self.by_hand
 
     def clears(self, args) -> bool:
         """Whether gradients are cleared by hand; a step begins there."""
@@ -563,6 +619,7 @@ class Steps:
             self.updates.look()
         if self.recorder is None or (self.taken < self.number and not self.given):
             return
+        self.batch.goes_on(at_the_end=True)
         for loss in self.losses:
             self.recorder.output(loss, "loss")
         self.roles.name_state()
@@ -591,14 +648,19 @@ class Steps:
         self.roles.type_messages()
         parts, exchanges = ownparts.found(program), messages.exchanges(program)
         self.roles.note_parts([*parts, *exchanges])
+        numbers = Numbers(program, self.batch.ops)
+        self.roles.note_numbers(numbers.named)
         messages.turn(program, exchanges, self.observed.get("turns", {}))
         orders = (self.observed.get(name, {}) for name in ("steps", "turns"))
         ownparts.convert(program, parts, self.roles.kinds, *orders)
         if not self.given:
-            self.roles.take_batch()
+            self.roles.take_batch(numbers.own(self.roles.kinds))
             leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program)
+        if self.inference:  # no gradient tells how copies are used
+            names = [value.claims["name"] for value in program.params]
+            self.summed = dict.fromkeys(names, [axis.name for axis in program.mesh.axes])
         self.roles.take_whole_gradients(self.summed)
         dtensors.state_sums(program)
         mappings.state(program)

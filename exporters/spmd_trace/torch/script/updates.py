@@ -52,6 +52,31 @@ class Updates:
         self.trained: dict[int, torch.Tensor] = {}  # by storage: what has been changed
         self._used: dict[int, tuple[torch.Tensor, int]] = {}  # by storage: as it was when used
         self._due = False
+        self.asked = False  # whether there was a backward
+        # What the script passes to a transform that differentiates, and what it has passed before.
+        self._passed: list[torch.Tensor] = []
+        self.replaced: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def trains(self, parameters: list[torch.Tensor]) -> bool:
+        """Whether what is passed to a transform is what the script trains: of several, such as the
+        place where a curve is differentiated, that of most elements."""
+        return sum(map(torch.numel, parameters)) >= sum(map(torch.numel, self._passed))
+
+    def passed(self, parameters: list[torch.Tensor]) -> bool:
+        """Whether what is passed to a transform has changed since the last backward."""
+        before, changed = self._passed, False
+        shapes = [[one.shape for one in of] for of in (before, parameters)]
+        pairs = list(zip(before, parameters)) if shapes[0] == shapes[1] else []
+        if pairs and self._due:
+            with recording.unrecorded():
+                changed = any(content(old) != content(new) for old, new in pairs)
+        if changed or not pairs:
+            self.trained = {roles.storage_of(one): one for one in parameters}
+            self.replaced, self._passed = pairs, list(parameters)
+        if changed:
+            self.count += 1
+            self._due = False
+        return changed
 
     def use(self, tensors: list[torch.Tensor]) -> None:
         """Parameters are used by a forward."""
@@ -90,7 +115,7 @@ class Updates:
             @functools.wraps(original)
             def wrapper(*args, **kwargs):
                 result = original(*args, **kwargs)
-                self._due = True
+                self._due = self.asked = True
                 return result
 
             return wrapper
