@@ -96,7 +96,7 @@ std::vector<TextEdit> verified_edits(const Report &report, const Finding &findin
   if (!rules::is_cost(finding.info().name)) {
     edits = text_edits(*report.program, report.bytes, fix);
   } else {
-    for (const Saving &saving : savings_of(*report.program, *report.result))
+    for (const Saving &saving : report.savings)
       if (saving.finding.place == finding.place && saving.finding.violation == finding.violation)
         edits = edits_of(report, saving);
   }

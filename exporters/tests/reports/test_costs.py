@@ -110,6 +110,72 @@ def test_a_fix_computes_the_same_and_sends_less(name, tmp_path):
         assert old[shown] == new[shown] and len(old[shown]) > 128
 
 
+@pytest.mark.parametrize("name", ("reduce-then-slice", "fusable-collectives"))
+def test_an_average_stays_one(name, tmp_path):
+    """A fix keeps what a call says besides its axis and kinds, or there is none."""
+    wrong, _ = page(name)
+    before = tmp_path / "p.spmd"
+    before.write_text(ending(wrong.replace("src = P, dst = R", "op = avg, src = P, dst = R")))
+    (finding,) = found(before)
+    assert "op = avg" in finding["fixes"][0]["text"]
+    (tmp_path / "after").mkdir()
+    after = patched(before, tmp_path / "after")
+    assert not found(after)
+    (names, old), (_, new) = values(before, tmp_path / "old"), values(after, tmp_path / "new")
+    shown = names[0].removeprefix("%") + ".npy"
+    one, other = numbers(old[shown]), numbers(new[shown])
+    assert any(one) and max(abs(a - b) for a, b in zip(one, other)) < 1e-5
+
+
+IN_PLACE = {
+    "fusable-collectives": """
+trace { mode = local }
+mesh m { dp = 2, tp = 4 }
+%x = input f32[8, 16] P@dp P@tp
+%c = neg %x
+%y aliases %c = all_reduce_ mut %c { axis = tp, src = P, dst = R }
+%z aliases %y = all_reduce_ mut %y { axis = dp, src = P, dst = R }
+%a = gelu %z
+""",
+    "reduce-then-slice": """
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[8, 16] P
+%c = neg %x
+%y aliases %c = all_reduce_ mut %c { axis = tp, src = P, dst = R }
+%z = convert %y { axis = tp, src = R, dst = S(0) }
+%a = gelu %z
+""",
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_collectives_in_place(name, tmp_path):
+    """As c10d's are; nothing else may read what is in between."""
+    before = tmp_path / "p.spmd"
+    before.write_text(ending(IN_PLACE[name]))
+    (finding,) = found(before)
+    assert finding["name"] == name and len(finding["fixes"]) == 1
+    (tmp_path / "after").mkdir()
+    after = patched(before, tmp_path / "after")
+    assert not found(after)
+    assert sent(before) - sent(after) == int(finding["arguments"]["bytes"]) > 0
+    (names, old), (_, new) = values(before, tmp_path / "old"), values(after, tmp_path / "new")
+    shown = names[0].removeprefix("%") + ".npy"
+    one, other = numbers(old[shown]), numbers(new[shown])
+    assert any(one) and max(abs(a - b) for a, b in zip(one, other)) < 1e-5
+    before.write_text(ending(IN_PLACE[name].replace("%a = gelu", "%b = neg %y\n%a = gelu")))
+    assert not found(before) or name == "fusable-collectives"  # %y is stale there
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_memory_of_a_parameter_is_left_to_it(name, tmp_path):
+    program = tmp_path / "p.spmd"
+    text = IN_PLACE[name].replace("%c = neg %x", "%c aliases %x = view %x { size = [8, 16] }")
+    program.write_text(ending(text))
+    assert name == "fusable-collectives" or not found(program)
+
+
 SILENT = {
     "another use of the whole": """
 mesh m { tp = 4 }

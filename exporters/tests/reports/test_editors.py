@@ -140,7 +140,8 @@ def test_neovim_shows_findings_and_types(tmp_path):
     (tmp_path / "probe.lua").write_text(PROBE)
     program = tmp_path / "partial.spmd"
     program.write_text((ROOT / "tests/cases/cli/partial.spmd").read_text())
-    folders = {f"XDG_{one}_HOME": str(tmp_path / one.lower()) for one in ("CONFIG", "DATA", "STATE")}
+    kept = ("CONFIG", "DATA", "STATE")
+    folders = {f"XDG_{one}_HOME": str(tmp_path / one.lower()) for one in kept}
     done = subprocess.run(
         [NEOVIM, "--headless", program, "-c", f"luafile {tmp_path}/probe.lua"],
         env={**os.environ, **folders, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
@@ -153,3 +154,63 @@ def test_neovim_shows_findings_and_types(tmp_path):
         "7 partial-into-nonlinear spmdlint",
         "%h: f32[8, 8] P@tp",
     ], done.stderr
+
+
+# What the extension asks of the editor and of the client library, which are not there: the client
+# starts the command that it is given, and says hello.
+VSCODE = """\
+const { properties } = require(process.env.PACKAGE).contributes.configuration;
+exports.workspace = {
+  getConfiguration: (section) => ({ get: (name) => properties[`${section}.${name}`].default }),
+  workspaceFolders: [{ uri: { fsPath: process.cwd() } }],
+};
+"""
+CLIENT = """\
+const { spawn } = require("child_process");
+exports.LanguageClient = class {
+  constructor(id, name, server, client) { Object.assign(this, { server, client }); }
+  start() {
+    const { command, args, options } = this.server;
+    this.child = spawn(command, args, options);
+    const params = { capabilities: {} };
+    const hello = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params });
+    this.child.stdin.write(`Content-Length: ${hello.length}\\r\\n\\r\\n${hello}`);
+    return new Promise((done) => this.child.stdout.once("data", (bytes) => done(String(bytes))));
+  }
+  stop() { this.child.kill(); }
+};
+"""
+ACTIVATE = """\
+const extension = require(process.env.PACKAGE.replace("package.json", "extension.js"));
+extension.activate().then((said) => {
+  console.log(said.split("\\r\\n\\r\\n")[1]);
+  extension.deactivate();
+});
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="Node.js is not installed")
+def test_the_extension_starts_the_server(tmp_path):
+    """As far as it goes without Visual Studio Code: with what it asks of it by other modules."""
+    modules = tmp_path / "node_modules"
+    for name, text in (("vscode.js", VSCODE), ("vscode-languageclient/node.js", CLIENT)):
+        (modules / name).parent.mkdir(parents=True, exist_ok=True)
+        (modules / name).write_text(text)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/spmdlint").symlink_to(pathlib.Path(LINT).resolve())
+    done = subprocess.run(
+        ["node", "-e", ACTIVATE],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "NODE_PATH": str(modules),
+            "PACKAGE": str(EDITORS / "vscode/package.json"),
+            "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "spmdlint"
