@@ -191,10 +191,10 @@ constexpr OptionRow kOptions[] = {
     {"--stats", "", "", "counts of the check, to stderr", kCheck, turn_on<&Options::stats>},
     {"--timing", "", "", "time of each step, to stderr", kCheck, turn_on<&Options::timing>},
     {"--stage", kOneOf<kStageWords>, "ir",
-     "the program as read, with inferred types, with those of gradients or redistributions as steps "
+     "the program as read, with inferred types, with those of gradients or redistributions as "
+     "steps "
      "too",
-     kDump,
-     [](Options &o, StringRef v) { return choose(v, kStageWords, o.stage); }},
+     kDump, [](Options &o, StringRef v) { return choose(v, kStageWords, o.stage); }},
     {"--mesh", "A=N,B=M", "", "the axes of the mesh, outermost first", kPlan,
      [](Options &o, StringRef v) { return o.mesh = v.str(), std::string(); }},
     {"--memory", "BYTES|none", "the larger of both ends", "what a rank may hold between two steps",

@@ -155,7 +155,7 @@ std::string SourceCache::shown_path(const ir::Program &program, ir::FileId file)
   llvm::SmallString<256> here;
   llvm::StringRef below = path ? llvm::StringRef(*path) : llvm::StringRef();
   bool found = path && !llvm::sys::fs::real_path(".", here) && is_below(below, here) &&
-               below.consume_front(here) && llvm::sys::fs::exists(*path);
+               below.consume_front(here);
   return found ? below.ltrim('/').str() : program.strings[program.files[file].path].str();
 }
 

@@ -9,10 +9,10 @@
 namespace spmd::checker {
 
 // Per message the bytes that are left of it: those of the plan go to the first messages of a
-// sequence. As they are where a plan sends no less, where an end is not known on an axis that the
-// sequence changes, and in bodies of functions.
-std::vector<std::optional<int64_t>>
-cheapest_bytes(ir::Program &program, const CheckResult &result, llvm::ArrayRef<Message> messages,
-               const rules::redistribute::Topology &topology);
+// sequence. As they are where a plan sends no less, where a step changes what the tensor means or
+// an end of it is not known, and in bodies of functions.
+std::vector<std::optional<int64_t>> cheapest_bytes(ir::Program &program, const CheckResult &result,
+                                                   llvm::ArrayRef<Message> messages,
+                                                   const rules::redistribute::Topology &topology);
 
 } // namespace spmd::checker

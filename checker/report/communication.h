@@ -26,7 +26,7 @@ struct Message {
   ir::MeshId mesh;
   ir::AxisSet axes; // empty: it could not be determined
   int64_t ranks = 1;
-  std::optional<int64_t> bytes; // none: extents are not known, or are symbols
+  std::optional<int64_t> bytes;              // none: extents are not known, or are symbols
   std::optional<ir::Combiner> combiner = {}; // that the call states
 };
 // In program order. Instructions of a body count once, however often it runs.

@@ -81,7 +81,7 @@ struct Report {
   // Columns at some offsets within long lines: a trace may be a single one.
   std::vector<std::pair<uint64_t, uint32_t>> columns;
   llvm::DenseMap<uint32_t, ir::LocId> first_uses; // declared values: where each is read first
-  std::deque<Finding> made; // findings that the report adds to those of the check
+  std::deque<Finding> made;             // findings that the report adds to those of the check
   std::vector<Saving> savings;          // where findings about costs are asked for
   std::vector<std::string> shown_paths; // per file: ReportOptions::shown_path; else empty
 };

@@ -35,7 +35,7 @@ struct Step {
   AxisSet axes; // on which the type changes
   Collective collective = Collective::None;
   int64_t ranks = 1;
-  std::optional<int64_t> bytes = 0; // that a rank sends
+  std::optional<int64_t> bytes = 0;     // that a rank sends
   std::optional<ir::Combiner> combiner; // that the call states
   bool in_place = false;                // it writes what it makes over its operand
 };
@@ -223,7 +223,7 @@ bool Search::says_more(const Step &step) const {
 }
 
 // The statement of one op in our dialect that takes the operand of the first step and makes the
-// result of the second. Kinds that neither states are left to the rules: what is recorded says none.
+// result of the second. Kinds that neither states are left to the rules: a recording says none.
 std::string Search::new_step(const Step &first, const Step &second, std::string_view op) const {
   AxisSet axes = first.axes | second.axes;
   ir::MeshId mesh = program_.types[result_.types[first.from.index]].mesh();
@@ -237,7 +237,8 @@ std::string Search::new_step(const Step &first, const Step &second, std::string_
   if (dst != "?")
     attributes += ", dst = " + dst;
   if (first.combiner)
-    attributes += fmt::format(", op = {}", ir::kCombinerWords[static_cast<size_t>(*first.combiner)]);
+    attributes +=
+        fmt::format(", op = {}", ir::kCombinerWords[static_cast<size_t>(*first.combiner)]);
   if (ir::Phase phase = program_.insts[second.inst].phase; phase != ir::Phase::Unstated)
     attributes += fmt::format(", phase = {}", ir::kPhaseWords[static_cast<size_t>(phase)]);
   const bool over = first.in_place && second.in_place;

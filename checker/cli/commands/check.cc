@@ -223,9 +223,9 @@ void hold_against_expected(Run &run, const Report &report) {
   if (!unmet.empty())
     run.happened(ExitCode::Findings);
   size_t expected = report.program->expectations.size();
-  print_note(run, fmt::format("{}: {} expectation{}, {} difference{}", printable(report.input),
-                              expected, expected == 1 ? "" : "s", unmet.size(),
-                              unmet.size() == 1 ? "" : "s"));
+  print_note(run,
+             fmt::format("{}: {} expectation{}, {} difference{}", printable(report.input), expected,
+                         expected == 1 ? "" : "s", unmet.size(), unmet.size() == 1 ? "" : "s"));
 }
 
 // `--exit-zero` forgives findings and coverage, nothing else.

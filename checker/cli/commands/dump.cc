@@ -93,7 +93,7 @@ ExitCode print_gradients(Input &input, const Options &options) {
     };
     table.rows.push_back({ir::print_named(program, ir::ValueId{i}), text(type), text(type.dual())});
   }
-  return print_text(printable_lines(print_table(table, TableFormat::Text)));
+  return print_text(ir::printable_lines(print_table(table, TableFormat::Text)));
 }
 
 } // namespace

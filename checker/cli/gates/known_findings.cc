@@ -114,7 +114,8 @@ std::optional<Accepted> KnownFindings::accept(const Report &report, const Diagno
   if (known == 0)
     return std::nullopt;
   at->second.left -= known;
-  if (!at->second.place.empty() && at->second.place != print(locate_as_stated(report, diagnostic.places[0])))
+  if (!at->second.place.empty() &&
+      at->second.place != print(locate_as_stated(report, diagnostic.places[0])))
     counts_.moved += known;
   return Accepted{std::string(kReason), known, /*known=*/true};
 }

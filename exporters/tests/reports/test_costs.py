@@ -270,3 +270,81 @@ def test_a_suppression_counts(tmp_path):
     for select in ("default", "perf", "all"):
         text = call(LINT, "check", "--format=concise", f"--select={select}", program)
         assert "cancelling-pair" not in text and "unused" not in text
+
+
+STEPS = {
+    "gathered, then cut along another dimension": (
+        "f32[8@tp, 16]",
+        "f32[32, 4@tp]",
+        "%y = all_gather %x { axis = tp, src = S(0), dst = R }\n"
+        "%z = convert %y { axis = tp, src = R, dst = S(1) }\n",
+    ),
+    "there and back": (
+        "f32[8@tp, 16]",
+        "f32[8@tp, 16]",
+        "%y = all_gather %x { axis = tp, src = S(0), dst = R }\n"
+        "%z = convert %y { axis = tp, src = R, dst = S(0) }\n",
+    ),
+    "summed, then cut": (
+        "f32[8, 16] P@tp",
+        "f32[2@tp, 16]",
+        "%y = all_reduce %x { axis = tp, src = P, dst = R }\n"
+        "%z = convert %y { axis = tp, src = R, dst = S(0) }\n",
+    ),
+    "as cheap as it gets": (
+        "f32[8, 16] P@tp",
+        "f32[8, 16] R@tp",
+        "%z = all_reduce %x { axis = tp, src = P, dst = R }\n",
+    ),
+}
+
+
+def costs(program):
+    rows = json.loads(call(LINT, "cost", "--format=json", program))
+    return sum(row["bytes"] for row in rows), sum(row["cheapest"] for row in rows)
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_the_cheapest_is_what_plan_finds(what, tmp_path):
+    source, target, steps = STEPS[what]
+    program = tmp_path / "p.spmd"
+    program.write_text(f"mesh m {{ tp = 4 }}\n%x = input {source}\n{steps}output %z\n")
+    words = ("--mesh=tp=4", "--price=forward", "--memory=none", "--format=json")
+    plan = json.loads(call(LINT, "plan", f"{source} -> {target}", *words))
+    now, cheapest = costs(program)
+    assert cheapest == plan["bytes"] <= now
+    assert (cheapest < now) == (what != "as cheap as it gets")
+    program.write_text(program.read_text() + "output %y\n" * ("%y" in steps))
+    assert what == "as cheap as it gets" or costs(program)[1] == costs(program)[0]
+
+
+NOT_EQUIVALENT = {
+    "an average": """
+%x = input f32[8, 16] P@tp
+%y = all_reduce %x { axis = tp, op = avg, src = P, dst = R }
+%z = convert %y { axis = tp, src = R, dst = S(0) }
+""",
+    "copies that are taken for addends": """
+%x = input f32[8@tp, 16]
+%y = all_gather %x { axis = tp, src = S(0), dst = R }
+%c = reinterpret %y { axis = tp, src = R, dst = P, expert = true }
+%z = reduce_scatter %c { axis = tp, src = P, dst = S(0) }
+""",
+    "blocks that change places": """
+trace { mode = local }
+%x = input f32[4, 16] V
+%z = all_to_all %x { axis = tp, src = S(0), dst = S(0) }
+""",
+}
+
+
+@pytest.mark.parametrize("what", NOT_EQUIVALENT)
+def test_what_is_no_redistribution_has_no_cheaper_plan(what, tmp_path):
+    text = NOT_EQUIVALENT[what]
+    mesh = "mesh m { tp = 4 }\n"
+    program = tmp_path / "p.spmd"
+    lines = text.strip().splitlines()
+    at = 1 if lines[0].startswith("trace") else 0
+    program.write_text("\n".join([*lines[:at], mesh.strip(), *lines[at:], "output %z", ""]))
+    now, cheapest = costs(program)
+    assert now == cheapest > 0
