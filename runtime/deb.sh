@@ -3,7 +3,7 @@
 # pages, completions, notices. It needs the C library that the tag of the wheel names, and Python for the recorders.
 set -euo pipefail
 
-wheel=$(realpath "$1") out=$2
+wheel=$(realpath "$1") out=$(realpath -m "$2")
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 mkdir -p "$made"/{wheel,tree/usr/bin,tree/usr/lib/python3/dist-packages,tree/DEBIAN} "$out"
@@ -20,7 +20,7 @@ summary=$(sed -n 's/^Summary: *//p' "$metadata/METADATA")
 cd "$made/wheel/$package-$version.data"
 install -m 755 scripts/* "$made/tree/usr/bin"
 cp -r data/share "$made/tree/usr"
-cp -r "$made/wheel/spmd_trace" "$made/tree/usr/lib/python3/dist-packages"
+cp -r purelib/* "$made/tree/usr/lib/python3/dist-packages"
 # The commands that pip makes of entry points.
 sed -n '/^\[console_scripts\]/,/^$/s/^\([^ =]*\) *= *\([^:]*\):\(.*\)$/\1 \2 \3/p' "$metadata/entry_points.txt" |
   while read -r command module function; do

@@ -37,11 +37,13 @@ ENTRIES = "[console_scripts]\nspmd-trace = spmd_trace.command:main\n\n[pytest11]
 def test_the_debian_package_has_what_the_wheel_has(tmp_path):
     wheel = tmp_path / "spmdlint-1.2.3-py3-none-manylinux_2_36_x86_64.whl"
     with zipfile.ZipFile(wheel, "w") as file:
-        file.writestr("spmd_trace/__init__.py", "")
-        file.writestr("spmd_trace/command.py", "def main():\n    print('recorded')\n")
-        file.writestr("spmdlint-1.2.3.data/scripts/spmdlint", PROGRAM)
-        file.writestr("spmdlint-1.2.3.data/data/share/man/man1/spmdlint.1", ".TH spmdlint 1\n")
-        file.writestr("spmdlint-1.2.3.data/data/share/doc/spmdlint/notices/zlib.txt", "terms")
+        data = "spmdlint-1.2.3.data"
+        recorder = f"{data}/purelib/spmd_trace"
+        file.writestr(f"{recorder}/__init__.py", "")
+        file.writestr(f"{recorder}/command.py", "def main():\n    print('recorded')\n")
+        file.writestr(f"{data}/scripts/spmdlint", PROGRAM)
+        file.writestr(f"{data}/data/share/man/man1/spmdlint.1", ".TH spmdlint 1\n")
+        file.writestr(f"{data}/data/share/doc/spmdlint/notices/zlib.txt", "terms")
         file.writestr("spmdlint-1.2.3.dist-info/METADATA", METADATA)
         file.writestr("spmdlint-1.2.3.dist-info/entry_points.txt", ENTRIES)
     made = subprocess.run(
