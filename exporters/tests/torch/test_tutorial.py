@@ -24,9 +24,9 @@ def test_the_recording_script_of_the_tutorial(script, trace, tmp_path):
     assert (tmp_path / trace).read_bytes() == (TUTORIAL / trace).read_bytes()
 
 
-def spmd_trace(*words, cwd):
+def spmd_trace(*words, cwd, env=None):
     command = [sys.executable, "-m", "spmd_trace", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=env)
 
 
 def test_what_is_recorded_of_the_script(tmp_path):
@@ -36,6 +36,20 @@ def test_what_is_recorded_of_the_script(tmp_path):
     assert (tmp_path / "recorded.spmd.json").read_bytes() == (
         TUTORIAL / "recorded.spmd.json"
     ).read_bytes()
+
+
+@pytest.mark.parametrize("data", ("real", "fake"))
+def test_torch_alone_is_enough(data, tmp_path):
+    """What torch does not need is not installed with it: NumPy, for one."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numpy'] = None\n")
+    (tmp_path / "train.py").write_bytes((TUTORIAL / "train.py").read_bytes())
+    words = ("record", "-o", "step.spmd.json", f"--data={data}", "--nproc-per-node", "4")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = spmd_trace(*words, "train.py", cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr
+    if data == "real":
+        recorded = (tmp_path / "step.spmd.json").read_bytes()
+        assert recorded == (TUTORIAL / "recorded.spmd.json").read_bytes()
 
 
 @pytest.mark.skipif("SPMDLINT" not in os.environ, reason="SPMDLINT names no checker")
