@@ -169,6 +169,20 @@ def test_collectives_in_place(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
+def test_collectives_of_a_recording(name, tmp_path):
+    """A recorder states no kinds, names groups, and counts its operations."""
+    text = IN_PLACE[name].replace(", src = P, dst = R", "").replace("P@dp P@tp", "V@dp V@tp")
+    text = text.replace("[8, 16] P\n", "[8, 16] V\n").replace(", src = R", "")
+    count = sum(one.startswith("%") and " input " not in one for one in text.splitlines())
+    text = text.replace("mode = local", f"op_count = {count}")
+    program, trace = tmp_path / "p.spmd", tmp_path / "p.spmd.json"
+    program.write_text(text)
+    call(LINT, "fmt", "--to=json", "-o", trace, program)
+    (finding,) = found(trace, "--mode=local")
+    assert finding["name"] == name and len(finding["fixes"]) == 1
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
 def test_memory_of_a_parameter_is_left_to_it(name, tmp_path):
     program = tmp_path / "p.spmd"
     text = IN_PLACE[name].replace("%c = neg %x", "%c aliases %x = view %x { size = [8, 16] }")
