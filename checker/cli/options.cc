@@ -164,6 +164,10 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef) { return o.report.fixes = false, std::string(); }},
     {"--diff", "", "", "print the fixes as a patch of the programs, and no findings", kGate,
      turn_on<&Options::diff>},
+    {"--fix", "", "", "write the fixes into the programs, and report what is left", kGate,
+     turn_on<&Options::fix>},
+    {"--expect", "", "", "exit code 1 unless all that the programs expect is found, and no more",
+     kGate, turn_on<&Options::expect>},
     {"--source-root", "DIR", ".", "where source files are looked up", kCheck | kLsp | kReport,
      [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }},
     {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable",
@@ -187,8 +191,10 @@ constexpr OptionRow kOptions[] = {
     {"--stats", "", "", "counts of the check, to stderr", kCheck, turn_on<&Options::stats>},
     {"--timing", "", "", "time of each step, to stderr", kCheck, turn_on<&Options::timing>},
     {"--stage", kOneOf<kStageWords>, "ir",
-     "the program as read, with inferred types, or with redistributions as steps too", kDump,
-     [](Options &o, StringRef v) { return choose(v, kStageWords, o.stage); }},
+     "the program as read, with inferred types, with those of gradients or redistributions as "
+     "steps "
+     "too",
+     kDump, [](Options &o, StringRef v) { return choose(v, kStageWords, o.stage); }},
     {"--mesh", "A=N,B=M", "", "the axes of the mesh, outermost first", kPlan,
      [](Options &o, StringRef v) { return o.mesh = v.str(), std::string(); }},
     {"--memory", "BYTES|none", "the larger of both ends", "what a rank may hold between two steps",

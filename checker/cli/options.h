@@ -5,6 +5,7 @@
 #include "checker/cli/config.h"
 #include "checker/cli/exit_code.h"
 #include "checker/render/render.h"
+#include "checker/report/communication.h"
 
 #include "ir/dialect/dialect.h"
 #include "ir/input/input.h"
@@ -23,12 +24,11 @@ struct FormatRequest {
 };
 
 // The words of an option are those of its enumeration, in order.
-enum class Stage : uint8_t { Ir, Types, Plan };
+enum class Stage : uint8_t { Ir, Types, Grads, Plan };
 enum class TableFormat : uint8_t { Text, Json, Markdown };
-enum class CostBy : uint8_t { Axis, Scope, Op };
-inline constexpr std::string_view kCostByWords[] = {"axis", "scope", "op"};
+inline constexpr std::string_view kCostByWords[] = {"axis", "scope", "op", "phase"}; // TrafficBy
 enum class Implicit : uint8_t { Error, Warn, Accept }; // what an implicit redistribution is
-inline constexpr std::string_view kStageWords[] = {"ir", "types", "plan"};
+inline constexpr std::string_view kStageWords[] = {"ir", "types", "grads", "plan"};
 inline constexpr std::string_view kTableWords[] = {"text", "json", "md"};
 inline constexpr std::string_view kImplicitWords[] = {"error", "warn", "accept"};
 
@@ -46,7 +46,9 @@ struct Options {
   std::string baseline;           // empty: none
   std::vector<std::string> since; // outputs of earlier runs
   bool diff = false;              // check: fixes as a patch
-  CostBy by = CostBy::Axis;       // cost
+  bool fix = false;               // check: fixes into the programs
+  bool expect = false;            // check: against what the program expects
+  TrafficBy by = TrafficBy::Axis; // cost
   bool write_baseline = false, update_baseline = false;
   When colour = When::Auto;
   std::optional<unsigned> width;

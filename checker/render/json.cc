@@ -23,8 +23,10 @@ constexpr std::string_view kFixWords[] = {"transition", "attribute", "drop", "re
 
 Json text_or_null(std::string text) { return text.empty() ? Json(nullptr) : Json(std::move(text)); }
 
-Json source_json(const SourcePlace &place) {
-  Json out = {{"path", place.path}};
+// As the program states it: places of two runs are compared.
+Json source_json(const ir::Program &program, const SourcePlace &place) {
+  Json out = {{"path", place.file.valid() ? program.strings[program.files[place.file].path].str()
+                                          : place.path}};
   auto add = [&](const char *key, uint32_t number) {
     if (number)
       out[key] = number;
@@ -36,14 +38,14 @@ Json source_json(const SourcePlace &place) {
 
 Json place_json(const Report &report, const Place &place) {
   SourcePlace found = locate(report, place);
-  Json out = source_json(found);
+  Json out = source_json(*report.program, found);
   out["in_input"] = found.in_input;
   if (!found.scope.empty())
     out["scope"] = found.scope;
   if (place.form == Place::Form::Inst)
     out["op_index"] = place.index;
   for (const SourcePlace &caller : callers(report, place))
-    out["callers"].push_back(source_json(caller));
+    out["callers"].push_back(source_json(*report.program, caller));
   return out;
 }
 

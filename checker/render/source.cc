@@ -150,6 +150,15 @@ std::optional<std::string> SourceCache::path_of(const ir::Program &program, ir::
   return resolve(program.strings[program.files[file].path]);
 }
 
+std::string SourceCache::shown_path(const ir::Program &program, ir::FileId file) const {
+  std::optional<std::string> path = path_of(program, file);
+  llvm::SmallString<256> here;
+  llvm::StringRef below = path ? llvm::StringRef(*path) : llvm::StringRef();
+  bool found = path && !llvm::sys::fs::real_path(".", here) && is_below(below, here) &&
+               below.consume_front(here);
+  return found ? below.ltrim('/').str() : program.strings[program.files[file].path].str();
+}
+
 bool is_traced(const ir::Program &program, ir::FileId file, llvm::StringRef bytes) {
   ir::StringId stated = program.files[file].sha256;
   return !stated.valid() || program.strings[stated].equals_insensitive(sha256_of(bytes));
@@ -171,7 +180,7 @@ std::optional<llvm::StringRef> SourceCache::line(const ir::Program &program,
                                                  const SourcePlace &place) {
   if (!place.file.valid() || place.line == 0 || changed(program, place.file))
     return std::nullopt;
-  File &file = open(place.path);
+  File &file = open(program.strings[program.files[place.file].path].str());
   if (!file.bytes || place.line > file.line_starts.size())
     return std::nullopt;
   llvm::StringRef rest = file.bytes->getBuffer().drop_front(file.line_starts[place.line - 1]);

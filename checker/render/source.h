@@ -33,6 +33,8 @@ public:
   std::optional<llvm::StringRef> contents(const ir::Program &program, ir::FileId file);
   // Where the file is; none if it is not below the root.
   std::optional<std::string> path_of(const ir::Program &program, ir::FileId file) const;
+  // From the working directory, where it is below; else as the program states it.
+  std::string shown_path(const ir::Program &program, ir::FileId file) const;
   // The file is there, but its hash is not the one that the trace states.
   bool changed(const ir::Program &program, ir::FileId file);
 

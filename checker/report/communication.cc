@@ -102,6 +102,7 @@ void Reader::call(const rules::Application &app, const TypedCall &typed,
     if (collective == Collective::None || ranks < 2)
       return;
     Message made = message(collective, axes, ranks);
+    made.combiner = call->combiner;
     if (bytes)
       made.bytes = ring_bytes(collective, *bytes, ranks);
     out.push_back(made);
@@ -206,6 +207,8 @@ std::array<std::string_view, 3> traffic_columns(TrafficBy by) {
     return {"collective", "axis", "phase"};
   if (by == TrafficBy::Scope)
     return {"part", "collective", "axis"};
+  if (by == TrafficBy::Phase)
+    return {"phase", "collective", "axis"};
   return {"op", "collective", "axis"};
 }
 
@@ -217,8 +220,11 @@ TrafficKey traffic_key(const ir::Program &program, const Message &message, Traff
   std::string collective(message.collective == Collective::None
                              ? std::string_view("send")
                              : rules::kCollectiveWords[static_cast<unsigned>(message.collective)]);
+  std::string phase(kPhases[static_cast<unsigned>(inst.phase)]);
   if (by == TrafficBy::Axis)
-    return {collective, axes, std::string(kPhases[static_cast<unsigned>(inst.phase)])};
+    return {collective, axes, phase};
+  if (by == TrafficBy::Phase)
+    return {phase, collective, axes};
   if (by == TrafficBy::Scope)
     return {without_numbers(scope_of(program, message.inst), kDepth), collective, axes};
   return {program.op_name(inst.op).str(), collective, axes};

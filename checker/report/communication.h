@@ -26,7 +26,8 @@ struct Message {
   ir::MeshId mesh;
   ir::AxisSet axes; // empty: it could not be determined
   int64_t ranks = 1;
-  std::optional<int64_t> bytes; // none: extents are not known, or are symbols
+  std::optional<int64_t> bytes;              // none: extents are not known, or are symbols
+  std::optional<ir::Combiner> combiner = {}; // that the call states
 };
 // In program order. Instructions of a body count once, however often it runs.
 std::vector<Message> communication_of(ir::Program &program, const CheckResult &result);
@@ -41,7 +42,7 @@ struct Traffic {
   uint64_t calls = 0, unknown = 0; // unknown: of these the bytes are not known
   int64_t bytes = 0;
 };
-enum class TrafficBy : uint8_t { Axis, Scope, Op };
+enum class TrafficBy : uint8_t { Axis, Scope, Op, Phase };
 using TrafficKey = std::array<std::string, 3>;
 // What the parts of a key are: `collective`, `axis`, `phase`.
 std::array<std::string_view, 3> traffic_columns(TrafficBy by);

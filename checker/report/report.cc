@@ -117,7 +117,7 @@ std::string fold_step(const Report &report, const Finding &finding) {
       fmt::format("{}|{}|{}|{}", finding.info().name, static_cast<unsigned>(finding.severity()),
                   rules::axes_of(finding.violation).bits(), finding.suppressed);
   if (place.form == Place::Form::Inst && frame_of(report, place).valid())
-    text += "|" + print(locate(report, place));
+    text += "|" + print(locate_as_stated(report, place));
   rules::for_each_field(finding.violation, [&](std::string_view, const rules::Field &field) {
     if (const auto *words = std::get_if<std::string>(&field)) // a factor
       text += "|" + *words;
@@ -145,7 +145,7 @@ std::string fold_text(const Report &report, const Finding &finding) {
   std::string text = fmt::format("{}|{}|{}|{}", finding.info().name, star_digits(scope),
                                  finding.reason, static_cast<unsigned>(place.form));
   if (frame_of(report, place).valid())
-    text += "|" + print(locate(report, place));
+    text += "|" + print(locate_as_stated(report, place));
   else if (scope.empty() || place.form != Place::Form::Inst)
     text += fmt::format("|@{}", byte_of(program, place));
   text += fmt::format("|{}|{}", rules::axes_of(finding.violation).bits(), finding.suppressed);
@@ -170,7 +170,7 @@ std::string key_of(llvm::StringRef text) {
 std::string identity_text(const Report &report, const Diagnostic &diagnostic) {
   const Finding &finding = *diagnostic.first;
   const ir::Program &program = *report.program;
-  SourcePlace place = locate(report, finding.place);
+  SourcePlace place = locate_as_stated(report, finding.place);
   // A program is compared with other versions of itself, wherever they lie.
   std::string text = fmt::format(
       "{}|{}|{}|{}", finding.info().name, place.in_input ? "" : place.path,
@@ -276,10 +276,11 @@ void find_costs(Report &report, const ReportOptions &options) {
   });
   if (!wanted)
     return;
-  for (Saving &saving : savings_of(*report.program, *report.result)) {
+  report.savings = savings_of(*report.program, *report.result);
+  for (const Saving &saving : report.savings) {
     if (!selected(options, saving.finding.info().name))
       continue;
-    report.made.push_back(std::move(saving.finding));
+    report.made.push_back(saving.finding);
     suppress(*report.program, report.check_options, report.made.back());
   }
 }
@@ -368,12 +369,11 @@ void drop_unheld(const Report &report, uint64_t &rechecked, Diagnostic &diagnost
   });
 }
 
-void add_saving(const Report &report, llvm::ArrayRef<Saving> savings, unsigned &tried,
-                Diagnostic &diagnostic) {
+void add_saving(const Report &report, unsigned &tried, Diagnostic &diagnostic) {
   const Finding &finding = *diagnostic.first;
   diagnostic.fixes_sought = true;
   diagnostic.fixes_cut = tried >= kMostSavings;
-  for (const Saving &saving : savings) {
+  for (const Saving &saving : report.savings) {
     if (saving.finding.place != finding.place || saving.finding.violation != finding.violation ||
         diagnostic.fixes_cut)
       continue;
@@ -384,7 +384,6 @@ void add_saving(const Report &report, llvm::ArrayRef<Saving> savings, unsigned &
 }
 
 void explain(Report &report, const CheckOptions &check_options, bool fixes) {
-  std::optional<std::vector<Saving>> savings;
   unsigned tried = 0;
   uint64_t rechecked = 0;
   std::optional<FixFinder> finder; // costs a copy of the types: made for the first finding only
@@ -398,11 +397,8 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
               report.program->find_param(parameter_of(*report.program, *report.result, finding));
           param && param->name.valid())
         diagnostic.parameters.push_back(report.program->strings[param->name].str());
-    if (fixes && rules::is_cost(finding.info().name)) {
-      if (!savings)
-        savings = savings_of(*report.program, *report.result);
-      add_saving(report, *savings, tried, diagnostic);
-    }
+    if (fixes && rules::is_cost(finding.info().name))
+      add_saving(report, tried, diagnostic);
     // A program that checks has nothing to repair: what a run refutes is not what it says.
     if (!fixes || finding.info().drawn_by != rules::DrawnBy::Check)
       continue;
@@ -510,6 +506,8 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   report.check_options = check_options;
   report.check_options.progress = {};
   find_costs(report, options);
+  for (uint32_t i = 0; options.shown_path && i < program.files.size(); ++i)
+    report.shown_paths.push_back(options.shown_path(program, ir::FileId{i}));
   // The last line names where proofs end, if no source does.
   const bool ends_here = llvm::any_of(result.lost, [&](const auto &lost) {
     return lost.second.form == Place::Form::Param || !frame_of(report, lost.second).valid();
@@ -551,7 +549,18 @@ void add_finding(Report &report, Finding finding) {
   report.diagnostics.back().fingerprint = key_of(identity_text(report, report.diagnostics.back()));
 }
 
+static std::string shown_path(const Report &report, const SourcePlace &place) {
+  bool named = place.file.valid() && place.file.index < report.shown_paths.size();
+  return named ? report.shown_paths[place.file.index] : place.path;
+}
+
 SourcePlace locate(const Report &report, const Place &place) {
+  SourcePlace found = locate_as_stated(report, place);
+  found.path = shown_path(report, found);
+  return found;
+}
+
+SourcePlace locate_as_stated(const Report &report, const Place &place) {
   const ir::Program &program = *report.program;
   SourcePlace found;
   found.scope = scope_of(report, place);
@@ -576,8 +585,10 @@ std::vector<SourcePlace> callers(const Report &report, const Place &place) {
   std::vector<SourcePlace> found;
   const ir::Program &program = *report.program;
   ir::FrameId frame = frame_of(report, place);
-  while (frame.valid() && (frame = program.frames[frame].caller).valid())
+  while (frame.valid() && (frame = program.frames[frame].caller).valid()) {
     locate_in_source(program, program.frames[frame], found.emplace_back());
+    found.back().path = shown_path(report, found.back());
+  }
   return found;
 }
 

@@ -5,6 +5,7 @@
 #include "checker/fix/fix.h"
 #include "checker/judged.h"
 #include "checker/report/provenance.h"
+#include "checker/report/savings.h"
 
 #include "ir/dialect/dialect.h"
 #include "ir/input/input.h"
@@ -56,6 +57,8 @@ struct ReportOptions {
       ignore;                      // finding names or groups; empty select: the group `default`
   std::vector<Accept> accept = {}; // the first that accepts a finding is the one that counts
   bool compared = false;           // one of them knows what was there before
+  // What a source is called where people read it; none: as the program states it.
+  std::function<std::string(const ir::Program &, ir::FileId)> shown_path = {};
 };
 
 struct Report {
@@ -78,7 +81,9 @@ struct Report {
   // Columns at some offsets within long lines: a trace may be a single one.
   std::vector<std::pair<uint64_t, uint32_t>> columns;
   llvm::DenseMap<uint32_t, ir::LocId> first_uses; // declared values: where each is read first
-  std::deque<Finding> made; // findings that the report adds to those of the check
+  std::deque<Finding> made;             // findings that the report adds to those of the check
+  std::vector<Saving> savings;          // where findings about costs are asked for
+  std::vector<std::string> shown_paths; // per file: ReportOptions::shown_path; else empty
 };
 
 Report make_report(std::string input, llvm::StringRef bytes, ir::Program &program,
@@ -110,6 +115,8 @@ struct SourcePlace {
 // The byte in the input where a place stands.
 uint64_t byte_of(const ir::Program &program, const Place &place);
 SourcePlace locate(const Report &report, const Place &place);
+// The same with the path that the program states, wherever the source lies here.
+SourcePlace locate_as_stated(const Report &report, const Place &place);
 // `aten.mm.default`, or `input ids`: the op of an instruction, the role and name of a declaration.
 std::string declared_or_op(const ir::Program &program, const Place &place);
 // The calls by which a program came to a place, the nearest first; none where it states none.

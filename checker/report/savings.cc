@@ -35,7 +35,9 @@ struct Step {
   AxisSet axes; // on which the type changes
   Collective collective = Collective::None;
   int64_t ranks = 1;
-  std::optional<int64_t> bytes = 0; // that a rank sends
+  std::optional<int64_t> bytes = 0;     // that a rank sends
+  std::optional<ir::Combiner> combiner; // that the call states
+  bool in_place = false;                // it writes what it makes over its operand
 };
 
 class Search {
@@ -48,6 +50,13 @@ private:
   // The step that makes the operand, if nothing else takes what it makes.
   std::optional<Step> step_before(const Step &step) const;
   bool only_used_by(ValueId value, InstId user) const;
+  bool states(const Step &step, llvm::StringRef key) const {
+    return program_.find(program_.insts[step.inst].attrs, key) != nullptr;
+  }
+  // Something that a statement of another op would have to say as well.
+  bool says_more(const Step &step) const;
+  // What the storage of a value was before anything gave it other names.
+  bool is_declared(ValueId value) const;
   bool keeps_meaning(const Step &step) const;
   bool same_type(ValueId a, ValueId b) const;
   std::string new_step(const Step &first, const Step &second, std::string_view op) const;
@@ -71,7 +80,7 @@ private:
   const CheckResult &result_;
   std::map<uint32_t, Message> messages_; // of instructions that send once
   std::vector<unsigned> uses_;           // per value, outputs and gradients included
-  std::vector<bool> written_;            // in place
+  std::vector<InstId> writer_;           // per value: what writes over it; none if nothing does
   llvm::DenseMap<uint32_t, llvm::SmallVector<InstId, 2>> users_;
   std::map<std::array<uint32_t, 5>, Step> seen_;
   std::vector<Saving> found_;
@@ -87,7 +96,7 @@ std::optional<int64_t> sum(std::optional<int64_t> a, std::optional<int64_t> b) {
 
 Search::Search(ir::Program &program, const CheckResult &result)
     : program_(program), result_(result), uses_(program.values.size()),
-      written_(program.values.size()) {
+      writer_(program.values.size()) {
   std::map<uint32_t, unsigned> sends;
   for (const Message &message : communication_of(program, result)) {
     messages_[message.inst.index] = message;
@@ -104,16 +113,19 @@ Search::Search(ir::Program &program, const CheckResult &result)
     }
     for (const ir::Operand &operand : program.blocks[inst.operands])
       if (operand.is_value() && operand.mut)
-        written_[operand.index] = true;
+        writer_[operand.index] = InstId{i};
   }
   for (const ir::Output &output : program.outputs)
     uses_[output.value.index] += 2; // it cannot go
   for (uint32_t i = 0; i < program.values.size(); ++i) {
     const ir::Value &value = program.values[ValueId{i}];
-    for (ValueId other : {value.alias_of, value.grad_of})
+    // After a write the storage has this name, and the old one is read no more.
+    InstId writer = value.alias_of.valid() ? writer_[value.alias_of.index] : InstId();
+    const bool renamed = writer.valid() && defining_inst(program, ValueId{i}) == writer;
+    for (ValueId other : {renamed ? ValueId() : value.alias_of, value.grad_of})
       if (other.valid())
         uses_[other.index] += 2;
-    if (value.alias_of.valid() || value.grad_of.valid() || value.declared.valid())
+    if ((value.alias_of.valid() && !renamed) || value.grad_of.valid() || value.declared.valid())
       uses_[i] += 2;
   }
 }
@@ -126,7 +138,9 @@ std::optional<Step> Search::step(InstId id) const {
     return std::nullopt;
   Step step{.inst = id, .op = op.transition, .from = tensors.front(), .to = inst.result(0)};
   ir::TypeId before = result_.types[step.from.index], after = result_.types[step.to.index];
-  if (!before.valid() || !after.valid() || written_[step.from.index] || written_[step.to.index])
+  const InstId writer = writer_[step.from.index];
+  step.in_place = writer == id;
+  if (!before.valid() || !after.valid() || (writer.valid() && !step.in_place))
     return std::nullopt;
   const ir::Type &a = program_.types[before], &b = program_.types[after];
   if (a.mesh() != b.mesh() || a.unknown || b.unknown)
@@ -138,6 +152,7 @@ std::optional<Step> Search::step(InstId id) const {
     step.collective = message->second.collective;
     step.ranks = message->second.ranks;
     step.bytes = message->second.bytes;
+    step.combiner = message->second.combiner;
     step.axes |= message->second.axes;
   }
   return step;
@@ -192,18 +207,45 @@ std::string Search::target(const Step &step, ir::AxisId axis) const {
   return word(step, "dst", step.to, axis);
 }
 
+bool Search::is_declared(ValueId value) const {
+  while (program_.values[value].alias_of.valid())
+    value = program_.values[value].alias_of;
+  return program_.find_param(value) != nullptr;
+}
+
+bool Search::says_more(const Step &step) const {
+  constexpr std::string_view kSaid[] = {"axis", "group", "src", "dst", "op"};
+  return llvm::any_of(program_.attrs[program_.insts[step.inst].attrs].attrs,
+                      [&](const ir::Attr &attr) {
+                        llvm::StringRef key = program_.strings[attr.key];
+                        return !llvm::is_contained(kSaid, std::string_view(key.data(), key.size()));
+                      });
+}
+
 // The statement of one op in our dialect that takes the operand of the first step and makes the
-// result of the second.
+// result of the second. Kinds that neither states are left to the rules: a recording says none.
 std::string Search::new_step(const Step &first, const Step &second, std::string_view op) const {
   AxisSet axes = first.axes | second.axes;
   ir::MeshId mesh = program_.types[result_.types[first.from.index]].mesh();
   std::string names = ir::print_axes(program_, mesh, axes);
   if (axes.size() > 1)
     names = "(" + names + ")";
-  return fmt::format("{} = {}{} {} {{ axis = {}, src = {}, dst = {} }}",
-                     ir::print_value(program_, second.to), program_.is_own_dialect() ? "" : "spmd.",
-                     op, ir::print_value(program_, first.from), names, source(first, axes.first()),
-                     target(second, axes.first()));
+  std::string src = source(first, axes.first()), dst = target(second, axes.first());
+  std::string attributes = "axis = " + names;
+  if (states(first, "src") || (src != "V" && src != "?"))
+    attributes += ", src = " + src;
+  if (dst != "?")
+    attributes += ", dst = " + dst;
+  if (first.combiner)
+    attributes +=
+        fmt::format(", op = {}", ir::kCombinerWords[static_cast<size_t>(*first.combiner)]);
+  if (ir::Phase phase = program_.insts[second.inst].phase; phase != ir::Phase::Unstated)
+    attributes += fmt::format(", phase = {}", ir::kPhaseWords[static_cast<size_t>(phase)]);
+  const bool over = first.in_place && second.in_place;
+  std::string from = ir::print_value(program_, first.from);
+  return fmt::format("{}{} = {}{} {}{} {{ {} }}", ir::print_value(program_, second.to),
+                     over ? " aliases " + from : "", program_.is_own_dialect() ? "" : "spmd.", op,
+                     over ? "mut " : "", from, attributes);
 }
 
 void Search::add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite) {
@@ -222,6 +264,7 @@ void Search::pair(const Step &second) {
   std::optional<Step> first = step_before(second);
   if (!first || !keeps_meaning(*first) || !keeps_meaning(second))
     return;
+  const bool in_place = first->in_place || second.in_place;
   AxisSet axes = first->axes | second.axes;
   bool placed = true, back = true; // no addends; each axis is at the end what it was
   for (ir::AxisId axis : axes) {
@@ -229,7 +272,7 @@ void Search::pair(const Step &second) {
     back &= source(*first, axis) == target(second, axis);
   }
   bool sends = first->collective != Collective::None || second.collective != Collective::None;
-  if (same_type(first->from, second.to) && placed && back && sends) {
+  if (!in_place && same_type(first->from, second.to) && placed && back && sends) {
     add(second,
         rules::CancellingPair{name_of(*first), axes, bytes_text(sum(first->bytes, second.bytes))},
         fmt::format("drop both: {} is {}", ir::print_value(program_, second.to),
@@ -246,7 +289,8 @@ void Search::pair(const Step &second) {
 
 void Search::slice(const Step &first, const Step &second) {
   if (second.op != TransitionOp::Convert || second.collective != Collective::None ||
-      target(second, second.axes.first())[0] != 'S')
+      target(second, second.axes.first())[0] != 'S' || says_more(first) || says_more(second) ||
+      (first.in_place && is_declared(first.from)))
     return;
   auto put = [&](rules::Violation violation, std::string_view op) {
     std::string made = new_step(first, second, op);
@@ -254,11 +298,13 @@ void Search::slice(const Step &first, const Step &second) {
         {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}});
   };
   std::optional<int64_t> bytes = first.bytes;
-  if (first.op == TransitionOp::AllReduce && source(first, first.axes.first()) == "P") {
+  std::string from = source(first, first.axes.first());
+  const bool addends = from == "P" || (from == "V" && !states(first, "src"));
+  if (first.op == TransitionOp::AllReduce && addends) {
     if (bytes) // what reduce_scatter sends is half of it
       bytes = *bytes - *bytes / 2;
     put(rules::ReduceThenSlice{name_of(first), first.axes, bytes_text(bytes)}, "reduce_scatter");
-  } else if (first.op == TransitionOp::AllGather && source(first, first.axes.first())[0] == 'S') {
+  } else if (first.op == TransitionOp::AllGather && from[0] == 'S' && !first.in_place) {
     if (bytes) // all_to_all sends as much of one block
       bytes = *bytes - *bytes / first.ranks;
     put(rules::GatherThenSlice{name_of(first), first.axes, bytes_text(bytes)}, "all_to_all");
@@ -267,7 +313,9 @@ void Search::slice(const Step &first, const Step &second) {
 
 void Search::fuse(const Step &first, const Step &second) {
   const bool sums = first.op == TransitionOp::AllReduce && second.op == TransitionOp::AllReduce;
-  if (!sums || (first.axes & second.axes) || first.ranks < 2 || second.ranks < 2)
+  if (!sums || (first.axes & second.axes) || first.ranks < 2 || second.ranks < 2 ||
+      first.in_place != second.in_place || first.combiner != second.combiner || says_more(first) ||
+      says_more(second))
     return;
   auto same_ends = [&](const Step &step) {
     return source(step, step.axes.first()) + target(step, step.axes.first());
@@ -281,7 +329,7 @@ void Search::fuse(const Step &first, const Step &second) {
     int64_t whole = *second.bytes * second.ranks / (2 * (second.ranks - 1));
     bytes = *bytes - ring_bytes(Collective::AllReduce, whole, first.ranks * second.ranks);
   }
-  std::string made = new_step(first, second, "all_reduce");
+  std::string made = new_step(first, second, second.in_place ? "all_reduce_" : "all_reduce");
   add(second, rules::FusableCollectives{name_of(first), first.axes, second.axes, bytes_text(bytes)},
       fmt::format("put `{}` in the place of both", made),
       {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}});
@@ -362,11 +410,11 @@ void Search::overlap(const Step &step) {
 std::vector<Saving> Search::run() {
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     std::optional<Step> at = step(InstId{i});
-    if (!at)
+    if (!at || (writer_[at->to.index].valid() && !at->in_place))
       continue;
     size_t before = found_.size();
     pair(*at);
-    if (at->collective == Collective::None || found_.size() > before)
+    if (at->collective == Collective::None || found_.size() > before || at->in_place)
       continue;
     repeated(*at);
     if (found_.size() == before)

@@ -7,6 +7,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <utility>
+
 namespace spmd::checker {
 namespace {
 
@@ -74,9 +76,12 @@ std::vector<TextEdit> edits_of(const Report &report, const Saving &saving) {
 // The same of the canonical text of a program, where instructions stand in another order if it has
 // functions.
 bool holds_in_canonical_text(const Report &report, const Saving &saving) {
-  std::string text = ir::print_text(*report.program);
+  ir::Program &program = *report.program;
+  std::optional<int64_t> announced = std::exchange(program.op_count, std::nullopt);
+  std::string text = ir::print_text(program); // with fewer ops than a recorder has counted
+  program.op_count = announced;
   ir::ReadResult read = ir::read_program(text);
-  if (!read.errors.empty() || report.program->functions.size() > 0)
+  if (!read.errors.empty() || program.functions.size() > 0)
     return false;
   std::vector<TextEdit> edits = rewrite_edits(read.program, text, saving.rewrite);
   return !edits.empty() && repairs(report, apply_edits(text, edits), saving.finding);
@@ -96,7 +101,7 @@ std::vector<TextEdit> verified_edits(const Report &report, const Finding &findin
   if (!rules::is_cost(finding.info().name)) {
     edits = text_edits(*report.program, report.bytes, fix);
   } else {
-    for (const Saving &saving : savings_of(*report.program, *report.result))
+    for (const Saving &saving : report.savings)
       if (saving.finding.place == finding.place && saving.finding.violation == finding.violation)
         edits = edits_of(report, saving);
   }

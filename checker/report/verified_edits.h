@@ -3,7 +3,6 @@
 
 #include "checker/fix/text_edits.h"
 #include "checker/report/report.h"
-#include "checker/report/savings.h"
 
 namespace spmd::checker {
 

@@ -7,6 +7,7 @@
 #include "checker/cli/inputs/inputs_below.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
+#include "checker/report/expected.h"
 #include "checker/rewrite/annotate.h"
 
 #include "ir/text/text.h"
@@ -102,6 +103,28 @@ void tell_unused_suppressions(const Run &run) {
   }
 }
 
+// Writes the fixes into a program that people write, and reads it again. What is known is repaired,
+// too. A recording stays as it is: it is the script that has to change.
+void fix_input(Run &run, Input &input, const std::string &path) {
+  const bool by_hand = input.readable() && ir::format_of(input.bytes()).by_hand;
+  if (!by_hand || path == "-" || input.compression != ir::Compression::None)
+    return;
+  Options options = run.options;
+  options.report.accept.clear();
+  options.report.compared = false;
+  Patch patch = make_patch(input, options);
+  if (patch.fixed == 0)
+    return;
+  if (std::string problem = write_file(path, patch.after); !problem.empty()) {
+    run.happened(ExitCode::Call);
+    say(problem);
+    return;
+  }
+  print_note(run, fmt::format("{}: repaired {} finding{}", printable(path), patch.fixed,
+                              patch.fixed == 1 ? "" : "s"));
+  input = load(path, run.options);
+}
+
 void check_input(Run &run, SourceCache &sources, SourceComments &comments,
                  const std::string &path) {
   Checked &checked = run.inputs.emplace_back();
@@ -113,6 +136,8 @@ void check_input(Run &run, SourceCache &sources, SourceComments &comments,
     options.read.progress = [&](uint64_t done, uint64_t all) { progress.show(done, all); };
     input = load(path, options);
   }
+  if (run.options.fix)
+    fix_input(run, input, path);
   if (!input.readable())
     run.happened(ExitCode::Input);
   if (!input.checkable()) {
@@ -190,6 +215,19 @@ void print_inferred(Run &run) {
   }
 }
 
+// `--expect`: findings are as they should be where the program expects them.
+void hold_against_expected(Run &run, const Report &report) {
+  std::vector<Unmet> unmet = unmet_expectations(*report.program, *report.result);
+  for (const Unmet &each : unmet)
+    say(printable(fmt::format("{}: {}", print(locate(report, each.place)), each.text)));
+  if (!unmet.empty())
+    run.happened(ExitCode::Findings);
+  size_t expected = report.program->expectations.size();
+  print_note(run,
+             fmt::format("{}: {} expectation{}, {} difference{}", printable(report.input), expected,
+                         expected == 1 ? "" : "s", unmet.size(), unmet.size() == 1 ? "" : "s"));
+}
+
 // `--exit-zero` forgives findings and coverage, nothing else.
 void judge(Run &run) {
   const Options &options = run.options;
@@ -198,7 +236,9 @@ void judge(Run &run) {
   for (const Report &report : run.reports) {
     if (!report.program)
       continue;
-    if (fails(report, options.fail_on))
+    if (options.expect)
+      hold_against_expected(run, report);
+    else if (fails(report, options.fail_on))
       run.happened(ExitCode::Findings);
     double coverage = totals_of(report).coverage();
     if (!report.judged.anything()) {
@@ -319,6 +359,15 @@ void add_accept(Options &options, SourceComments &comments, KnownFindings &known
     report.max_findings = ~0u;
 }
 
+// Where sources lie elsewhere than their places say, people and services look them up from here.
+void name_sources(Options &options, const SourceCache &sources) {
+  if (options.sources.root == SourceOptions().root && options.sources.path_map.empty())
+    return;
+  options.report.shown_path = [&](const ir::Program &program, ir::FileId file) {
+    return sources.shown_path(program, file);
+  };
+}
+
 ExitCode run_check(const Options &given) {
   if (given.arguments.empty()) {
     say("no input is named; `spmdlint check -` reads standard input");
@@ -328,6 +377,10 @@ ExitCode run_check(const Options &given) {
   options.report = report_options(given);
   if (std::string problem = selection_problem(options.report); !problem.empty()) {
     say(problem);
+    return ExitCode::Call;
+  }
+  if (options.fix && options.diff) {
+    say("`--fix` and `--diff` exclude each other");
     return ExitCode::Call;
   }
   if (std::string problem = formats_problem(options); !problem.empty()) {
@@ -343,6 +396,7 @@ ExitCode run_check(const Options &given) {
   SourceCache sources(options.sources);
   SourceComments comments(sources);
   add_accept(options, comments, known);
+  name_sources(options, sources);
   Run run{.options = options};
   for (const std::string &path : find_inputs(run))
     check_input(run, sources, comments, path);

@@ -4,7 +4,7 @@
 #include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/output.h"
 #include "checker/cli/topology.h"
-#include "checker/report/communication.h"
+#include "checker/report/cheapest.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -38,18 +38,42 @@ double seconds_of(const ir::Program &program, const Message &message, const Topo
          kFemtoseconds;
 }
 
-Table table_of(const ir::Program &program, llvm::ArrayRef<Message> messages, const Options &options,
-               const Topology &topology) {
-  auto by = static_cast<TrafficBy>(options.by);
-  std::map<TrafficKey, double> seconds;
+using Bytes = std::vector<std::optional<int64_t>>;
+
+int64_t total(const Bytes &bytes) {
+  int64_t sum = 0;
+  for (const std::optional<int64_t> &each : bytes)
+    sum += each.value_or(0);
+  return sum;
+}
+
+Bytes bytes_of(llvm::ArrayRef<Message> messages) {
+  Bytes bytes;
   for (const Message &message : messages)
-    seconds[traffic_key(program, message, by)] += seconds_of(program, message, topology);
+    bytes.push_back(message.bytes);
+  return bytes;
+}
+
+// `cheapest`: per message what the cheapest equivalent plans leave of it.
+Table table_of(const ir::Program &program, llvm::ArrayRef<Message> messages, const Bytes &cheapest,
+               const Options &options, const Topology &topology) {
+  const TrafficBy by = options.by;
+  std::map<TrafficKey, double> seconds;
+  std::map<TrafficKey, int64_t> least;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    TrafficKey key = traffic_key(program, messages[i], by);
+    seconds[key] += seconds_of(program, messages[i], topology);
+    least[key] += cheapest[i].value_or(0);
+  }
   Table table;
   for (std::string_view column : traffic_columns(by))
     table.columns.push_back({std::string(column)});
   bool json = options.table == TableFormat::Json;
   table.columns.push_back({"calls", true});
   table.columns.push_back({json ? "bytes" : "sent by a rank", true});
+  const bool cheaper = json || total(cheapest) < total(bytes_of(messages));
+  if (cheaper)
+    table.columns.push_back({json ? "cheapest" : "by the cheapest plans", true});
   if (topology.in_time)
     table.columns.push_back({json ? "seconds" : "time", true});
   bool unknown = json || llvm::any_of(messages, [](const Message &m) { return !m.bytes; });
@@ -59,6 +83,8 @@ Table table_of(const ir::Program &program, llvm::ArrayRef<Message> messages, con
     std::vector<std::string> row(key.begin(), key.end());
     row.push_back(std::to_string(traffic.calls));
     row.push_back(json ? std::to_string(traffic.bytes) : print_bytes(traffic.bytes));
+    if (cheaper)
+      row.push_back(json ? std::to_string(least[key]) : print_bytes(least[key]));
     if (topology.in_time)
       row.push_back(json ? fmt::format("{}", seconds[key])
                          : fmt::format("{:.1f} us", seconds[key] * 1e6));
@@ -86,19 +112,21 @@ ExitCode run_cost(const Options &options) {
   if (!checked)
     return ExitCode::Input;
   std::vector<Message> messages = communication_of(checked->program(), checked->result);
-  Table table = table_of(checked->program(), messages, options, topology);
+  Bytes cheapest = cheapest_bytes(checked->program(), checked->result, messages, topology);
+  Table table = table_of(checked->program(), messages, cheapest, options, topology);
   if (options.table == TableFormat::Json)
     return print_text(print_table_json(table));
   if (messages.empty())
     return print_text("no collective\n");
-  int64_t bytes = 0;
-  for (const Message &message : messages)
-    bytes += message.bytes.value_or(0);
-  std::string total =
+  const int64_t bytes = total(bytes_of(messages));
+  std::string sum =
       fmt::format("{} call{}, {} sent by a rank: ring algorithms, bodies counted once\n",
                   messages.size(), messages.size() == 1 ? "" : "s", print_bytes(bytes));
+  if (total(cheapest) < bytes)
+    sum += fmt::format("the cheapest plans between the same types send {}\n",
+                       print_bytes(total(cheapest)));
   bool markdown = options.table == TableFormat::Markdown;
-  return print_text(print_table(table, options.table) + (markdown ? "\n" : "") + total);
+  return print_text(print_table(table, options.table) + (markdown ? "\n" : "") + sum);
 }
 
 } // namespace spmd::checker

@@ -3,6 +3,7 @@
 // Relies on the text printer: a type that was inferred is printed like one that was declared. With
 // `--dialect` dump writes the program in the words of a framework, and says of each line what these
 // leave out.
+#include "checker/cli/commands/table.h"
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
@@ -12,6 +13,7 @@
 #include "checker/report/report.h"
 #include "checker/rewrite/inlined_size.h"
 #include "checker/rewrite/redistribute.h"
+#include "ir/text/text.h"
 #include "rules/shards/shards.h"
 
 #include <fmt/format.h>
@@ -74,6 +76,26 @@ ExitCode print(const ir::Program &program, const Options &options) {
                                                : ir::print_text(program, words));
 }
 
+// Per value the type of its gradient: the dual on every axis, whether the program has one or not.
+ExitCode print_gradients(Input &input, const Options &options) {
+  ir::Program &program = input.read.program;
+  CheckResult result = check(program, options.check);
+  Table table{.columns = {{"value"}, {"type"}, {"type of its gradient"}}, .rows = {}};
+  for (uint32_t i = 0; i < program.values.size(); ++i) {
+    if (!result.types[i].valid() || !result.shapes[i].valid())
+      continue;
+    const ir::Type &type = program.types[result.types[i]];
+    if (type.gradient_free() || !ir::differentiable(program.shapes[result.shapes[i]].dtype))
+      continue;
+    auto text = [&](const ir::Type &of) {
+      return ir::print_type(program, of, result.shapes[i],
+                            program.values[ir::ValueId{i}].global_shape);
+    };
+    table.rows.push_back({ir::print_named(program, ir::ValueId{i}), text(type), text(type.dual())});
+  }
+  return print_text(ir::printable_lines(print_table(table, TableFormat::Text)));
+}
+
 } // namespace
 
 ExitCode run_dump(const Options &options) {
@@ -100,6 +122,8 @@ ExitCode run_dump(const Options &options) {
     if (!result.clean())
       say("the program has errors; what does not follow is `?`");
   }
+  if (options.stage == Stage::Grads)
+    return print_gradients(input, options);
   if (options.dialect)
     return print_translated(input, options);
   return print(input.read.program, options);

@@ -114,7 +114,8 @@ std::optional<Accepted> KnownFindings::accept(const Report &report, const Diagno
   if (known == 0)
     return std::nullopt;
   at->second.left -= known;
-  if (!at->second.place.empty() && at->second.place != print(locate(report, diagnostic.places[0])))
+  if (!at->second.place.empty() &&
+      at->second.place != print(locate_as_stated(report, diagnostic.places[0])))
     counts_.moved += known;
   return Accepted{std::string(kReason), known, /*known=*/true};
 }
@@ -137,7 +138,7 @@ std::string KnownFindings::baseline_of(llvm::ArrayRef<Report> reports, bool only
       Json &entry = entries[diagnostic.fingerprint];
       if (entry.is_null())
         entry = {{"name", diagnostic.first->info().name},
-                 {"place", print(locate(report, diagnostic.places[0]))},
+                 {"place", print(locate_as_stated(report, diagnostic.places[0]))},
                  {"scope", diagnostic.folded_scope},
                  {"message", message_of(*report.program, *diagnostic.first)},
                  {"fingerprint", diagnostic.fingerprint},

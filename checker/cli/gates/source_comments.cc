@@ -149,7 +149,7 @@ bool SourceComments::of_use(const std::string &path, const Known &known,
 }
 
 std::optional<Accepted> SourceComments::accept(const Report &report, const Diagnostic &diagnostic) {
-  SourcePlace place = locate(report, diagnostic.first->place);
+  SourcePlace place = locate_as_stated(report, diagnostic.first->place);
   auto file = place.file.valid() ? files_.find(place.path) : files_.end();
   if (file == files_.end() || place.line == 0)
     return std::nullopt;

@@ -315,66 +315,60 @@ void Session::publish(const std::string &uri) {
 
 // --- questions
 
-Answer Session::hover(const Json &params) {
+// What the four questions have in common: a document that is open, and a place in it, which `read`
+// takes from the member of that name.
+template <class Read, class Work>
+Answer Session::ask(const Json &params, const char *place, Read read, Work work) {
   Failure failure{};
   Document *document = document_of(params, failure);
-  std::optional<Position> at = position_at(&params, {"position"});
   if (!document)
     return failure;
+  auto at = read(&params, {place});
   if (!at)
-    return Failure{ErrorCode::InvalidParams, "`params.position` is not a position"};
-  std::optional<Json> found;
-  if (!document->python)
-    found = program_of(*document).hover(*at);
-  else if (is_recorded(*document))
-    found = recording_.hover(document->path, source_of(*document), *at);
-  return found ? std::move(*found) : Json();
+    return Failure{ErrorCode::InvalidParams, fmt::format("`params.{0}` is not a {0}", place)};
+  return work(*document, *at);
+}
+
+Answer Session::hover(const Json &params) {
+  return ask(params, "position", position_at, [&](Document &document, Position at) -> Answer {
+    std::optional<Json> found;
+    if (!document.python)
+      found = program_of(document).hover(at);
+    else if (is_recorded(document))
+      found = recording_.hover(document.path, source_of(document), at);
+    return found ? std::move(*found) : Json();
+  });
 }
 
 Answer Session::definition(const Json &params) {
-  Failure failure{};
-  Document *document = document_of(params, failure);
-  std::optional<Position> at = position_at(&params, {"position"});
-  if (!document)
-    return failure;
-  if (!at)
-    return Failure{ErrorCode::InvalidParams, "`params.position` is not a position"};
-  std::optional<Json> found;
-  if (!document->python)
-    found = program_of(*document).definition(*at, find_source());
-  else if (is_recorded(*document))
-    found = recording_.definition(document->path, source_of(*document), *at);
-  return found ? std::move(*found) : Json();
+  return ask(params, "position", position_at, [&](Document &document, Position at) -> Answer {
+    std::optional<Json> found;
+    if (!document.python)
+      found = program_of(document).definition(at, find_source());
+    else if (is_recorded(document))
+      found = recording_.definition(document.path, source_of(document), at);
+    return found ? std::move(*found) : Json();
+  });
 }
 
 Answer Session::actions(const Json &params) {
-  Failure failure{};
-  Document *document = document_of(params, failure);
-  std::optional<Range> range = range_at(&params, {"range"});
-  if (!document)
-    return failure;
-  if (!range)
-    return Failure{ErrorCode::InvalidParams, "`params.range` is not a range"};
-  if (!document->python)
-    return program_of(*document).actions(*range);
-  if (is_recorded(*document))
-    return recording_.actions(document->uri, document->path, source_of(*document), *range);
-  return Json::array();
+  return ask(params, "range", range_at, [&](Document &document, Range range) -> Answer {
+    if (!document.python)
+      return program_of(document).actions(range);
+    if (is_recorded(document))
+      return recording_.actions(document.uri, document.path, source_of(document), range);
+    return Json::array();
+  });
 }
 
 Answer Session::hints(const Json &params) {
-  Failure failure{};
-  Document *document = document_of(params, failure);
-  std::optional<Range> range = range_at(&params, {"range"});
-  if (!document)
-    return failure;
-  if (!range)
-    return Failure{ErrorCode::InvalidParams, "`params.range` is not a range"};
-  if (!document->python)
-    return program_of(*document).hints(*range);
-  if (is_recorded(*document))
-    return recording_.hints(document->path, source_of(*document), *range);
-  return Json::array();
+  return ask(params, "range", range_at, [&](Document &document, Range range) -> Answer {
+    if (!document.python)
+      return program_of(document).hints(range);
+    if (is_recorded(document))
+      return recording_.hints(document.path, source_of(document), range);
+    return Json::array();
+  });
 }
 
 } // namespace spmd::checker::lsp

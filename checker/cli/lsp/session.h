@@ -55,6 +55,8 @@ private:
 
   // Null, with the failure, if the message names no open document.
   Document *document_of(const Json &params, Failure &failure);
+  template <class Read, class Work>
+  Answer ask(const Json &params, const char *place, Read read, Work work);
   ProgramFile &program_of(Document &document);
   const Source &source_of(Document &document);
   bool is_recorded(const Document &document) const;

@@ -5,6 +5,7 @@ by storage and geometry. Each storage keeps its writes in order, so that a value
 overwritten through another view is seen to be stale and can be derived again.
 """
 
+import ctypes
 import dataclasses
 import functools
 
@@ -29,6 +30,12 @@ DTYPES = {
     torch.complex64: "c64",
     torch.complex128: "c128",
 }
+
+
+def raw_bytes(tensor: torch.Tensor) -> bytes:
+    """Those of a contiguous tensor in memory; torch may be installed without NumPy."""
+    size = tensor.numel() * tensor.element_size()
+    return ctypes.string_at(tensor.data_ptr(), size) if size else b""
 
 
 def _unseen(method):

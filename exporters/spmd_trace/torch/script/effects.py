@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 
-import numpy
 import torch
 
 from ...locations import SITE, relative_path
@@ -349,6 +348,23 @@ class _OnImport(importlib.abc.MetaPathFinder):
         return spec
 
 
+_NUMPY_SAVES = {
+    "save": "file",
+    "savez": "file",
+    "savez_compressed": "file",
+    "savetxt": "fname",
+}
+
+
+def _numpy():
+    """None where it is not installed: torch goes without it."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
 @contextlib.contextmanager
 def guarded(guard: Guard):
     """Keeps the script from leaving anything behind, while the context lasts."""
@@ -359,16 +375,12 @@ def guarded(guard: Guard):
         save, load = torch.save, torch.load
         enter(replaced(torch, save=_redirected(guard, save, "torch.save", 1, "f")))
         enter(replaced(torch, load=_reading(guard, load, 0, "f")))
-        saves = {
-            name: _redirected(guard, getattr(numpy, name), f"numpy.{name}", 0, argument)
-            for name, argument in (
-                ("save", "file"),
-                ("savez", "file"),
-                ("savez_compressed", "file"),
-                ("savetxt", "fname"),
-            )
-        }
-        enter(replaced(numpy, **saves, load=_reading(guard, numpy.load, 0, "file")))
+        if numpy := _numpy():
+            saves = {
+                name: _redirected(guard, getattr(numpy, name), f"numpy.{name}", 0, argument)
+                for name, argument in _NUMPY_SAVES.items()
+            }
+            enter(replaced(numpy, **saves, load=_reading(guard, numpy.load, 0, "file")))
         opened = _opening(guard, builtins.open)
         enter(replaced(builtins, open=opened))
         enter(replaced(io, open=opened))

@@ -13,7 +13,7 @@ import torch
 
 from ..communication import messages
 from ..document import Op, Program
-from ..values import Value
+from ..values import Value, raw_bytes
 from . import shapes
 from .fingerprints import Handle
 
@@ -47,7 +47,7 @@ def digest(tensor: torch.Tensor) -> str | Handle | None:
         plain = _elements(tensor)
         if plain.numel() > 1 and bool((plain == plain[0]).all()):
             return None
-        digest = hashlib.sha256(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+        digest = hashlib.sha256(raw_bytes(plain))
     digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
     return digest.hexdigest()
 
@@ -80,11 +80,11 @@ def content(tensor: torch.Tensor):
     with _unseen():
         if not tensor.untyped_storage().nbytes() or not tensor.numel():
             return None
-        return hash(_elements(tensor).view(torch.uint8).numpy().tobytes())
+        return hash(raw_bytes(_elements(tensor)))
 
 
 def _elements(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy: memory that NumPy has seen cannot be given back and taken again, as FSDP does."""
+    """A copy, all of it in one piece."""
     return tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
 
 

@@ -14,6 +14,8 @@ import hashlib
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from ..values import raw_bytes
+
 # What leaves different numbers different; arguments besides tensors are numbers.
 _INJECTIVE = set(
     "copy_ clone _to_copy mul mul_ div div_ add add_ sub sub_ neg neg_ erfinv erfinv_".split()
@@ -241,11 +243,8 @@ def _leaf(tensor: torch.Tensor) -> Node:
             or tensor.layout is not torch.strided
         ):
             return Node("outside", "", (), unknown=True)
-        # A copy: memory that NumPy has seen cannot be given back and taken again, as FSDP does.
         plain = tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
         same = plain.numel() > 0 and bool((plain == plain[0]).all())
-        digest = hashlib.blake2b(
-            plain.view(torch.uint8).numpy().tobytes(), digest_size=12
-        ).hexdigest()
+        digest = hashlib.blake2b(raw_bytes(plain), digest_size=12).hexdigest()
     words = f"{digest} {tuple(tensor.shape)} {tensor.dtype}"
     return Node("read", words, (), drawn=not same, constant=same)

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .. import versions
 from ..frameworks.cpu import replaced
 from ..hostnumbers import Missing, Unknown
+from ..values import raw_bytes
 from .fingerprints import Handle, Node, Table
 from .shapefuncs import Call, Functions, tensors_of
 
@@ -279,7 +280,7 @@ def _is_large(tensor: torch.Tensor) -> bool:
 def _draw(generator: torch.Generator | None) -> str:
     """The state of the generator that is drawn from, which goes on."""
     generator = generator or torch.default_generator
-    state = hashlib.blake2b(generator.get_state().numpy().tobytes(), digest_size=12).hexdigest()
+    state = hashlib.blake2b(raw_bytes(generator.get_state()), digest_size=12).hexdigest()
     torch.empty(1).uniform_(generator=generator)
     return f" {state}"
 

@@ -1,0 +1,88 @@
+// Findings are compared by place, name, severity and axes; types by what is printed of them.
+#include "checker/report/expected.h"
+
+#include "checker/report/report.h"
+
+#include "ir/text/text.h"
+#include "rules/violations/operands.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+namespace {
+
+std::string axes_text(const ir::Program &program, const Finding &finding) {
+  return ir::print_axes(program, mesh_of(program, finding.place),
+                        rules::axes_of(finding.violation));
+}
+
+std::string axes_text(const ir::Program &program, const ir::Expectation &expected) {
+  ir::MeshId mesh = mesh_of(program, Place::inst(expected.inst));
+  ir::AxisSet axes;
+  for (ir::StringId name : expected.axes)
+    for (ir::AxisId axis : mesh.valid() ? program.meshes[mesh].typed_axes() : ir::AxisSet())
+      if (program.meshes[mesh][axis].name == name)
+        axes |= axis;
+  return ir::print_axes(program, mesh, axes);
+}
+
+std::string finding_text(std::string_view severity, std::string_view name,
+                         const std::string &axes) {
+  return fmt::format("{}[{}]{}{}", severity, name, axes.empty() ? "" : " on ", axes);
+}
+
+std::string text_of(const ir::Program &program, const Finding &finding) {
+  return finding_text(rules::kSeverityWords[static_cast<size_t>(finding.severity())],
+                      finding.info().name, axes_text(program, finding));
+}
+
+std::string text_of(const ir::Program &program, const ir::Expectation &expected) {
+  return finding_text(expected.warning ? "warning" : "error",
+                      program.strings[expected.finding].str(), axes_text(program, expected));
+}
+
+std::string kinds_text(const ir::Program &program, ir::TypeId type) {
+  return type.valid() ? ir::print_kinds(program, program.types[type].erased()) : "";
+}
+
+std::string unmet_type(const ir::Program &program, const CheckResult &result,
+                       const ir::Expectation &expected) {
+  std::string wanted = kinds_text(program, expected.type);
+  std::string found = kinds_text(program, result.types[expected.value.index]);
+  return wanted == found ? ""
+                         : fmt::format("{} was expected to be {}, it is {}",
+                                       ir::print_value(program, expected.value), wanted,
+                                       found.empty() ? "not known" : found);
+}
+
+} // namespace
+
+std::vector<Unmet> unmet_expectations(const ir::Program &program, const CheckResult &result) {
+  std::vector<Unmet> unmet;
+  std::vector<bool> met(result.findings.size());
+  for (const ir::Expectation &expected : program.expectations) {
+    Place place = Place::inst(expected.inst);
+    if (!expected.finding.valid()) {
+      if (std::string text = unmet_type(program, result, expected); !text.empty())
+        unmet.push_back({place, std::move(text)});
+      continue;
+    }
+    bool found = false;
+    for (size_t i = 0; i < result.findings.size(); ++i)
+      if (result.findings[i].place == place &&
+          text_of(program, result.findings[i]) == text_of(program, expected))
+        found = met[i] = true;
+    if (!found)
+      unmet.push_back({place, text_of(program, expected) + " was expected"});
+  }
+  for (size_t i = 0; i < result.findings.size(); ++i) {
+    const Finding &finding = result.findings[i];
+    if (!met[i] && !finding.suppressed && finding.severity() != rules::Severity::Info)
+      unmet.push_back({finding.place, text_of(program, finding) + " was not expected"});
+  }
+  return unmet;
+}
+
+} // namespace spmd::checker
