@@ -459,6 +459,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
         now_.open |= axis;
   }
   find_sent(app);
+  judge_rate(id, app);
   if (now_.on_root && app.op.transition == rules::TransitionOp::Reduce)
     now_.open -= now_.on_root->axis;
   // A buffer is that of the rank that hands out its own, whatever the others had.
@@ -530,6 +531,22 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
 
 // The part that a rank takes of its own block is no block of the whole: the other parts of it are
 // nobody's. Of a batch it is as good as any rows. A step that keeps the extents takes nothing.
+// A number of the script with which an optimizer multiplies, or divides, what it updates.
+void SecondPass::judge_rate(InstId id, const rules::Application &app) {
+  if (program_.insts[id].phase != ir::Phase::Optimizer || state_.operands.values.size() != 2 ||
+      !(app.op.computes(Computes::Product) || app.op.computes(Computes::Quotient)))
+    return;
+  const ValueId value = state_.operands.values[1];
+  const ir::Param *number = program_.find_param(value);
+  if (!number || number->role != ir::Role::Const || !is_number(value) ||
+      is_number(state_.operands.values[0]))
+    return;
+  const Type &type = program_.types[state_.known(value).type];
+  if (AxisSet axes = type.of(Kind::Varying) - now_.reported;
+      axes && numbered_.insert(value.index).second)
+    state_.report(Place::inst(id), rules::UnlikeSteps{{1}, axes});
+}
+
 void SecondPass::judge_part_of_own(InstId id, const rules::Application &app) {
   rules::Outcome ignored;
   const ir::Inst &inst = program_.insts[id];
@@ -1486,10 +1503,11 @@ AxisSet SecondPass::open_addends(const ir::Inst &inst, const rules::Violation &v
 // The axes on which something that a finding depends on is not known.
 AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
-  // Whose blocks these are is known, whatever else is not.
-  if (violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
-      violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||
-      violation.is<rules::GradientOfOtherBlock>() || violation.is<rules::EdgeGradientKept>() ||
+  // Whose blocks these are is known, whatever else is not; so is a number that was seen to differ.
+  if (violation.is<rules::UnlikeSteps>() || violation.is<rules::MixedBlocks>() ||
+      violation.is<rules::MissingBlock>() || violation.is<rules::RepeatedBlock>() ||
+      violation.is<rules::UnlikeScales>() || violation.is<rules::GradientOfOtherBlock>() ||
+      violation.is<rules::EdgeGradientKept>() ||
       (violation.is<rules::MisplacedEdge>() && now_.edge_gradient.misplaced))
     return open;
   // What is printed or logged goes no further.

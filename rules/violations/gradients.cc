@@ -244,6 +244,43 @@ mesh m { dp = 4 "data" }
 )",
 };
 
+constinit const DiagnosticInfo UnlikeSteps::info = {
+    .name = "unlike-steps",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "in the optimizer, `{op}` computes with {operand}, a number that differs between "
+               "ranks of {axes}: they do not take the same step",
+    .explain = R"(
+The optimizer multiplies or divides by a number of the script, and the ranks that ran up to the step
+had different ones. So the copies of a parameter are updated differently and move apart, or the
+blocks of a parameter that is cut take steps of different lengths, which no one device would take.
+
+The usual reasons: a scheduler that only one rank calls; the scale of a loss scaler that each rank
+changes for itself; a factor for clipping from the norm of the rank's own gradients.
+
+Let all ranks compute the number from the same values: call the scheduler on each of them, add up
+the squares of the norms over the ranks, agree on overflows (`all_reduce` with `op=MAX`).
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%g = input f32[8@dp]
+%m = param f32[8@dp]
+%rate = const f32[] V { requires_grad = false }
+%step = aten.mul.Tensor %g, %rate { phase = opt }
+%new aliases %m = aten.sub_.Tensor mut %m, %step { phase = opt }
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%g = input f32[8@dp]
+%m = param f32[8@dp]
+%rate = const f32[] R { requires_grad = false }
+%step = aten.mul.Tensor %g, %rate { phase = opt }
+%new aliases %m = aten.sub_.Tensor mut %m, %step { phase = opt }
+)",
+};
+
 constinit const DiagnosticInfo AccumulatedMeans::info = {
     .name = "accumulated-means",
     .severity = Severity::Warning,

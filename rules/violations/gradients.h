@@ -86,6 +86,15 @@ struct UnequalCounts {
   static const DiagnosticInfo info;
 };
 
+// In an optimizer.
+struct UnlikeSteps {
+  OperandIndex operand; // a number
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const UnlikeSteps &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct AccumulatedMeans {
   ir::ValueId value;  // the loss of the first pass
   int64_t passes = 0; // at one line

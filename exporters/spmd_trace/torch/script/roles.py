@@ -503,12 +503,13 @@ class Roles:
 
     def name_state(self) -> None:
         """What there was before and what is written after the backward is the state of an update by
-        hand."""
+        hand. A single number is what a script prints, such as a sum of losses."""
         ops = self.recorder.program.ops
         last = max((place for place, op in enumerate(ops) if op.phase == "bwd"), default=len(ops))
         updated = {id(value.root) for op in ops[last:] if op.mut or op.kw for value in op.outs}
         for tensor, value in self.declared:
-            if value.claims["role"] == "input" and storage_of(tensor) in self._kept:
+            kept = storage_of(tensor) in self._kept and tensor.numel() > 1
+            if value.claims["role"] == "input" and kept:
                 value.claims["role"] = "opt_state" if id(value) in updated else "input"
 
     def _add_state(
