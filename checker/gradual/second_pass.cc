@@ -1074,7 +1074,12 @@ void SecondPass::follow_means(InstId id, ValueId value, uint32_t index) {
   if (!root.valid() || !seed)
     return;
   const Mean mean = means_.lookup(root.index);
-  if (AxisSet axes = mean.uneven & program_.types[result_.types[root.index]].of(Kind::Partial))
+  // A loss that each rank has of its own is an addend, whatever it was made of.
+  const Type &type = program_.types[result_.types[root.index]];
+  const Type &own = program_.types[gradual_.by_kinds().types[root.index]];
+  const AxisSet loose = type.unknown | (type.of(Kind::Varying) - type.sharded());
+  if (AxisSet axes =
+          mean.uneven & (type.of(Kind::Partial) | (loose & (own.of(Kind::Partial) | own.unknown))))
     state_.report(Place::inst(mean.by), rules::UnequalCounts{root, axes});
 }
 
@@ -1509,6 +1514,9 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
       violation.is<rules::UnlikeScales>() || violation.is<rules::GradientOfOtherBlock>() ||
       violation.is<rules::EdgeGradientKept>() ||
       (violation.is<rules::MisplacedEdge>() && now_.edge_gradient.misplaced))
+    return open;
+  // So are the counts of the ranks.
+  if (violation.is<rules::UnequalCounts>())
     return open;
   // What is printed or logged goes no further.
   if (place.form == Place::Form::Inst)

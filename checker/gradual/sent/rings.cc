@@ -229,10 +229,11 @@ void Rings::take(Step &step) {
 
 // A gather puts the block of each rank in the place of that rank.
 void Rings::gather(Step &step) {
-  const Held *held = step.operands.size() == 1 ? find(step.operands[0]) : nullptr;
+  const Held *held = find(step.operands[0]);
   const AxisSet axes = axes_of_call(step.app);
-  if (!held || axes.size() != 1 || *axes.begin() != held->axis || held->cuts.size() != 1 ||
-      !held->is_plain() || held->is_zero() || held->collected || held->guessed || !held->proved)
+  if (!held || llvm::count(step.unread, false) != 1 || step.unread[0] || axes.size() != 1 ||
+      *axes.begin() != held->axis || held->cuts.size() != 1 || !held->is_plain() ||
+      held->is_zero() || held->collected || held->guessed || !held->proved)
     return;
   const Held::Cut &cut = held->cuts[0];
   const auto dims = rules::placed_dims(step.app, rules::DefaultDim::First, rank(step.operands[0]));
