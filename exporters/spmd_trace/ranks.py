@@ -98,7 +98,7 @@ def compared(
             same = used if roles.get(name) == "param" else "R|I"
             kinds.setdefault(name, {})[axis] = same if equal else "V"
 
-    data, whole = _batches(axes, kinds, roles, unsure, exchanged)
+    data, whole = _batches(axes, kinds, roles, unsure, exchanged, summed)
     found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
     return found | {"drifted_buffers": buffers, "turns": turns, "taken": taken}
 
@@ -118,7 +118,12 @@ def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:
 
 
 def _batches(
-    axes: list, kinds: dict, roles: dict, unsure: dict, exchanged: Collection[str]
+    axes: list,
+    kinds: dict,
+    roles: dict,
+    unsure: dict,
+    exchanged: Collection[str],
+    summed: dict[str, list[str]],
 ) -> tuple[list[str], dict[str, list[str]]]:
     """The axes along which ranks have batches of their own, and those along which a loss is equal
     although batches differ."""
@@ -146,6 +151,12 @@ def _batches(
             axis, "input", "V"
         ):
             data += [] if axis in data else [axis]
+        # So have ranks of which each trains all parameters for itself, and sums no gradient.
+        losses = [of.get(axis) for name, of in kinds.items() if roles.get(name) == "loss"]
+        shared = any(has(axis, "param", kind) for kind in ("R", "I")) or unsure.get(axis)
+        shared = shared or any(axis in of for of in summed.values())
+        if set(losses) == {"V"} and has(axis, "param", "V") and has(axis, "input", "V"):
+            data += [] if axis in data or shared else [axis]
     # A loss that is equal although batches differ is one of all batches.
     whole = {
         name: [axis for axis in of if of[axis] == "R|I" and has(axis, "input", "V")]
