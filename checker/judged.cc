@@ -89,9 +89,7 @@ void count_proofs(const ir::Program &program, const CheckResult &result, Judged 
           if (lost == axis && (!at->lost || place.form < at->lost->form))
             at->lost = place;
       }
-      // What a rank has numbered by itself is no block of what one device computes.
-      at->parameters += result.proved[output.value.index].contains(axis) &&
-                        !result.own[output.value.index].contains(axis);
+      at->parameters += proved_axes(result, output.value).contains(axis);
     }
     stages.parameters += !in_stages.empty() && in_stages.test(output.value.index);
   }
@@ -100,6 +98,11 @@ void count_proofs(const ir::Program &program, const CheckResult &result, Judged 
 }
 
 } // namespace
+
+// What a rank has numbered by itself is no block of what one device computes.
+ir::AxisSet proved_axes(const CheckResult &result, ir::ValueId value) {
+  return result.proved[value.index] & ~result.own[value.index];
+}
 
 Judged judged_part(const ir::Program &program, const CheckResult &result) {
   Judged judged;

@@ -33,6 +33,8 @@ struct Judged {
   bool anything() const { return typed_ops > 0 || boundary; }
 };
 
+// On which axes everything is known that makes a value, such as what a parameter is after a step.
+ir::AxisSet proved_axes(const CheckResult &result, ir::ValueId value);
 Judged judged_part(const ir::Program &program, const CheckResult &result);
 // Why nothing was judged: `the program has no ops`.
 std::string why_nothing(const Judged &judged, const CheckStats &stats);

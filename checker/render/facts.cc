@@ -2,9 +2,11 @@
 #include "checker/render/facts.h"
 
 #include "checker/definitions.h"
+#include "checker/fix/calls.h"
 
 #include "ir/text/text.h"
 #include "rules/ops/registry.h"
+#include "rules/violations/gradients.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -170,6 +172,33 @@ void add_fixes(const Diagnostic &diagnostic, std::vector<Fact> &facts) {
         fact(Fact::Form::Rest, "fix", "none of the changes that were tried repairs this alone"));
 }
 
+// The first fix that the script could say in a call, where it would stand.
+void add_call(const Report &report, const Diagnostic &diagnostic, std::vector<Fact> &facts) {
+  const ir::Program &program = *report.program;
+  const Finding &finding = *diagnostic.first;
+  const bool gradient = finding.violation.as<rules::UnreducedGradient>() != nullptr;
+  for (const Fix &fix : diagnostic.fixes) {
+    std::string call = torch_call(program, fix, gradient ? "p.grad" : "x");
+    if (call.empty())
+      continue;
+    std::string where;
+    if (gradient) {
+      std::string place = print(locate(report, finding.place));
+      where = diagnostic.parameters.size() > 1
+                  ? fmt::format("before {}, for each p of these parameters", place)
+                  : fmt::format("before {}, p the parameter", place);
+    } else if (ir::InstId made = defining_inst(program, fix.steps.front().value); made.valid()) {
+      where = fmt::format("x what `{}` makes at {}", program.op_name(program.insts[made].op).str(),
+                          print(locate(report, Place::inst(made))));
+    } else {
+      where = "x " + ir::print_named(program, fix.steps.front().value);
+    }
+    facts.push_back(
+        fact(Fact::Form::Rest, "in PyTorch", printable(fmt::format("{}, {}", call, where))));
+    return;
+  }
+}
+
 void add_fold(const Report &report, const Diagnostic &diagnostic, std::vector<Fact> &facts) {
   size_t more = diagnostic.places.size() - 1;
   if (more == 0)
@@ -234,6 +263,7 @@ std::vector<Fact> facts_of(const Report &report, const Diagnostic &diagnostic) {
   add_types(report, *diagnostic.first, facts);
   add_notes(report, diagnostic, facts);
   add_fixes(diagnostic, facts);
+  add_call(report, diagnostic, facts);
   add_fold(report, diagnostic, facts);
   return facts;
 }

@@ -27,12 +27,38 @@ std::string mesh_line(const ir::Program &program, const ir::Mesh &mesh) {
   return fmt::format("mesh {}: {}", program.strings[mesh.name].str(), text);
 }
 
+// Per declared value what a step makes of it.
+std::map<uint32_t, ir::ValueId> updated(const ir::Program &program) {
+  std::map<uint32_t, ir::ValueId> found;
+  for (const ir::Output &output : program.outputs)
+    if (output.of.valid() &&
+        (output.role == ir::OutputRole::State || output.role == ir::OutputRole::Grad))
+      found[output.of.index] = output.value;
+  return found;
+}
+
+// `dp, tp`: the axes on which the gradient is proved.
+std::string proved_text(const CheckedInput &checked, ir::ValueId after) {
+  const ir::Program &program = checked.input.read.program;
+  ir::TypeId type = checked.result.types[after.index];
+  if (!type.valid())
+    return "none";
+  ir::MeshId mesh = program.types[type].mesh();
+  std::string text = ir::print_axes(
+      program, mesh, proved_axes(checked.result, after) & program.meshes[mesh].typed_axes());
+  return text.empty() ? "none" : text;
+}
+
 // Parameters of one name but for its numbers, and of one type, are a row.
 Table parameters_of(CheckedInput &checked, ir::Role role) {
   const ir::Program &program = checked.program();
   Table table{
       {{std::string(ir::kRoleWords[static_cast<unsigned>(role)])}, {"number", true}, {"type"}}, {}};
-  std::map<std::pair<std::string, std::string>, size_t> known;
+  const bool proofs = checked.result.gradual && role == ir::Role::Param;
+  if (proofs)
+    table.columns.push_back({"gradient proved on"});
+  const std::map<uint32_t, ir::ValueId> after = updated(program);
+  std::map<std::vector<std::string>, size_t> known;
   for (const ir::Param &param : program.params) {
     if (param.role != role)
       continue;
@@ -44,9 +70,14 @@ Table parameters_of(CheckedInput &checked, ir::Role role) {
         type.valid() ? ir::print_type(program, program.types[type], checked.result.shapes[value],
                                       program.values[param.value].global_shape)
                      : "?";
-    auto [at, fresh] = known.try_emplace({name, text}, table.rows.size());
+    std::vector<std::string> row = {name, "0", text};
+    if (proofs) {
+      auto made = after.find(value);
+      row.push_back(made == after.end() ? "not trained" : proved_text(checked, made->second));
+    }
+    auto [at, fresh] = known.try_emplace(row, table.rows.size());
     if (fresh)
-      table.rows.push_back({name, "0", text});
+      table.rows.push_back(std::move(row));
     std::string &number = table.rows[at->second][1];
     number = std::to_string(std::stoul(number) + 1);
   }

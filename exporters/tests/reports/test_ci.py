@@ -57,6 +57,23 @@ def test_action(project):
     assert (project / given["sarif"]).exists() and (project / given["html"]).exists()
 
 
+def test_action_installs_a_wheel_where_nothing_is(project):
+    """The one that is given; else what `./dev wheel` of the action's tree prints last."""
+    install = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"][0]["run"]
+    (project / "bin/spmdlint").unlink()
+    for name, text in (
+        ("bin/python3", 'echo "$@" >called'),
+        ("dev", 'echo building; echo "made.whl"'),
+    ):
+        (project / name).write_text(f"#!/bin/sh\n{text}\n")
+        (project / name).chmod(0o755)
+    for given, installed in (("tools/a.whl", "tools/a.whl"), ("", "made.whl")):
+        path = f"{project}/bin:/usr/bin:/bin"
+        done = run(install, project, WHEEL=given, ACTION=str(project), PATH=path)
+        assert done.returncode == 0, done.stderr
+        assert (project / "called").read_text() == f"-m pip install {installed}\n"
+
+
 def test_gitlab_job(project):
     job = yaml.safe_load((ROOT / "docs/gitlab-ci.yml").read_text())["spmdlint"]
     done = run("\n".join(job["script"]), project, **job["variables"])
