@@ -447,17 +447,21 @@ static std::optional<rules::Violation> scale_of_norm(const rules::Application &a
 }
 
 // What the instruction makes of norms of blocks, and what is wrong with it.
+// Blocks from inside of a dimension do not join to it in the order of the ranks.
+void SecondPass::open_inside(InstId id, const rules::Application &app) {
+  if (app.op.form != rules::OpForm::Transition || !(app.attr("dim") || app.attr("split_dim")))
+    return;
+  llvm::SmallVector<ValueId, 4> values(state_.operands.values.begin(),
+                                       state_.operands.values.end());
+  for (uint32_t r = 0; r < program_.insts[id].result_count; ++r)
+    values.push_back(program_.insts[id].result(r));
+  for (AxisId axis : rules::communicated_axes(app))
+    if (llvm::any_of(values, [&](ValueId value) { return gradual_.cuts().inside(value, axis); }))
+      now_.open |= axis;
+}
+
 void SecondPass::judge(InstId id, const rules::Application &app) {
-  // Blocks from inside of a dimension do not join to it in the order of the ranks.
-  if (app.op.form == rules::OpForm::Transition && (app.attr("dim") || app.attr("split_dim"))) {
-    llvm::SmallVector<ValueId, 4> values(state_.operands.values.begin(),
-                                         state_.operands.values.end());
-    for (uint32_t r = 0; r < program_.insts[id].result_count; ++r)
-      values.push_back(program_.insts[id].result(r));
-    for (AxisId axis : rules::communicated_axes(app))
-      if (llvm::any_of(values, [&](ValueId value) { return gradual_.cuts().inside(value, axis); }))
-        now_.open |= axis;
-  }
+  open_inside(id, app);
   find_sent(app);
   judge_rate(id, app);
   if (now_.on_root && app.op.transition == rules::TransitionOp::Reduce)

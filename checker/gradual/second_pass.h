@@ -123,6 +123,7 @@ private:
   ir::AxisSet unknown_operands() const;
   bool certain(Place place, rules::Violation &violation);
   void follow_weights(const ir::Inst &inst, ir::ValueId value);
+  void open_inside(ir::InstId id, const rules::Application &app);
   void judge_rate(ir::InstId id, const rules::Application &app);
   bool weighs_terms(Place place, const rules::Violation &violation) const;
   bool is_of_zeros(Place place, const rules::Violation &violation) const;

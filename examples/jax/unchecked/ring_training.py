@@ -1,4 +1,4 @@
-"""A training step whose attention is a ring: keys and values go around in a loop, and their gradients go back."""
+"""A training step around ring attention: keys and values go around in a loop, their gradients back."""
 
 import jax
 import jax.numpy as jnp

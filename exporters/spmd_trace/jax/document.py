@@ -97,8 +97,8 @@ class Program:
     gradual: bool = False  # no types but those of declarations and claims
     parts: "OwnParts | None" = None  # of ranks, where nothing is declared
     blocks: dict = dataclasses.field(default_factory=dict)  # values that a shard_map left cut: how
-    # Lists of what the turns of a loop make, by id: the list, its rows, and whether an operation has
-    # made the list of them.
+    # Lists of what the turns of a loop make, by id: the list, its rows, and whether an operation
+    # has made the list of them.
     rows: dict = dataclasses.field(default_factory=dict)
     sizes: Sizes = dataclasses.field(default_factory=Sizes)  # of axes, in its numbers
 

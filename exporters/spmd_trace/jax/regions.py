@@ -39,8 +39,10 @@ _MOST_TURNS = 64
 
 
 def _sends(jaxpr) -> bool:
-    return any(eqn.primitive.name == "ppermute" or any(map(_sends, core.jaxprs_in_params(eqn.params)))
-               for eqn in jaxpr.eqns)  # fmt: skip
+    return any(
+        eqn.primitive.name == "ppermute" or any(map(_sends, core.jaxprs_in_params(eqn.params)))
+        for eqn in jaxpr.eqns
+    )
 
 
 def _turns(recorder, eqn) -> None:
