@@ -1,4 +1,4 @@
-"""A training step around ring attention: keys and values go around in a loop, their gradients back."""
+"""A training step with ring attention: keys and values go round in a loop, their gradients back."""
 
 import jax
 import jax.numpy as jnp

@@ -264,7 +264,7 @@ class Recorder:
                 for atom in eqn.invars
             ]
         if self.region.untyped and name in _ARITHMETIC and len(eqn.outvars) == 1:
-            if all(type(item) is float for item in ins):
+            if all(type(item) in (int, float) for item in ins):
                 (var,) = eqn.outvars
                 self.values[var] = self.written(_ARITHMETIC[name](*ins), var.aval)
                 return []

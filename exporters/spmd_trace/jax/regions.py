@@ -50,8 +50,9 @@ def _turns(recorder, eqn) -> None:
     closed, params = eqn.params["jaxpr"], eqn.params
     first = params["num_consts"]
     last = first + params["num_carry"]
-    consts, carry = ([_item(recorder, recorder.held(atom), atom.aval) for atom in part]
-                     for part in (eqn.invars[:first], eqn.invars[first:last]))  # fmt: skip
+    consts, carry = (
+        _items(recorder, part) for part in (eqn.invars[:first], eqn.invars[first:last])
+    )
     lists = [recorder.held(atom) for atom in eqn.invars[last:]]
     rows = [None] * params["length"]
     for turn in sorted(range(params["length"]), reverse=params["reverse"]):
@@ -66,6 +67,10 @@ def _turns(recorder, eqn) -> None:
     recorder.values |= dict(zip(eqn.outvars, carry))
     for place, var in enumerate(eqn.outvars[last - first :]):
         recorder.values[var] = _listed(recorder, [row[place] for row in rows])
+
+
+def _items(recorder, atoms) -> list[Value]:
+    return [_item(recorder, recorder.held(atom), atom.aval) for atom in atoms]
 
 
 def _item(recorder, item, aval) -> Value:
@@ -125,9 +130,52 @@ def _scan(recorder, eqn) -> None:
     recorder.emit("scan", ins, recorder.results(eqn, True), attrs, {"body": body})
 
 
+def _count(recorder, eqn) -> int | None:
+    """How often a loop turns that counts up by one to a number, as a lowered scan does; None: it is
+    not known."""
+    of_cond, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    test, step = (_closed(eqn.params[name]).jaxpr for name in ("cond_jaxpr", "body_jaxpr"))
+    asked = test.eqns[0] if len(test.eqns) == 1 else None
+    carried = test.invars[of_cond:]
+    if asked is None or asked.primitive.name != "lt" or asked.invars[0] not in carried:
+        return None
+    place, last = carried.index(asked.invars[0]), asked.invars[1]
+    first = recorder.held(eqn.invars[of_cond + of_body + place])
+    counter, one = step.invars[of_body + place], core.Literal
+    counts = any(
+        each.primitive.name == "add"
+        and each.outvars[0] is step.outvars[place]
+        and each.invars[0] is counter
+        and isinstance(each.invars[1], one)
+        and each.invars[1].val == 1
+        for each in step.eqns
+    )
+    if not counts or not isinstance(last, one) or type(first) is not int:
+        return None
+    return max(0, int(last.val) - first)
+
+
+def _counted(recorder, eqn, count: int) -> None:
+    """The turns of a loop that counts them."""
+    closed, of_body = _closed(eqn.params["body_jaxpr"]), eqn.params["body_nconsts"]
+    atoms = eqn.invars[eqn.params["cond_nconsts"] :]
+    consts, carry = (_items(recorder, part) for part in (atoms[:of_body], atoms[of_body:]))
+    for _ in range(count):
+        inner = recorder.part()
+        inner.values |= dict(zip(closed.jaxpr.invars, [*consts, *carry]))
+        made = inner.jaxpr(closed.jaxpr, closed.consts)
+        carry = [_item(inner, one, var.aval) for one, var in zip(made, closed.jaxpr.outvars)]
+    recorder.values |= dict(zip(eqn.outvars, carry))
+
+
 def _while(recorder, eqn) -> None:
     params = eqn.params
     of_cond, of_body = params["cond_nconsts"], params["body_nconsts"]
+    if recorder.region.untyped and _sends(_closed(params["body_jaxpr"]).jaxpr):
+        count = _count(recorder, eqn)
+        if count is not None and count <= _MOST_TURNS:
+            _counted(recorder, eqn, count)
+            return
     ins = _operands(recorder, eqn)
     test, step = _closed(params["cond_jaxpr"]), _closed(params["body_jaxpr"])
     spare = [core.Var(var.aval) for var in test.jaxpr.invars[:of_cond]]
