@@ -228,7 +228,7 @@ class Recorder:
             collectives.UNTYPED[name](self, name, eqn)
         elif name in collectives.RECORDED:
             collectives.RECORDED[name](self, name, eqn)
-        elif name == "convert_element_type" and _only_weak(eqn):
+        elif self.region.untyped and name == "convert_element_type" and _only_weak(eqn):
             self.values[eqn.outvars[0]] = self.tensor(eqn.invars[0])
         elif name == "convert_element_type" and not isinstance(self.operand(eqn.invars[0]), Value):
             item = self.operand(eqn.invars[0])
