@@ -7,6 +7,7 @@
 
 #include "rules/transitions/call.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"
 
@@ -33,7 +34,8 @@ static bool is_asked(const ir::Program &program, rules::Rules &rules) {
 }
 
 Updates::Updates(ir::Program &program)
-    : program_(program), made_of_(program.values.size()), read_(program.values.size()) {
+    : program_(program), made_of_(program.values.size()), read_(program.values.size()),
+      in_turn_(program.values.size()) {
   rules::Rules rules(program);
   if (!is_asked(program, rules))
     return;
@@ -57,6 +59,7 @@ Updates::Updates(ir::Program &program)
       made_of_.set(value.index);
   }
   find_read(rules);
+  find_in_turn(rules);
 }
 
 void Updates::find_read(rules::Rules &rules) {
@@ -78,17 +81,25 @@ bool Updates::are_made_of(InstId id) const {
                       [&](uint32_t r) { return made_of_.test(inst.result(r).index); });
 }
 
-bool Updates::are_handed_on_in_turn(InstId broadcast) const {
-  const ir::Inst &inst = program_.insts[broadcast];
-  const llvm::SmallVector<ValueId, 4> handed = tensors_of(program_, broadcast);
-  const ir::AttrValue *root = program_.find(inst.attrs, "root");
+void Updates::find_in_turn(rules::Rules &rules) {
+  llvm::DenseMap<uint32_t, const ir::AttrValue *> roots; // by value
+  OperandList operands;
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
-    const ir::Inst &other = program_.insts[InstId{i}];
-    const ir::AttrValue *from = other.op == inst.op ? program_.find(other.attrs, "root") : nullptr;
-    if (root && from && !(*from == *root) && tensors_of(program_, InstId{i}) == handed)
-      return true;
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    if (rules.resolve(inst.op).transition != rules::TransitionOp::Broadcast)
+      continue;
+    const ir::AttrValue *root = program_.find(inst.attrs, "root");
+    operands.read(program_, inst.operands);
+    for (ValueId value : operands.values)
+      if (const auto [known, added] = roots.try_emplace(value.index, root);
+          root && known->second && !(*known->second == *root))
+        in_turn_.set(value.index);
   }
-  return false;
+}
+
+bool Updates::are_handed_on_in_turn(InstId broadcast) const {
+  return llvm::all_of(tensors_of(program_, broadcast),
+                      [&](ValueId value) { return in_turn_.test(value.index); });
 }
 
 } // namespace spmd::checker

@@ -25,9 +25,10 @@ public:
 
 private:
   void find_read(rules::Rules &rules);
+  void find_in_turn(rules::Rules &rules);
 
   const ir::Program &program_;
-  llvm::BitVector made_of_, read_; // by value
+  llvm::BitVector made_of_, read_, in_turn_; // by value
 };
 
 } // namespace spmd::checker

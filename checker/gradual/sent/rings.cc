@@ -84,8 +84,8 @@ Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rule
     find_away(rules, sends);
 }
 
-// Rows of data that a rank does not keep: to its others they do not belong. Blocks that go round,
-// and negatives, are used where they come from as well.
+// Rows of data, or a block of a flat optimizer's state, that a rank does not keep: to its others
+// they do not belong. Blocks that go round, and negatives, are used where they come from as well.
 void Rings::find_away(rules::Rules &rules, llvm::ArrayRef<ir::InstId> sends) {
   std::vector<unsigned> reads(program_.values.size());
   for (uint32_t i = 0; i < program_.insts.size(); ++i)
@@ -94,7 +94,8 @@ void Rings::find_away(rules::Rules &rules, llvm::ArrayRef<ir::InstId> sends) {
   for (const ir::Output &output : program_.outputs)
     ++reads[output.value.index];
   for (ir::InstId send : sends) {
-    if (!is_forward(program_.insts[send]))
+    const ir::Phase phase = program_.insts[send].phase;
+    if (phase == ir::Phase::Backward) // gradients go home to the rows that were sent
       continue;
     for (ir::InstId at = send;;) {
       const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, at);
@@ -104,7 +105,7 @@ void Rings::find_away(rules::Rules &rules, llvm::ArrayRef<ir::InstId> sends) {
       const ir::Param *param = at.valid() ? nullptr : program_.find_param(operands[0]);
       const bool takes = at.valid() && rules.resolve(program_.insts[at].op).transition ==
                                            rules::TransitionOp::Convert;
-      if (takes || (param && param->role == ir::Role::Input))
+      if (takes || (param && (param->role == ir::Role::Input || phase == ir::Phase::Optimizer)))
         away_.insert(send.index);
       if (takes || !at.valid())
         break;
