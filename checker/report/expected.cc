@@ -43,12 +43,14 @@ std::string text_of(const ir::Program &program, const ir::Expectation &expected)
                       program.strings[expected.finding].str(), axes_text(program, expected));
 }
 
-// Of the axes that were asked for, or all of them.
+// Of the axes that were asked for, or all of them. Local judgment knows no specs.
 std::string kinds_text(const ir::Program &program, ir::TypeId id,
                        std::optional<ir::AxisSet> asked = std::nullopt) {
   if (!id.valid())
     return "";
-  ir::Type type = program.types[id].erased();
+  ir::Type type = program.types[id];
+  if (program.mode == ir::Mode::Local)
+    type = type.erased();
   if (asked)
     type.clear((type.claimed() | type.unknown) & ~*asked);
   return ir::print_kinds(program, type);
