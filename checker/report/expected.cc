@@ -43,14 +43,26 @@ std::string text_of(const ir::Program &program, const ir::Expectation &expected)
                       program.strings[expected.finding].str(), axes_text(program, expected));
 }
 
-std::string kinds_text(const ir::Program &program, ir::TypeId type) {
-  return type.valid() ? ir::print_kinds(program, program.types[type].erased()) : "";
+// Of the axes that were asked for, or all of them. Local judgment knows no specs.
+std::string kinds_text(const ir::Program &program, ir::TypeId id,
+                       std::optional<ir::AxisSet> asked = std::nullopt) {
+  if (!id.valid())
+    return "";
+  ir::Type type = program.types[id];
+  if (program.mode == ir::Mode::Local)
+    type = type.erased();
+  if (asked)
+    type.clear((type.claimed() | type.unknown) & ~*asked);
+  return ir::print_kinds(program, type);
 }
 
 std::string unmet_type(const ir::Program &program, const CheckResult &result,
                        const ir::Expectation &expected) {
   std::string wanted = kinds_text(program, expected.type);
-  std::string found = kinds_text(program, result.types[expected.value.index]);
+  ir::AxisSet asked;
+  if (expected.type.valid())
+    asked = program.types[expected.type].claimed() | program.types[expected.type].unknown;
+  std::string found = kinds_text(program, result.types[expected.value.index], asked);
   return wanted == found ? ""
                          : fmt::format("{} was expected to be {}, it is {}",
                                        ir::print_value(program, expected.value), wanted,
