@@ -1,7 +1,7 @@
 // A program in order: declarations, instructions, outputs; then what only the whole of it tells.
 #include "checker/check.h"
 
-#include "checker/gradual/second_pass.h"
+#include "checker/gradual/second_pass/second_pass.h"
 #include "checker/suppress.h"
 #include "checker/walk/walk.h"
 

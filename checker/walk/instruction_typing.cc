@@ -2,7 +2,7 @@
 // types, claims) is decided before and after.
 #include "checker/walk/instruction_typing.h"
 
-#include "checker/gradual/second_pass.h"
+#include "checker/gradual/second_pass/second_pass.h"
 #include "checker/rewrite/casts.h"
 
 #include "rules/application_key.h"

@@ -1,7 +1,7 @@
 // Declarations and outputs: what each states is held against what is known.
 #include "checker/walk/program_interface.h"
 
-#include "checker/gradual/second_pass.h"
+#include "checker/gradual/second_pass/second_pass.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/boundary/loss.h"

@@ -2,7 +2,7 @@
 #include "checker/walk/state.h"
 
 #include "checker/definitions.h"
-#include "checker/gradual/second_pass.h"
+#include "checker/gradual/second_pass/second_pass.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/shards/remesh.h"

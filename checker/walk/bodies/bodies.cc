@@ -1,7 +1,7 @@
 // Bodies are typed once per distinct operand types, opaque functions by their signature.
 #include "checker/walk/bodies/bodies.h"
 
-#include "checker/gradual/second_pass.h"
+#include "checker/gradual/second_pass/second_pass.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"

@@ -1,6 +1,6 @@
 // Of the second pass: rows that ranks sort and send to each other, and the experts that they are
 // sent to.
-#include "checker/gradual/second_pass.h"
+#include "checker/gradual/second_pass/second_pass.h"
 
 #include "checker/definitions.h"
 

@@ -1,0 +1,267 @@
+// Which violations are findings: those that are wrong whatever is unknown.
+#include "checker/gradual/second_pass/second_pass.h"
+
+#include "checker/definitions.h"
+#include "checker/walk/gradients/search.h"
+
+#include "rules/shards/remesh.h"
+#include "rules/transitions/call.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/local.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/steps/edges.h"
+#include "rules/violations/steps/positions.h"
+#include "rules/violations/steps/rings.h"
+#include "rules/violations/transitions.h"
+
+#include "ir/claims.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+using rules::Computes;
+
+bool SecondPass::admits(Place place, rules::Violation &violation) {
+  const bool inst = place.form == Place::Form::Inst;
+  // What is written to is a rank's own, as the operands are.
+  if (inst && violation.is<rules::MutationChangesType>() &&
+      now_.routed.seen_whole().contains(rules::axes_of(violation)))
+    return false;
+  // An addend may go round, and meet those of all other ranks.
+  if (inst && violation.is<rules::WrongSource>() && !now_.ring.results.empty())
+    return false;
+  // What is exchanged by counts is as long as these say.
+  if (inst && violation.is<rules::ShapeMismatch>() && now_.routed.counted)
+    return false;
+  if (certain(place, violation) && !again_in_optimizer(place, violation)) {
+    if (inst)
+      now_.reported |= rules::axes_of(violation);
+    return true;
+  }
+  if (inst)
+    now_.open |= rules::axes_of(violation) - moved(place.as_inst()) - now_.parts;
+  now_.scale_open |= violation.is<rules::ScaleMismatch>();
+  if (const auto *whole = violation.as<rules::UnwholeDimension>(); whole && inst)
+    if (const rules::OpDef *row = state_.rules.resolve(program_.insts[place.as_inst()].op).row;
+        row && !row->factors)
+      now_.own |= whole->axes;
+  return false;
+}
+
+// The axes of which it is known where each cut goes in what an instruction moves: a rule that asks
+// for a whole dimension does not know of cuts inside of it, as of the heads in a fused qkv.
+AxisSet SecondPass::moved(InstId id) const {
+  const ir::Inst &inst = program_.insts[id];
+  const rules::OpDef *row = state_.rules.resolve(inst.op).row;
+  if (!row || !row->factors || inst.result_count == 0 ||
+      !moves_elements(state_.rules.resolve(inst.op)))
+    return {};
+  AxisSet axes;
+  for (AxisId axis : program_.meshes[program_.contexts[inst.context].mesh].typed_axes()) {
+    auto known = [&](ValueId value) { return gradual_.cuts().dim(value, axis).has_value(); };
+    // An operand that another dimension of is cut is not what that knowledge is of.
+    bool all = llvm::all_of(state_.operands.values, [&](ValueId value) {
+      const std::optional<unsigned> dim = program_.types[result_.types[value.index]].dim(axis);
+      return known(value) && (!dim || dim == gradual_.cuts().dim(value, axis));
+    });
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      all = all && known(inst.result(r));
+    if (all)
+      axes |= axis;
+  }
+  return axes;
+}
+
+// Zeros may be added to anything, and leave a pending sum where they overwrite rows of one. A
+// gradient of zeros is that of any kind, at any scale.
+bool SecondPass::is_of_zeros(Place place, const rules::Violation &violation) const {
+  if (place.form != Place::Form::Inst)
+    return false;
+  auto zero = [&](ir::TypeId type) { // none before it is judged
+    return type.valid() && program_.types[type].zero().contains(rules::axes_of(violation));
+  };
+  auto zero_operand = [&](rules::OperandIndex operand) {
+    return operand.index < state_.args.size() && zero(state_.args[operand.index].type);
+  };
+  if (const auto *added = violation.as<rules::PartialPlusReplicate>())
+    return zero_operand(added->addend.operand);
+  if (const auto *mixed = violation.as<rules::PartialWithVarying>())
+    return zero_operand(mixed->operand);
+  if (!violation.is<rules::GradientTypeMismatch>() && !violation.is<rules::ScaleMismatch>())
+    return false;
+  const ir::Inst &inst = program_.insts[place.as_inst()];
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    if (program_.values[inst.result(r)].grad_of.valid() &&
+        zero(result_.types[inst.result(r).index]))
+      return true;
+  return false;
+}
+
+// One term of a loss is multiplied with the size of an axis, and another one is not: that may be
+// its weight, as where there are as many experts as ranks.
+bool SecondPass::weighs_terms(Place place, const rules::Violation &violation) const {
+  if (!violation.is<rules::ScaleMismatch>() || place.form != Place::Form::Inst ||
+      !state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Sum))
+    return false;
+  AxisSet all = ~AxisSet(), any;
+  for (ValueId operand : state_.operands.values) {
+    all &= weights_.lookup(operand.index);
+    any |= weights_.lookup(operand.index);
+  }
+  return (any - all).contains(rules::axes_of(violation));
+}
+
+bool SecondPass::certain(Place place, rules::Violation &violation) {
+  if (is_of_zeros(place, violation) || weighs_terms(place, violation))
+    return false;
+  // The gradient of a loss that all ranks share is what each has, or an addend of as many.
+  if (violation.is<rules::PartialWithVarying>() && place.form == Place::Form::Inst &&
+      llvm::any_of(tensors_of(program_, place.as_inst()),
+                   [&](ValueId value) { return shared_gradients_.contains(value.index); }))
+    return false;
+  if (steps_inside(place, violation))
+    return false;
+  return gradual_.certain(place, violation, open_at(place, violation));
+}
+
+// The sum of a derivative over a rank's rows is an addend, and a number of its own as well, such as
+// the inner step of a rank's own task, with which the forward goes on.
+bool SecondPass::steps_inside(Place place, const rules::Violation &violation) const {
+  if (place.form != Place::Form::Inst)
+    return false;
+  const AxisSet axes = rules::axes_of(violation);
+  auto sums = [&](ValueId value) {
+    if (!value.valid() || !gradual_.of_derivative(value))
+      return false;
+    const Type &type = program_.types[result_.types[value.index]];
+    return bool((type.of(Kind::Partial) | type.unknown) & axes);
+  };
+  if (violation.is<rules::PartialWithVarying>())
+    return llvm::any_of(state_.operands.values, sums);
+  const ir::Inst &inst = program_.insts[place.as_inst()];
+  if (violation.is<rules::GradientTypeMismatch>())
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (sums(program_.values[inst.result(r)].grad_of))
+        return true;
+  return false;
+}
+
+// That each rank has an addend is a guess as well, unless it is of a gradient, of which one is
+// picked: a gradient that an optimizer takes is pending, whatever is unknown of what it is made of.
+AxisSet SecondPass::open_addends(const ir::Inst &inst, const rules::Violation &violation) const {
+  AxisSet open;
+  const auto *source = violation.as<rules::WrongSource>();
+  const bool compares = violation.is<rules::ReductionMismatch>();
+  if (!compares && !(source && source->found.kind == Kind::Partial))
+    return open;
+  const bool picks =
+      compares || state_.rules.resolve(inst.op).transition == rules::TransitionOp::Broadcast;
+  if (picks)
+    open = alone_axes_; // the others have zeros
+  for (ValueId value : state_.operands.values)
+    if (!picks || is_forward(inst))
+      open |= ~result_.proved[value.index];
+  return open;
+}
+
+// The axes on which something that a finding depends on is not known.
+AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
+  AxisSet open;
+  // Whose blocks these are is known, whatever else is not; so is a number that was seen to differ.
+  if (violation.is<rules::UnlikeSteps>() || violation.is<rules::MixedBlocks>() ||
+      violation.is<rules::MissingBlock>() || violation.is<rules::RepeatedBlock>() ||
+      violation.is<rules::UnlikeScales>() || violation.is<rules::GradientOfOtherBlock>() ||
+      violation.is<rules::EdgeGradientKept>() ||
+      (violation.is<rules::MisplacedEdge>() && now_.edge_gradient.misplaced))
+    return open;
+  // So are the counts of the ranks.
+  if (violation.is<rules::UnequalCounts>())
+    return open;
+  // What is printed or logged goes no further.
+  if (place.form == Place::Form::Inst)
+    if (state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Number))
+      open = ~AxisSet();
+  auto add = [&](ir::TypeId id, AxisSet roots = {}) {
+    if (id.valid())
+      open |= program_.types[id].unknown |
+              (program_.types[id].of(Kind::Varying) - program_.types[id].sharded() - roots);
+  };
+  if (place.form == Place::Form::Inst)
+    for (size_t i = 0; i < state_.args.size(); ++i)
+      add(state_.args[i].type, i < state_.operands.values.size()
+                                   ? norms_.root(state_.operands.values[i]).axes |
+                                         lookups_.axes(state_.operands.values[i]) |
+                                         windows_.axes(state_.operands.values[i]) |
+                                         own_logs_.axes(state_.operands.values[i])
+                                   : AxisSet());
+  if (const ValueId *value = violation.value(); value && value->valid())
+    add(result_.types[value->index], routes_.owned(*value));
+  // What is stated as unknown is of the kind that follows, whatever cut was assumed of it.
+  if (const auto *claim = violation.as<rules::ClaimMismatch>(); claim && claim->value.valid())
+    open |= gradual_.assumed_cuts(claim->value);
+  // A gradient that is the rank's own, or that of a block which was inferred, may be right.
+  if (const auto *mismatch = violation.as<rules::GradientTypeMismatch>()) {
+    add(mismatch->found);
+    // What a rank adds up over its rows is all that its own parameter gets.
+    open |= routes_.owned(mismatch->value) & program_.types[mismatch->found].of(Kind::Partial);
+    const ir::TypeId of =
+        mismatch->value.valid() ? result_.types[mismatch->value.index] : ir::TypeId();
+    for (AxisId axis : of.valid() ? program_.types[of].sharded() : AxisSet())
+      if (gradual_.cuts().origin(mismatch->value, axis).value_or(Origin::Stated) != Origin::Stated)
+        open |= axis;
+  }
+  // Where a rank has data of its own, which it does not by an index of its own, the scale is a
+  // guess.
+  if (violation.is<rules::ScaleMismatch>()) {
+    for (ValueId value : state_.operands.values)
+      if (place.form == Place::Form::Inst)
+        open |= ~result_.scaled[value.index];
+    if (const ValueId *value = violation.value(); value && value->valid())
+      open |= ~result_.scaled[value->index];
+  }
+  if (place.form == Place::Form::Inst)
+    open |= open_addends(program_.insts[place.as_inst()], violation);
+  // What is equal on all ranks may be handed on, as the first block of a pipeline is.
+  if (violation.is<rules::WrongSource>() && place.form == Place::Form::Inst &&
+      state_.rules.resolve(program_.insts[place.as_inst()].op).transition ==
+          rules::TransitionOp::CollectivePermute)
+    for (const rules::Arg &arg : state_.args)
+      open |= program_.types[arg.type].replicated() | program_.types[arg.type].either();
+  // Counts and positions of its own are what a rank may need them for.
+  if (const rules::OperandIndex *operand = violation.operand();
+      operand && !violation.is<rules::RepeatedPositions>() && place.form == Place::Form::Inst &&
+      operand->index < state_.args.size()) {
+    ir::ShapeId shape = state_.args[operand->index].shape;
+    if (shape.valid() && program_.shapes[shape].dtype != ir::DType::Unknown &&
+        !ir::differentiable(program_.shapes[shape].dtype))
+      open = ~AxisSet();
+  }
+  return open;
+}
+
+// The optimizer reads a gradient that is pending more than once.
+bool SecondPass::again_in_optimizer(Place place, rules::Violation &violation) {
+  const rules::OperandIndex *operand = violation.operand();
+  if (place.form != Place::Form::Inst || !operand ||
+      operand->index >= state_.operands.values.size() ||
+      program_.insts[place.as_inst()].phase != ir::Phase::Optimizer)
+    return false;
+  const ValueId value = state_.operands.values[operand->index];
+  if ((program_.types[state_.args[operand->index].type].of(Kind::Partial) &
+       rules::axes_of(violation))
+          .empty())
+    return false;
+  Place &first = first_pending_.try_emplace(value.index, place).first->second;
+  return first != place;
+}
+
+} // namespace spmd::checker
