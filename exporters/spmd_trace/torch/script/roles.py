@@ -232,6 +232,7 @@ class Roles:
         self._flat: dict | None = None  # `_flat_tensors`, once one is looked for
         self._frozen: set[str] = set()  # parameters without a gradient
         self._left: dict[tuple, torch.Tensor] = {}  # by place of a gradient: its parameter
+        self._replaced: dict[int, torch.Tensor] = {}  # by storage: parameters, and the next ones
         self._zeros: set[str] = set()  # names of gradients that are zeros
         self._add_modules()
         self._add_optimizers()
@@ -730,6 +731,10 @@ class Roles:
                 if entry.get("of") is value and "type" in entry:
                     entry["type"] = entry["type"] | one
 
+    def follow(self, replaced: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """What the step has made takes the places of parameters: pairs of old and new ones."""
+        self._replaced = {storage_of(old): new for old, new in replaced}
+
     def note_batch(self, arguments) -> None:
         """What a model is called with is a batch, not a constant of the model."""
         leaves = torch.utils._pytree.tree_leaves(arguments)
@@ -740,6 +745,7 @@ class Roles:
         before."""
         for tensor, value in self.declared:
             role = value.claims["role"]
+            tensor = self._replaced.get(storage_of(tensor), tensor)
             if role in ("param", "opt_state") and self.recorder.current(tensor) is not value:
                 kept = {key: value.claims[key] for key in ("type", "spec") if key in value.claims}
                 self.recorder.output(tensor, "state", value, **kept)

@@ -23,7 +23,7 @@ from ..frameworks import ddp, dtensors, fsdp, fsdp1, megatron
 from ..frameworks.cpu import replaced
 from ..ranks import ownparts
 from ..recorder import Recorder, Refusal
-from . import axes, calls, evidence, roles, updates
+from . import axes, calls, evidence, roles, transforms, updates
 from .batch import Batch, leave_out
 from .origins import HANDED_OUT, Origins
 from .takes import Taken, Takes
@@ -47,11 +47,6 @@ _TAKES |= {
 _CLEARS = {torch.Tensor.zero_, torch.zero_, torch._foreach_zero_}
 
 
-def _transforms() -> bool:
-    """Whether a function of `torch.func` is running: its tensors have no memory of their own."""
-    return torch._C._functorch.maybe_current_level() is not None
-
-
 class _Watch(TorchFunctionMode):
     """Sees what functions the script calls: those with which a step begins, and those that make
     data or are recorded as a whole. It is the only such mode, entered once: those of the script may
@@ -64,7 +59,7 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, steps = kwargs or {}, self.steps
-        if _transforms():
+        if transforms.running():
             return func(*args, **kwargs)
         # Else a use says nothing: an optimizer takes the steps, and the one to record has begun or
         # is far.
@@ -178,6 +173,18 @@ class Steps:
         if self.by_hand:
             self.updates.use(parameters)
 
+    def differentiates(self, parameters: list[torch.Tensor]) -> None:
+        """The script asks a transform for gradients with respect to its arguments."""
+        if self.over and self.by_hand and not self.given:
+            self.at_later(self.taken)
+        if self.over or self.given or not self.by_hand or roles.optimizers():
+            return
+        self._note_initial()
+        if self.updates.passed(parameters) and self.roles is not None:
+            self.roles.follow(self.updates.replaced)
+        if self.between:
+            self.begins()
+
     def _note_initial(self) -> None:
         """What is trained, before the first step."""
         if self.digests and self.initial is None:
@@ -267,7 +274,7 @@ class Steps:
 
         @functools.wraps(call)
         def module_called(module, *args, **kwargs):
-            if _transforms():
+            if transforms.running():
                 return call(module, *args, **kwargs)
             self.begins()
             if self.recorder is not None and not self.recorder.in_module:
@@ -279,6 +286,7 @@ class Steps:
             replaced(cls, zero_grad=zero_grad),
             replaced(torch.nn.Module, zero_grad=zero_grad_of_module, __call__=module_called),
             self.updates.backwards(),
+            transforms.by_autograd(self.differentiates),
             self._loading(),
             _Watch(self),
         ):

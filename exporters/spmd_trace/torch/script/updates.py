@@ -52,6 +52,24 @@ class Updates:
         self.trained: dict[int, torch.Tensor] = {}  # by storage: what has been changed
         self._used: dict[int, tuple[torch.Tensor, int]] = {}  # by storage: as it was when used
         self._due = False
+        # What the script passes to a transform that differentiates, and what it has passed before.
+        self._passed: list[torch.Tensor] = []
+        self.replaced: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def passed(self, parameters: list[torch.Tensor]) -> bool:
+        """Whether what is passed to a transform has changed since the last backward."""
+        before, changed = self._passed, False
+        if not before or (self._due and len(before) == len(parameters)):
+            with recording.unrecorded():
+                pairs = list(zip(before, parameters))
+                changed = any(content(old) != content(new) for old, new in pairs)
+        if changed or not before:
+            self.trained = {roles.storage_of(one): one for one in parameters}
+            self.replaced, self._passed = pairs, list(parameters)
+        if changed:
+            self.count += 1
+            self._due = False
+        return changed
 
     def use(self, tensors: list[torch.Tensor]) -> None:
         """Parameters are used by a forward."""
