@@ -301,9 +301,8 @@ class Recorder:
             self.refuse(what, "take a contiguous copy of it", [whole], [tensor])
             return self.values.bind(tensor, self.values.find(tensor))
         low, high = self.values.span(tensor)
-        beside = all(
-            high <= write.span[0] or write.span[1] <= low for write in self.values.later_writes(base)
-        )
+        writes = self.values.later_writes(base)
+        beside = all(high <= one.span[0] or one.span[1] <= low for one in writes)
         # What was written to other parts of the memory is not in this one.
         value = base if beside and not self.grad_mode else self.current(whole)
         for (name, words), result in zip(steps, [*made[:-1], tensor]):

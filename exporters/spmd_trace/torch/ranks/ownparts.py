@@ -26,7 +26,9 @@ _MAKES = "aten.arange."
 @dataclasses.dataclass
 class Part:
     """Piece `index` of `pieces` equal ones along a dimension; of numbers, which have no end,
-    `pieces` is None."""
+    `pieces` is None. So it is of a slice that is no piece of all rows, but perhaps of some of them
+    (`every` is its step): then the index is where it begins.
+    """
 
     name: str
     op: Op
@@ -34,6 +36,12 @@ class Part:
     dim: int
     pieces: int | None
     index: int
+    every: int | None = None
+
+    @property
+    def length(self) -> int:
+        """How far the parts of two ranks lie apart that follow one another."""
+        return self.out.shape[self.dim] if self.pieces is None and self.every in (None, 1) else 1
 
 
 def found(program: Program) -> list[Part]:
@@ -89,14 +97,16 @@ def _slice(op: Op) -> Part | None:
     dim = op.attrs.get("dim", 0) % len(whole)
     start, step, length = op.attrs.get("start") or 0, op.attrs.get("step", 1), out[dim]
     numbers = all(isinstance(one, int) for one in (start, step, length, whole[dim]))
-    if not numbers or not 0 < length < whole[dim] or whole[dim] % length:
+    if not numbers or not 0 < length < whole[dim] or start < 0:
         return None
-    pieces = whole[dim] // length
-    if step == pieces and start < step:
+    pieces, rest = divmod(whole[dim], length)
+    if not rest and step == pieces and start < step:
         return Part("", op, op.outs[0], dim, pieces, start)
-    if step != 1 or start % length:
-        return None
-    return Part("", op, op.outs[0], dim, pieces, start // length)
+    if not rest and step == 1 and not start % length:
+        return Part("", op, op.outs[0], dim, pieces, start // length)
+    # Of data alone: the backward of a slice tells of all of its operand.
+    some = step >= 1 and op.ins[0].requires_grad is False
+    return Part("", op, op.outs[0], dim, None, start, step) if some else None
 
 
 def _entry(op: Op) -> Part | None:
@@ -140,15 +150,17 @@ def convert(
             axis for axis in program.mesh.axes if kinds.get(part.name, {}).get(axis.name) == "V"
         ]
         grows = steps.get(part.name, {})
-        length = part.out.shape[0] if part.pieces is None else 1
         order = (
-            _order(differs, grows, length) if all(one.name in grows for one in differs) else None
+            _order(differs, grows, part.length)
+            if all(one.name in grows for one in differs)
+            else None
         )
         turned = turns.get(part.name, {}).get(differs[0].name) if len(differs) == 1 else None
         if order is None and turned and _state_turned(program, part, differs[0], turned):
             continue
         if order is None:
-            if part.pieces is None and differs:  # whatever they are, they are not equal
+            # Whatever numbers are, they are not equal.
+            if part.pieces is None and part.every is None and differs:
                 program.from_outside(part.out, f"part.{number}", kinds[part.name])
             continue
         first = part.index - sum(
@@ -158,7 +170,16 @@ def convert(
             part.pieces != math.prod(axis.size for axis in order) or first
         ):
             continue
+        if part.every is not None and not _runs(part, order, first):
+            continue
         _state(program, part, order, first)
+
+
+def _runs(part: Part, order: list[Axis], first: int) -> bool:
+    """Whether the slices of the ranks are together one run of rows, from the first on."""
+    ranks, extent = math.prod(axis.size for axis in order), part.op.ins[0].shape[part.dim]
+    together = bool(order) and part.every in (1, ranks)
+    return together and 0 <= first <= extent - ranks * part.out.shape[part.dim]
 
 
 def _order(axes: list[Axis], grows: dict[str, int], length: int) -> list[Axis] | None:
@@ -178,8 +199,9 @@ def _order(axes: list[Axis], grows: dict[str, int], length: int) -> list[Axis] |
 def _state_turned(program: Program, part: Part, axis: Axis, turned: list[int]) -> bool:
     """Whether it is the part of the rank so many before on the axis; states it then."""
     first, step, back = turned
-    length = part.out.shape[0] if part.pieces is None else 1
-    if step != length or (part.pieces is not None and (part.pieces != axis.size or first)):
+    if part.every is not None or step != part.length:
+        return False
+    if part.pieces is not None and (part.pieces != axis.size or first):
         return False
     _state(program, part, [axis], first, back)
     return True
@@ -187,7 +209,16 @@ def _state_turned(program: Program, part: Part, axis: Axis, turned: list[int]) -
 
 def _state(program: Program, part: Part, order: list[Axis], first: int, back: int = 0) -> None:
     op, out = part.op, part.out
-    if part.pieces is None:
+    if part.every is not None:
+        operand, before = op.ins[0], []
+        run = math.prod(axis.size for axis in order) * out.shape[part.dim]
+        if run != operand.shape[part.dim]:
+            shape = [run if at == part.dim else n for at, n in enumerate(operand.shape)]
+            made = Value(out.dtype, shape, requires_grad=operand.requires_grad, alias_of=operand)
+            words = {"dim": part.dim, "start": first, "end": first + run}
+            before = [dataclasses.replace(op, ins=[operand], outs=[made], attrs=words)]
+            operand = made
+    elif part.pieces is None:
         whole = math.prod(axis.size for axis in order) * out.shape[0]
         made = Value(out.dtype, [whole], requires_grad=False)
         words = {"start": first, "end": first + whole, "dtype": out.dtype}

@@ -4,6 +4,7 @@ That belongs to the step: which part of the data a rank takes, and what it count
 what its gradients are worth. The rest of the step before, such as printing its loss, does not.
 """
 
+import collections
 import contextlib
 
 import torch
@@ -123,6 +124,41 @@ class Batch:
                 self.ops += [] if changes else [op]
                 made += op.outs
         return [] if at_the_end else made
+
+
+class Numbers:
+    """The numbers that the operations take that make a batch, such as where a slice begins."""
+
+    def __init__(self, program: Program, ops: list[Op]):
+        times: collections.Counter = collections.Counter()
+        self.named: dict[str, str] = {}  # by a name that is the same on all ranks
+        self._ops: list[tuple[Op, str, str]] = []
+        for op in ops:
+            place = f"numbers {program.locations.text(op.loc)}{op.name}"
+            times[place] += 1
+            name = f"{place} {times[place]}"
+            taken = [one for one in flatten([*op.ins, *op.attrs.values()]) if _is_number(one)]
+            self._ops.append((op, op.name, name))
+            if taken:
+                self.named[name] = str(taken)
+
+    def own(self, kinds: dict[str, dict[str, str]]) -> dict[str, set[int]]:
+        """By axis: ids of what is made with numbers in which ranks differ, where these are not
+        stated as the part of a rank."""
+        found: dict[str, set[int]] = {}
+        for op, before, name in self._ops:
+            for axis, kind in kinds.get(name, {}).items():
+                if kind == "V" and op.name == before:
+                    found.setdefault(axis, set()).update(id(one) for one in op.outs)
+        for values in found.values():
+            for op, *_ in self._ops:
+                if any(id(one) in values for one in op.operands()):
+                    values |= {id(one) for one in op.outs}
+        return found
+
+
+def _is_number(one) -> bool:
+    return isinstance(one, (int, float)) and not isinstance(one, bool)
 
 
 def _acts(op: Op) -> bool:

@@ -87,6 +87,7 @@ class _Impatience(threading.Thread):
             error = found[1] if isinstance(found, tuple) else found  # Python 3.11 gives three
             frame = sys._current_frames()[main]
             now = (id(error), id(frame), frame.f_lasti)
+            del frame, found  # they would keep what its variables hold
             if error is None or now != before or time.process_time() - used > 0.5:
                 before, since, used = now, time.monotonic(), time.process_time()
             elif time.monotonic() - since > _PATIENCE:

@@ -44,7 +44,11 @@ def _objects(cls: type) -> list:
     something."""
     held = gc.get_objects()
     kinds = {kind for kind in set(map(type, held)) if issubclass(kind, cls)}
-    return [one for one in held if type(one) in kinds]
+    found = [one for one in held if type(one) in kinds]
+    # Among them are tuples that are being made, as by `zip(*map(...))`, which nothing else may hold
+    # then: not even this frame, if another thread looks at it.
+    held.clear()
+    return found
 
 
 _LARGE = 1 << 22  # elements of a tensor that is not looked at
@@ -434,6 +438,12 @@ class Roles:
                 row = {"role": "part", "name": one.name, "digest": str(one.index)}
                 self.digests.append(row | {"place": one.index})
 
+    def note_numbers(self, named: dict[str, str]) -> None:
+        """Which numbers operations take on this rank."""
+        if self.digests is not None:
+            for name, numbers in named.items():
+                self.digests.append({"role": "number", "name": name, "digest": numbers})
+
     def expand_repeated(self) -> None:
         """What ranks have in common and repeats itself along a dimension, such as the positions of
         each sequence of a batch, was made by repeating it: ranks whose sequences are others have
@@ -667,10 +677,11 @@ class Roles:
         self.note("input", name, tensor)
         self.note("made", self._made_by.get(id(value), ""), tensor)
 
-    def take_batch(self) -> None:
+    def take_batch(self, numbers: dict[str, set[int]]) -> None:
         """Of a part of the batch in which ranks were seen to differ, although no operation tells
-        why, only that is known: it comes from outside. Where other ranks use what another operation
-        has made, such as other elements of a list, what is made of all of them is not of these.
+        why, only that is known: it comes from outside. So does what is made with `numbers` of a
+        rank (ids, by axis). Where other ranks use what another operation has made, such as other
+        elements of a list, what is made of all of them is not of these.
         """
         program = self.recorder.program
         varying: dict[str, set[int]] = {}
@@ -680,7 +691,8 @@ class Roles:
             for axis in own:
                 if axis not in varying:
                     varying[axis] = differing(program, axis)
-            if any(id(value) not in varying[axis] for axis in own):
+            unexplained = [axis for axis in own if id(value) not in varying[axis]]
+            if unexplained or any(id(value) in numbers.get(axis, ()) for axis in own):
                 made = self.kinds.get(self._made_by.get(id(value)), {})
                 picked = any(made.get(axis) != "V" for axis in own)
                 program.from_outside(value, name, seen, self._ahead if picked else frozenset())

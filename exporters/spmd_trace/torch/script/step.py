@@ -24,7 +24,7 @@ from ..frameworks.cpu import replaced
 from ..ranks import ownparts
 from ..recorder import Recorder, Refusal
 from . import axes, calls, evidence, roles, transforms, updates
-from .batch import Batch, leave_out
+from .batch import Batch, Numbers, leave_out
 from .origins import HANDED_OUT, Origins
 from .takes import Taken, Takes
 from .world import Job, Seen
@@ -598,11 +598,13 @@ class Steps:
         self.roles.type_messages()
         parts, exchanges = ownparts.found(program), messages.exchanges(program)
         self.roles.note_parts([*parts, *exchanges])
+        numbers = Numbers(program, self.batch.ops)
+        self.roles.note_numbers(numbers.named)
         messages.turn(program, exchanges, self.observed.get("turns", {}))
         orders = (self.observed.get(name, {}) for name in ("steps", "turns"))
         ownparts.convert(program, parts, self.roles.kinds, *orders)
         if not self.given:
-            self.roles.take_batch()
+            self.roles.take_batch(numbers.own(self.roles.kinds))
             leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program)

@@ -79,8 +79,8 @@ def _given(args: tuple, argnums: int | tuple[int, ...]):
         return None
     given = args[argnums] if isinstance(argnums, int) else tuple(args[one] for one in argnums)
     leaves = _pytree.tree_leaves(given)
-    plain = (torch.Tensor, torch.nn.Parameter)
-    return given if leaves and all(type(one) in plain and one.is_floating_point() for one in leaves) else None
+    plain = [type(one) in (torch.Tensor, torch.nn.Parameter) for one in leaves]
+    return given if leaves and all(plain) and all(map(torch.is_floating_point, leaves)) else None
 
 
 def _with(args: tuple, argnums: int | tuple[int, ...], given) -> tuple:
