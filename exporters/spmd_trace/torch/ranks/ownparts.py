@@ -215,8 +215,9 @@ def _state(program: Program, part: Part, order: list[Axis], first: int, back: in
         if run != operand.shape[part.dim]:
             shape = [run if at == part.dim else n for at, n in enumerate(operand.shape)]
             made = Value(out.dtype, shape, requires_grad=operand.requires_grad, alias_of=operand)
-            words = {"dim": part.dim, "start": first, "end": first + run}
-            before = [dataclasses.replace(op, ins=[operand], outs=[made], attrs=words)]
+            words = {"dim": part.dim, "start": first, "length": run}
+            name = "aten.narrow.default"
+            before = [dataclasses.replace(op, name=name, ins=[operand], outs=[made], attrs=words)]
             operand = made
     elif part.pieces is None:
         whole = math.prod(axis.size for axis in order) * out.shape[0]
