@@ -126,7 +126,8 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
         parser.error(f"--rank {rank}: there are {per_node * nodes} ranks")
     names = ("script", "arguments", "step", "module", "start", "until")
     words = {name: getattr(options, name) for name in names}
-    return words | {"rank": rank, "per_node": per_node, "nodes": nodes}
+    words |= {"rank": rank, "per_node": per_node, "nodes": nodes}
+    return words | {"inference": False}
 
 
 def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> dict | None:
@@ -176,6 +177,11 @@ def _alone(runs: "_Runs", options) -> dict:
     would cost is known before they are made.
     """
     outcome = runs.alone("alone", again=options.ranks == "auto")
+    if calls := outcome.get("calls"):
+        number = min(options.step, calls)
+        say(f"{options.script} does not train: call {number} of {calls} of a model is recorded")
+        runs.settings |= {"inference": True, "step": number}
+        outcome = runs.alone("inference", again=options.ranks == "auto")
     cost = outcome.get("cost", {})
     dear = _too_dear(cost, 1)
     if options.data == "real" and dear:

@@ -135,11 +135,14 @@ def _because(error: BaseException, steps, script: str) -> str:
 
 
 def _steps(steps) -> str:
+    if steps.inference:
+        return f"{steps.calls} of {steps.number} calls of a model"
     if steps.given:
         return steps.part_reached()
     taken, wanted = steps.taken, steps.number
     if not steps.counts:
-        return "no step of an optimizer"
+        part = "" if steps.trains else "; --from and --until name a part of it to record"
+        return f"no step of an optimizer{part}"
     return f"{taken} of {wanted} steps of its optimizer"
 
 
@@ -225,7 +228,8 @@ class _Rank:
             effects.guarded(guard),
         ):
             of_all = (settings["step"], self._done, self._observed())
-            steps = self.steps = step.Steps(self.job, self.seen, *of_all, digests=self.compared)
+            words = {"digests": self.compared, "inference": settings["inference"]}
+            steps = self.steps = step.Steps(self.job, self.seen, *of_all, **words)
             steps.log = self.log
             self._impatience()
             if check is not None:
@@ -411,7 +415,8 @@ def _script(settings: dict, steps) -> tuple[dict, bool]:
         else:
             runpy.run_path(script, run_name="__main__")
         steps.ends()
-        return {"error": f"{name}: the script ends after {_steps(steps)}"}, False
+        reason = {"error": f"{name}: the script ends after {_steps(steps)}"}
+        return reason | {"calls": 0 if steps.trains else steps.calls}, False
     except BaseException as error:  # the script's own, whatever it is
         if isinstance(error, SystemExit) and not error.code:
             steps.ends()

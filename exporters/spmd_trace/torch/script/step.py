@@ -95,11 +95,21 @@ class Steps:
     """
 
     def __init__(
-        self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool = False
+        self,
+        job: Job,
+        seen: Seen,
+        number: int,
+        done,
+        observed: dict,
+        digests: bool = False,
+        inference: bool = False,
     ):
         self.at_first = None  # called where what is recorded may begin, once
         self.at_step = None  # called with the roles where the step begins, instead of recording it
-        self.given = False  # whether the program itself says where the step begins and ends
+        self.given = inference  # whether the program itself says where the step begins and ends
+        self.inference = inference  # whether the step is a call of a model, not one that trains
+        self.calls = 0  # of models, by the script itself
+        self._inside = False  # of such a call
         self._part: locations.Passages | None = None  # of the locations that the caller has named
         self.models: list[torch.nn.Module] | None = None  # those of the step; None: all
         self.job, self.seen, self.number, self.done = job, seen, number, done
@@ -276,11 +286,18 @@ class Steps:
         def module_called(module, *args, **kwargs):
             if transforms.running():
                 return call(module, *args, **kwargs)
+            run = functools.partial(call, module, *args, **kwargs)
             self.begins()
             if self.recorder is not None and not self.recorder.in_module:
                 self.roles.watch_batch(self.batch.goes_on())
                 self.roles.note_batch((args, kwargs))
-            return call(module, *args, **kwargs)
+            if self._inside or not any(True for _ in module.parameters()):
+                return run()
+            self._inside = True
+            try:
+                return self._calls_model(run, (args, kwargs))
+            finally:
+                self._inside = False
 
         with (
             replaced(cls, zero_grad=zero_grad),
@@ -300,6 +317,27 @@ class Steps:
             finally:
                 for hook in hooks:
                     hook.remove()
+
+    def _calls_model(self, run, arguments):
+        """A module is called by the script, not by another module; of a script that does not train,
+        such a call is what is recorded."""
+        self.calls += 1
+        if not self.inference or self.calls != self.number:
+            return run()
+        self._start()
+        self.roles.note_batch(arguments)
+        result = run()
+        with torch._C.DisableTorchFunction():
+            for one in torch.utils._pytree.tree_leaves(result):
+                if isinstance(one, torch.Tensor) and type(one) is not DTensor:
+                    self.recorder.output(one, "output")
+        self.finish()
+        return result
+
+    @property
+    def trains(self) -> bool:
+        """Whether the script has asked for a gradient, or stepped an optimizer."""
+        return self.updates.asked or not self.by_hand
 
     def clears(self, args) -> bool:
         """Whether gradients are cleared by hand; a step begins there."""
@@ -608,6 +646,9 @@ class Steps:
             leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program)
+        if self.inference:  # no gradient tells how copies are used
+            names = [value.claims["name"] for value in program.params]
+            self.summed = dict.fromkeys(names, [axis.name for axis in program.mesh.axes])
         self.roles.take_whole_gradients(self.summed)
         dtensors.state_sums(program)
         mappings.state(program)

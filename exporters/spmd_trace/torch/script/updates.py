@@ -52,6 +52,7 @@ class Updates:
         self.trained: dict[int, torch.Tensor] = {}  # by storage: what has been changed
         self._used: dict[int, tuple[torch.Tensor, int]] = {}  # by storage: as it was when used
         self._due = False
+        self.asked = False  # whether there was a backward
         # What the script passes to a transform that differentiates, and what it has passed before.
         self._passed: list[torch.Tensor] = []
         self.replaced: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -108,7 +109,7 @@ class Updates:
             @functools.wraps(original)
             def wrapper(*args, **kwargs):
                 result = original(*args, **kwargs)
-                self._due = True
+                self._due = self.asked = True
                 return result
 
             return wrapper
