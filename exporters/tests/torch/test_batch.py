@@ -36,6 +36,18 @@ _BATCHES = {
     "every n-th row": """
     x = data[step * 8 : step * 8 + 8][rank::world]
     y = labels[step * 8 : step * 8 + 8][rank::world]""",
+    "every n-th row of some": """
+    pick = torch.randperm(64, generator=torch.Generator().manual_seed(step))[rank : 8 : world]
+    x, y = data[pick], labels[pick]""",
+    "from somewhere on": """
+    first = step * 7 + rank * rows
+    x, y = data[first : first + rows], labels[first : first + rows]""",
+    "painted": """
+    draws = torch.Generator().manual_seed(step * world + rank)
+    x = torch.zeros(rows, 6)
+    for row, at in enumerate(torch.randint(0, 4, (rows,), generator=draws).tolist()):
+        x[row, at : at + 2] = 1.0
+    y = torch.randint(0, 5, (rows,), generator=draws)""",
     "one of n parts": """
     x = data[step * 8 : step * 8 + 8].tensor_split(world)[rank]
     y = labels[step * 8 : step * 8 + 8].tensor_split(world)[rank]""",
@@ -70,6 +82,42 @@ def test_all_gradients_are_proved_where_ranks_take_parts_of_the_data(tmp_path, h
     script = _SCRIPT.format(batch=_BATCHES[how].strip())
     done = linted(tmp_path, script, "--min-proof=100")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+_MICRO = """
+import torch, torch.distributed as dist, torch.nn.functional as F
+dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(6, 5))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+shared = torch.Generator().manual_seed(0)
+data, labels = torch.randn(64, 6, generator=shared), torch.randint(0, 5, (64,), generator=shared)
+
+def batch():
+    rows = torch.randint(62, (3,))
+    x = torch.stack([data[i : i + 2] for i in rows]).flatten(0, 1)
+    return x, torch.stack([labels[i : i + 2] for i in rows]).flatten()
+
+x, y = batch()
+for step in range(4):
+    for micro in range(3):
+        model.require_backward_grad_sync = micro == 2
+        loss = F.cross_entropy(model(x), y) / 3
+        x, y = batch()
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_batch_that_is_made_between_two_backwards_is_one_of_each_rank(tmp_path):
+    done = linted(tmp_path, _MICRO, "--min-proof=100")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_micro_batch_that_is_not_summed_is_found(tmp_path):
+    done = linted(tmp_path, _MICRO.replace("micro == 2", "micro == 0"))
+    assert done.returncode == 1, done.stdout + done.stderr
 
 
 def test_a_count_of_own_rows_is_found_ahead_of_the_step(tmp_path):

@@ -122,3 +122,55 @@ def test_a_share_that_ends_inside_of_a_gradient_is_recorded(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     summary = json.loads(done.stdout)["summary"]
     assert summary["ops"] > 20
+
+
+_OWNED = """
+import torch, torch.distributed as dist, torch.nn.functional as F
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Tanh(), torch.nn.Linear(9, 5))
+parameters = list(model.parameters())
+size = sum(p.numel() for p in parameters)
+size += -size % world
+weights, gradients, at = torch.zeros(size), torch.zeros(size), 0
+for p in parameters:
+    weights[at : at + p.numel()].copy_(p.data.view(-1))
+    p.data = weights[at : at + p.numel()].view_as(p)
+    p.grad = gradients[at : at + p.numel()].view_as(p)
+    at += p.numel()
+share = size // world
+own, own_gradient = weights[rank * share : (rank + 1) * share], torch.zeros(share)
+for step in range(4):
+    draws = torch.Generator().manual_seed(step)
+    x, y = torch.randn(8, 6, generator=draws), torch.randint(0, 5, (8,), generator=draws)
+    gradients.zero_()
+    F.cross_entropy(model(x[rank::world]), y[rank::world]).backward()
+    dist.reduce_scatter_tensor(own_gradient, gradients)
+    own_gradient.div_(world)
+    squares = own_gradient.square().sum()
+    dist.all_reduce(squares)
+    own_gradient.mul_((1.0 / (squares.sqrt() + 1e-6)).clamp(max=1.0))
+    own.sub_(0.1 * own_gradient)
+    dist.all_gather_into_tensor(weights, own.clone())
+"""
+
+
+def test_gradients_that_are_parts_of_a_buffer_that_is_cleared_are_proved(tmp_path):
+    done = linted(tmp_path, _OWNED, "--min-proof=100")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+_OWNED_WRONG = {
+    "a norm of a rank's own share": ("    dist.all_reduce(squares)\n", ""),
+    "a buffer that is not cleared": ("    gradients.zero_()\n", ""),
+    "no average": ("    own_gradient.div_(world)\n", ""),
+}
+
+
+@pytest.mark.parametrize("mistake", _OWNED_WRONG)
+def test_a_mistake_with_a_buffer_that_ranks_own_is_found(tmp_path, mistake):
+    right, wrong = _OWNED_WRONG[mistake]
+    assert right in _OWNED
+    done = linted(tmp_path, _OWNED.replace(right, wrong))
+    assert done.returncode == 1, done.stdout + done.stderr
