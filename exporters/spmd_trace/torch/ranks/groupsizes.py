@@ -7,6 +7,7 @@ so the sizes that a program asks its process groups for are followed through pro
 
 import contextlib
 import fractions
+import functools
 import sys
 
 import torch
@@ -17,6 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from .. import recorder as recording
 from ..frameworks.cpu import replaced
+from .written import sized
 
 _Powers = dict[tuple[int, ...], int]  # of the sizes of groups, by their ranks
 
@@ -142,6 +144,10 @@ def _number(plain: fractions.Fraction, powers: _Powers, sign: int, kind: type = 
     return number
 
 
+def _of_plain(kind: type, number: float):
+    return _number(fractions.Fraction(number), {}, 1, kind)
+
+
 def _followed(size: int, ranks: tuple[int, ...], kind: type = WholeSize):
     """The size of a group; one rank is no axis."""
     return size if size <= 1 else _number(fractions.Fraction(1), {ranks: 1}, 1, kind)
@@ -218,11 +224,20 @@ def scaled(tensor: torch.Tensor, number, in_place: bool = False) -> torch.Tensor
     return Scale.apply(tensor, number, in_place)
 
 
-def _operator(name: str, in_place: bool, inverse: bool, usable=lambda tensor, number: True):
-    """`usable`: whether a product with a number can be recognised as one with its sizes."""
+def _operator(
+    name: str,
+    in_place: bool,
+    inverse: bool,
+    usable=lambda tensor, number: True,
+    written=lambda number, frame: number,
+):
+    """`usable`: whether a product with a number can be recognised as one with its sizes; `written`
+    gives a plain number the sizes that the code of a frame has made it of."""
     original = getattr(torch.Tensor, name)
 
     def method(tensor, other, *args, **kwargs):
+        if type(other) is float:
+            other = written(other, sys._getframe(1))
         if args or kwargs or not isinstance(other, _Size) or not tensor.is_floating_point():
             return original(tensor, other, *args, **kwargs)
         if not usable(tensor, other):
@@ -232,6 +247,26 @@ def _operator(name: str, in_place: bool, inverse: bool, usable=lambda tensor, nu
 
     return method
 
+
+def _addition(name: str, usable, written):
+    """Of a sum with a multiple of a tensor: the sizes in the factor scale the tensor."""
+    original = getattr(torch.Tensor, name)
+
+    def method(tensor, other, *args, **kwargs):
+        alpha = kwargs.get("alpha")
+        if type(alpha) is float:
+            alpha = written(alpha, sys._getframe(1))
+        if not isinstance(alpha, _Size) or args or not isinstance(other, torch.Tensor):
+            return original(tensor, other, *args, **kwargs)
+        if not (alpha.powers and other.is_floating_point() and usable(other, alpha)):
+            return original(tensor, other, alpha=float(alpha))
+        by = _number(fractions.Fraction(1), alpha.powers, 1)
+        return original(tensor, scaled(other, by), alpha=float(alpha.plain))
+
+    return method
+
+
+_ADDITIONS = ("add", "add_", "sub", "sub_")
 
 _OPERATORS = {
     "mul": (False, False),
@@ -294,7 +329,17 @@ def followed_in_script(is_script):
         program = recorder.program
         return all(program.mesh.axes_of_group(list(of), program.rank) for of in number.powers)
 
-    methods = {name: _operator(name, *how, usable) for name, how in _OPERATORS.items()}
+    def written(number: float, frame):
+        recorder = recording.active()
+        if recorder is None or not is_script(frame):
+            return number
+        plain = functools.partial(_of_plain, RealSize)
+        world = all_ranks(int(dist.get_world_size()) if dist.is_initialized() else 1)
+        found = sized(frame, number, _Size, plain, world if isinstance(world, _Size) else None)
+        return number if found is None else found
+
+    methods = {name: _operator(name, *how, usable, written) for name, how in _OPERATORS.items()}
+    methods |= {name: _addition(name, usable, written) for name in _ADDITIONS}
     with _remembered(asked_by, ScriptSize), replaced(torch.Tensor, **methods):
         yield
 
