@@ -172,5 +172,5 @@ _OWNED_WRONG = {
 def test_a_mistake_with_a_buffer_that_ranks_own_is_found(tmp_path, mistake):
     right, wrong = _OWNED_WRONG[mistake]
     assert right in _OWNED
-    done = linted(tmp_path, _OWNED.replace(right, wrong))
+    done = linted(tmp_path, _OWNED.replace(right, wrong), "--fail-on=warning")
     assert done.returncode == 1, done.stdout + done.stderr

@@ -2,9 +2,9 @@
 ask what they are divided by.
 
 What it was made of stands in the source. Where an operation takes a number, the expressions of its
-line that name a size are computed once more, with sizes that remember whose they are: one that gives
-just this number is where it comes from. Names that hold such numbers are followed to where the
-function has assigned them.
+line that name a size are computed once more, with sizes that remember whose they are: one that
+gives just this number is where it comes from. Names that hold such numbers are followed to where
+the function has assigned them.
 """
 
 import ast

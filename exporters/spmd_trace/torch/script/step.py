@@ -22,7 +22,7 @@ from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1, megatron
 from ..frameworks.cpu import replaced
 from ..ranks import ownparts
-from ..recorder import Recorder, Refusal
+from ..recorder import Recorder, Refusal, unrecorded
 from . import axes, calls, evidence, roles, transforms, updates
 from .batch import Batch, Numbers, leave_out
 from .origins import HANDED_OUT, Origins
@@ -132,6 +132,7 @@ class Steps:
         # of losses so far.
         self._again: tuple[int, int] | None = None
         self._modules_train = False  # whether they were seen to have parameters
+        self._first: list = []  # digests of what is passed to a transform, before the first step
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.origins = Origins()  # of what there is before it
         self.takes = Takes()
@@ -189,7 +190,15 @@ class Steps:
             self.at_later(self.taken)
         if self.over or self.given or not self.by_hand or roles.optimizers():
             return
+        if not self.updates.trains(parameters):
+            return
         self._note_initial()
+        if self.digests:  # what they were at first, wherever they are now
+            with unrecorded():
+                if len(self._first) != len(parameters):
+                    self._first = [evidence.digest(one) for one in parameters]
+            for one, began in zip(parameters, self._first):
+                self.initial[roles.storage_of(one)] = one, began
         if self.updates.passed(parameters) and self.roles is not None:
             self.roles.follow(self.updates.replaced)
         if self.between:

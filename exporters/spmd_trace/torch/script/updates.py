@@ -57,14 +57,20 @@ class Updates:
         self._passed: list[torch.Tensor] = []
         self.replaced: list[tuple[torch.Tensor, torch.Tensor]] = []
 
+    def trains(self, parameters: list[torch.Tensor]) -> bool:
+        """Whether what is passed to a transform is what the script trains: of several, such as the
+        place where a curve is differentiated, that of most elements."""
+        return sum(map(torch.numel, parameters)) >= sum(map(torch.numel, self._passed))
+
     def passed(self, parameters: list[torch.Tensor]) -> bool:
         """Whether what is passed to a transform has changed since the last backward."""
         before, changed = self._passed, False
-        if not before or (self._due and len(before) == len(parameters)):
+        shapes = [[one.shape for one in of] for of in (before, parameters)]
+        pairs = list(zip(before, parameters)) if shapes[0] == shapes[1] else []
+        if pairs and self._due:
             with recording.unrecorded():
-                pairs = list(zip(before, parameters))
                 changed = any(content(old) != content(new) for old, new in pairs)
-        if changed or not before:
+        if changed or not pairs:
             self.trained = {roles.storage_of(one): one for one in parameters}
             self.replaced, self._passed = pairs, list(parameters)
         if changed:
