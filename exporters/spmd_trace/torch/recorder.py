@@ -97,6 +97,8 @@ class Recorder:
         )
         # Declares what was made outside of the recording.
         self.from_outside: Callable[[torch.Tensor], Value] = self._constant
+        # Whether it is a rank's share of memory in which parameters lie one behind the other.
+        self.is_share: Callable[[torch.Tensor], bool] = lambda tensor: False
         # Sees what another rank has sent, when it is first used: until then it may be on its way.
         self.on_received: Callable[[torch.Tensor, Value], None] = lambda tensor, value: None
         # By value: sees the tensor when it is first used.
@@ -260,6 +262,8 @@ class Recorder:
     def _from_outside(self, tensor: torch.Tensor) -> Value:
         """A value for a tensor that was made before the recording, or behind torch's back."""
         storage = tensor.untyped_storage()._cdata
+        if self.is_share(tensor):
+            return self.from_outside(tensor)
         if self.values.knows_storage(tensor) and storage not in self._packed:
             base = self.values.holder(tensor)
             if base is not None:
@@ -304,7 +308,7 @@ class Recorder:
         writes = self.values.later_writes(base)
         beside = all(high <= one.span[0] or one.span[1] <= low for one in writes)
         # What was written to other parts of the memory is not in this one.
-        value = base if beside and not self.grad_mode else self.current(whole)
+        value = base if beside and not tensor.requires_grad else self.current(whole)
         for (name, words), result in zip(steps, [*made[:-1], tensor]):
             operand, value = value, self.values.define(result, value, written=False)
             self.add(Op(name, [operand], [value], words, derived=True))
@@ -375,7 +379,7 @@ class Recorder:
         since: what was written, with what it held before between it. None where that is not all.
         """
         newest = {one.key: one for one in writes}.values()
-        if self.grad_mode or len(before.shape) != 1 or len(newest) < 2:
+        if tensor.requires_grad or len(before.shape) != 1 or len(newest) < 2:
             return None
         parts = sorted(newest, key=lambda one: (one.span[0] - one.span[1], -one.tick))
         with self.hidden(), torch.no_grad(), torch._C.DisableTorchFunction():

@@ -242,11 +242,15 @@ class Roles:
         self._add_optimizers()
         entries = [(key, one) for key, found in self._known.items() for one in found]
         self._memory = [(one[0], key) for key, one in entries if one[1] == "param"]
+        self._places: dict[int, set[tuple[int, int]]] = {}  # of parameters, by storage
+        for tensor, key in self._memory:
+            self._places.setdefault(key, set()).add(ValueTable.span(tensor))
         self._kept: dict[int, str] = {}  # by storage: names of what was there before the step
         if updates is not None:
             self._add_changed(updates)
         self._messages: list[tuple[str, Value]] = []  # that were received, with names
         recorder.from_outside = self.declare
+        recorder.is_share = self._is_share
         recorder.on_received = self._received
         self._repeated: list[tuple[Value, list[int]]] = []  # inputs, with dimensions
         self._literals: list[tuple[str, Value]] = []  # numbers that are tensors, with names
@@ -291,6 +295,18 @@ class Roles:
             if start <= low and high <= end:
                 return entry
         return None
+
+    def _is_share(self, tensor: torch.Tensor) -> bool:
+        """Whether it is one of as many parts as there are ranks of memory that holds several
+        parameters, wherever these begin. On each rank other ones lie in it."""
+        places, (low, high) = self._places.get(storage_of(tensor), ()), ValueTable.span(tensor)
+        if len(places) < 2 or tensor.dim() != 1 or low == high or (low, high) in places:
+            return False
+        with torch._C.DisableTorchFunction():
+            pieces, rest = divmod(tensor.untyped_storage().nbytes(), high - low)
+        mesh = self.recorder.program.mesh
+        sizes = {axis.size for axis in mesh.axes if axis.size > 1} | {mesh.world}
+        return not (rest or low % (high - low)) and pieces in sizes - {1}
 
     def _add_modules(self) -> None:
         for root, prefix in zip(self.roots, _prefixes(self.roots)):
