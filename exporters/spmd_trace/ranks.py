@@ -142,6 +142,11 @@ def _batches(
             axis, "input", "V"
         ):
             data += [] if axis in data else [axis]
+        # So have ranks of which each trains all parameters for itself.
+        losses = [of.get(axis) for name, of in kinds.items() if roles.get(name) == "loss"]
+        shared = any(has(axis, "param", kind) for kind in ("R", "I")) or unsure.get(axis)
+        if set(losses) == {"V"} and has(axis, "param", "V") and has(axis, "input", "V"):
+            data += [] if axis in data or shared else [axis]
     # A loss that is equal although batches differ is one of all batches.
     whole = {
         name: [axis for axis in of if of[axis] == "R|I" and has(axis, "input", "V")]
