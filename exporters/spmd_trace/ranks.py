@@ -94,7 +94,7 @@ def compared(
             same = used if roles.get(name) == "param" else "R|I"
             kinds.setdefault(name, {})[axis] = same if equal else "V"
 
-    data, whole = _batches(axes, kinds, roles, unsure, exchanged)
+    data, whole = _batches(axes, kinds, roles, unsure, exchanged, summed)
     found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted}
     return found | {"steps": steps, "turns": turns, "taken": taken}
 
@@ -114,7 +114,12 @@ def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:
 
 
 def _batches(
-    axes: list, kinds: dict, roles: dict, unsure: dict, exchanged: Collection[str]
+    axes: list,
+    kinds: dict,
+    roles: dict,
+    unsure: dict,
+    exchanged: Collection[str],
+    summed: dict[str, list[str]],
 ) -> tuple[list[str], dict[str, list[str]]]:
     """The axes along which ranks have batches of their own, and those along which a loss is equal
     although batches differ."""
@@ -142,9 +147,10 @@ def _batches(
             axis, "input", "V"
         ):
             data += [] if axis in data else [axis]
-        # So have ranks of which each trains all parameters for itself.
+        # So have ranks of which each trains all parameters for itself, and sums no gradient.
         losses = [of.get(axis) for name, of in kinds.items() if roles.get(name) == "loss"]
         shared = any(has(axis, "param", kind) for kind in ("R", "I")) or unsure.get(axis)
+        shared = shared or any(axis in of for of in summed.values())
         if set(losses) == {"V"} and has(axis, "param", "V") and has(axis, "input", "V"):
             data += [] if axis in data or shared else [axis]
     # A loss that is equal although batches differ is one of all batches.

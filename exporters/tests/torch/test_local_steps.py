@@ -31,3 +31,12 @@ def test_nothing_is_found_where_copies_come_together_later(tmp_path):
 def test_copies_that_never_do_have_drifted(tmp_path):
     done = linted(tmp_path, _SCRIPT.replace("step % 10", "step % 100"))
     assert "copies-drift" in done.stdout, done.stdout + done.stderr
+
+
+def test_models_that_ranks_train_for_themselves_have_losses_of_their_own(tmp_path):
+    script = _SCRIPT.replace("manual_seed(0)", "manual_seed(rank)").replace(
+        "step % 10", "step % 100"
+    )
+    done = linted(tmp_path, script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"warnings": 0' in done.stdout
