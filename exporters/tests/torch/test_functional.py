@@ -80,6 +80,34 @@ def test_transforms_give_what_they_give_elsewhere(tmp_path):
     recorded(tmp_path, "--world", 2, "--ranks", "one", "train.py")
 
 
+_CURVES = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1, bias=False))
+parameters = list(model.parameters())
+for step in range(4):
+    t = torch.rand(8, 1, generator=torch.Generator().manual_seed(step)).chunk(world)[rank]
+    slope = torch.func.grad(lambda t: model(t).sum())(t)
+    loss = (slope - t.cos()).square().mean()
+    loss.backward()
+    with torch.no_grad():
+        for p in parameters:
+            if p.grad is not None:
+                dist.all_reduce(p.grad)
+                p -= 0.1 / world * p.grad
+                p.grad = None
+    print(step, slope.requires_grad)
+"""
+
+
+def test_a_gradient_inside_of_a_loss_is_a_part_of_it(tmp_path):
+    done = linted(tmp_path, _CURVES, "--min-proof=100")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 True" in done.stderr and '"warnings": 0' in done.stdout
+
+
 _INFERS = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")

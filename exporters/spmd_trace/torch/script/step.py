@@ -190,7 +190,9 @@ class Steps:
             self.at_later(self.taken)
         if self.over or self.given or not self.by_hand or roles.optimizers():
             return
-        if not self.updates.trains(parameters):
+        if not parameters:
+            self.updates.forget()
+        if not parameters or not self.updates.trains(parameters):
             return
         self._note_initial()
         if self.digests:  # what they were at first, wherever they are now

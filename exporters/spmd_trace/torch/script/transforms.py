@@ -23,8 +23,11 @@ def running() -> bool:
 
 @contextlib.contextmanager
 def by_autograd(asks):
-    """Computes gradients by autograd; `asks` is told of what before each."""
+    """Computes gradients by autograd; `asks` is told before each of what, and again, of nothing,
+    where the function turns out to use what the script trains otherwise.
+    """
     made = torch.func.grad_and_value
+    inner: set = set()  # functions whose gradients are a part of what the script trains
 
     @functools.wraps(made)
     def grad_and_value(func, argnums=0, has_aux=False):
@@ -38,7 +41,9 @@ def by_autograd(asks):
             leaves, form = _pytree.tree_flatten(given)
             if any(one.requires_grad for one in leaves):
                 return original(*args, **kwargs)
-            asks(leaves)
+            code = getattr(func, "__code__", getattr(func, "func", func))
+            if code not in inner:
+                asks(leaves)
             with unrecorded():
                 inputs = [one.detach().requires_grad_() for one in leaves]
             with torch.enable_grad():
@@ -46,10 +51,17 @@ def by_autograd(asks):
             value, aux = result if has_aux else (result, None)
             if not isinstance(value, torch.Tensor) or value.dim() or not value.requires_grad:
                 return original(*args, **kwargs)  # which says what is wrong with it
-            found = torch.autograd.grad(value, inputs, allow_unused=True)
+            if _trained(value) - {id(one) for one in inputs}:
+                if code not in inner:
+                    asks([])
+                inner.add(code)
+                found = torch.autograd.grad(value, inputs, create_graph=True, allow_unused=True)
+            else:
+                found = torch.autograd.grad(value, inputs, allow_unused=True)
+                detach = torch.Tensor.detach
+                value, aux = _pytree.tree_map_only(torch.Tensor, detach, (value, aux))
             found = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found)]
-            value = _pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (value, aux))
-            return form.unflatten(found), value if has_aux else value[0]
+            return form.unflatten(found), (value, aux) if has_aux else value
 
         return differentiated
 
@@ -70,6 +82,20 @@ def by_autograd(asks):
 
     with replaced(torch.func, grad=grad, grad_and_value=grad_and_value):
         yield
+
+
+def _trained(value: torch.Tensor) -> set[int]:
+    """By identity, the leaves that a value depends on."""
+    found, seen, queue = set(), set(), [value.grad_fn]
+    while queue:
+        node = queue.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        queue += [below for below, _ in node.next_functions]
+    return found
 
 
 def _given(args: tuple, argnums: int | tuple[int, ...]):

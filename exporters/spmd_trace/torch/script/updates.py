@@ -104,8 +104,9 @@ class Updates:
             self._used, self._due = {}, False
 
     def forget(self) -> None:
-        """An optimizer takes the steps."""
+        """An optimizer takes the steps, or what was passed to a transform is not trained."""
         self._used, self._due = {}, False
+        self._passed = []
 
     @contextlib.contextmanager
     def backwards(self):
