@@ -46,3 +46,10 @@ def test_a_rate_that_is_divided_by_the_number_of_ranks_averages(tmp_path):
 def test_one_that_is_divided_too_seldom_or_too_often_is_found(tmp_path, by):
     done = linted(tmp_path, _SCRIPT.replace("BY", by))
     assert "scale-mismatch" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_rate_that_grows_with_the_number_of_ranks_is_a_rate(tmp_path):
+    script = _SCRIPT.replace("dist.all_reduce(p.grad)", "dist.all_reduce(p.grad.div_(world))")
+    grows = script.replace("/ world", "* world").replace("/ dist", "* dist").replace("/ by", "* by")
+    done = linted(tmp_path, grows.replace("BY", "world"), "--min-proof=100")
+    assert done.returncode == 0, done.stdout + done.stderr

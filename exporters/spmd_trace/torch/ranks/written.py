@@ -1,5 +1,5 @@
-"""Sizes of groups in plain numbers: `rate / world` is a float like any other, since floats do not
-ask what they are divided by.
+"""Sizes of groups that plain numbers were divided by: `rate / world` is a float like any other,
+since floats do not ask what they are divided by.
 
 What it was made of stands in the source. Where an operation takes a number, the expressions of its
 line that name a size are computed once more, with sizes that remember whose they are: one that
@@ -29,7 +29,9 @@ def sized(frame, number: float, size: type, real, world):
     reader = _Reader(frame, size, real, world)
     for one in _expressions(frame.f_code, frame.f_lasti):
         found = reader.value(one, _DEPTH)
-        if isinstance(found, size) and found.powers:
+        # A rate that grows with the number of ranks is meant to: it makes no sum of an average.
+        divides = isinstance(found, size) and bool(found.powers)
+        if divides and all(power < 0 for power in found.powers.values()):
             if math.isclose(float(found), number, rel_tol=1e-12):
                 return found
     return None
