@@ -258,7 +258,8 @@ def _addition(name: str, usable, written):
             alpha = written(alpha, sys._getframe(1))
         if not isinstance(alpha, _Size) or args or not isinstance(other, torch.Tensor):
             return original(tensor, other, *args, **kwargs)
-        if not (alpha.powers and other.is_floating_point() and usable(other, alpha)):
+        divided = bool(alpha.powers) and all(power < 0 for power in alpha.powers.values())
+        if not (divided and other.is_floating_point() and usable(other, alpha)):
             return original(tensor, other, alpha=float(alpha))
         by = _number(fractions.Fraction(1), alpha.powers, 1)
         return original(tensor, scaled(other, by), alpha=float(alpha.plain))
