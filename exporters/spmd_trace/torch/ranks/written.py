@@ -31,9 +31,9 @@ def sized(frame, number: float, size: type, real, world):
         found = reader.value(one, _DEPTH)
         # A rate that grows with the number of ranks is meant to: it makes no sum of an average.
         divides = isinstance(found, size) and bool(found.powers)
-        if divides and all(power < 0 for power in found.powers.values()):
-            if math.isclose(float(found), number, rel_tol=1e-12):
-                return found
+        divides = divides and all(power < 0 for power in found.powers.values())
+        if divides and math.isclose(float(found), number, rel_tol=1e-12):
+            return found
     return None
 
 
@@ -73,9 +73,8 @@ def _assigned(code) -> dict[str, ast.expr]:
     tree = _parsed(textwrap.dedent("".join(lines)))
     found: dict[str, list[ast.expr]] = {}
     for one in ast.walk(tree) if tree else ():
-        if isinstance(one, ast.Assign) and len(one.targets) == 1:
-            if isinstance(one.targets[0], ast.Name):
-                found.setdefault(one.targets[0].id, []).append(one.value)
+        if isinstance(one, ast.Assign) and [type(to) for to in one.targets] == [ast.Name]:
+            found.setdefault(one.targets[0].id, []).append(one.value)
     return {name: values[0] for name, values in found.items() if len(values) == 1}
 
 
@@ -127,8 +126,7 @@ class _Reader:
             return vars(of).get(one.attr) if hasattr(of, "__dict__") else None
         if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant):
             of = self._held(one.value)
-            if type(of) is dict:
-                return of.get(one.slice.value)
+            return of.get(one.slice.value) if type(of) is dict else None
         return None
 
     def _number(self, held):

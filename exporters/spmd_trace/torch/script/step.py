@@ -661,8 +661,8 @@ class Steps:
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program)
         if self.inference:  # no gradient tells how copies are used
-            names = [value.claims["name"] for value in program.params]
-            self.summed = dict.fromkeys(names, [axis.name for axis in program.mesh.axes])
+            along = [axis.name for axis in program.mesh.axes]
+            self.summed = {value.claims["name"]: along for value in program.params}
         self.roles.take_whole_gradients(self.summed)
         dtensors.state_sums(program)
         mappings.state(program)
