@@ -107,10 +107,17 @@ bool SecondPass::is_of_zeros(Place place, const rules::Violation &violation) con
 }
 
 // One term of a loss is multiplied with the size of an axis, and another one is not: that may be
-// its weight, as where there are as many experts as ranks.
+// its weight, as where there are as many experts as ranks. Gradients of the terms differ likewise.
 bool SecondPass::weighs_terms(Place place, const rules::Violation &violation) const {
   if (!violation.is<rules::ScaleMismatch>() || place.form != Place::Form::Inst ||
       !state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Sum))
+    return false;
+  const ir::Inst &inst = program_.insts[place.as_inst()];
+  const bool numbers = llvm::all_of(state_.args, [&](const rules::Arg &arg) {
+    return arg.shape.valid() && program_.shapes[arg.shape].ranked &&
+           program_.shapes[arg.shape].dims.empty();
+  });
+  if (inst.phase != ir::Phase::Backward && !(is_forward(inst) && numbers))
     return false;
   AxisSet all = ~AxisSet(), any;
   for (ValueId operand : state_.operands.values) {
