@@ -200,23 +200,27 @@ def leave_out(program: Program, batch: Batch | None) -> None:
 
 def _of_the_next(program: Program, last: int) -> set[int]:
     """Of the operations behind its last one: those on data, and on nothing that the step has made
-    or trains. What is made of nothing, and numbers that the step has not used, are data, too."""
+    or trains. So are those on what is made of nothing, or on numbers that the step has not used,
+    unless ranks bring them together, as numbers that they log."""
     own = {id(value) for op in program.ops[:last] for value in op.outs}
     used = {id(value) for op in program.ops[:last] for value in op.operands()}
     own |= {id(value.root) for op in program.ops[:last] if op.mut or op.kw for value in op.outs}
     own |= {id(value) for value in program.params if value.claims["role"] not in ("input", "const")}
     data = {id(value) for value in program.params if value.claims["role"] == "input"} - own
     numbers = {id(value) for value in program.params if value.claims["role"] == "const"}
-    data |= numbers - own - used
+    numbers -= own | used
     found: set[int] = set()
     for op in program.ops[last:]:
         values = {id(one) for value in op.operands() for one in (value, value.root)}
         made = {id(value) for value in op.outs}
         if values & own:
             own |= made
-        elif values & data or not values:
+        elif values & data:
             found.add(id(op))
             data |= made
+        elif (values & numbers or not values) and not {"group", "axis"} & op.attrs.keys():
+            found.add(id(op))
+            numbers |= made
     return found
 
 
