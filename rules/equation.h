@@ -1,7 +1,6 @@
 // The equation language: what an op means, as sums of products of operands whose dimensions are
 // named factors, with f(...) around whatever enters nonlinearly. Parsed at compile time for our
-// rows, at run time for rules of a trace. Source: the design of the op table; grammar in
-// rules/README.md.
+// rows, at run time for rules of a trace. Grammar: rules/README.md.
 //
 //   row      = equation { ";" equation }
 //   equation = [ sum ] "->" result { "," result }

@@ -471,36 +471,38 @@ constexpr BoundaryOp kBoundaryOps[] = {
      "the same data seen on another mesh over the same ranks", "mesh: mesh, type: type",
      BoundaryData::Same},
     {Boundary::Backward, "backward", 1, apply_backward,
-     "roots the gradients: its operand is a loss, invariant or partial on every axis", ""},
+     "roots the gradients: its operand is a loss, invariant or partial on every axis", "",
+     BoundaryData::Own, kActs},
     {Boundary::Grad, "grad", 1, apply_grad,
      "the gradient of a value: partial where it is replicate, replicate where it is partial, else "
      "of its type",
-     ""},
+     "", BoundaryData::Own, kActs},
     {Boundary::Step, "step", 2, apply_step, "the optimizer: a parameter and its gradient", "",
-     BoundaryData::None, kWrites},
+     BoundaryData::None, kWrites | kActs},
     {Boundary::TotalNorm, "total_norm", 1, total_norm,
      "the norm of a list of gradients, squares summed over the axes", kAxes, BoundaryData::Norms},
     {Boundary::ClipNorm, "clip_norm", 1, clip_norm,
      "scales gradients so that their total norm is bounded",
      "axis: axes, group: any, max_norm: number", BoundaryData::Norms},
     {Boundary::Report, "report", 1, report,
-     "publishes a number, which must be the same on every rank", "", BoundaryData::Same, kKeeps},
+     "publishes a number, which must be the same on every rank", "", BoundaryData::Same,
+     kKeeps | kActs},
     {Boundary::Store, "store", 2, store, "the new content of a buffer, of the type of the buffer",
-     "", BoundaryData::Own, kWrites | kKeeps},
+     "", BoundaryData::Own, kWrites | kKeeps | kActs},
     {Boundary::Send, "send", 1, send, "hands a value to another rank; untyped across stages",
-     "axis: axes, group: any, peer: whole, tag: any"},
+     "axis: axes, group: any, peer: whole, tag: any", BoundaryData::Own, kActs},
     {Boundary::Recv, "recv", 0, recv, "receives a value, whose type is stated",
-     "peer: whole, tag: any"},
+     "peer: whole, tag: any", BoundaryData::Own, kActs},
     {Boundary::Wait, "wait", 1, pass_first, "the value of an asynchronous op", "",
      BoundaryData::Same},
     {Boundary::Token, "token", 0, token, "orders effects; carries no data", "", BoundaryData::None},
     {Boundary::Diverge, "diverge", 0, diverge,
      "ranks that run different collectives here, seen when all of them ran",
      "call: word, ranks: word, instead: word, others: word, stack: word, other_stack: word",
-     BoundaryData::None},
+     BoundaryData::None, kActs},
     {Boundary::Unlike, "unlike", 0, unlike,
      "a result that was seen to differ from what one device makes of the same arguments",
-     "value: word, ratio: number", BoundaryData::None},
+     "value: word, ratio: number", BoundaryData::None, kActs},
 };
 
 constexpr CallOp kCallOps[] = {
@@ -600,6 +602,7 @@ bool holds_no_data(Boundary op) { return is_random_state(op) || holds(op, Bounda
 bool takes_norm(Boundary op) { return holds(op, BoundaryData::Norms); }
 bool writes_first(Boundary op) { return has_effect(op, kWrites); }
 bool keeps_results(Boundary op) { return has_effect(op, kKeeps); }
+bool acts(Boundary op) { return has_effect(op, kActs); }
 
 void apply_boundary(const Application &app, Outcome &out) {
   forget_results(app, out);

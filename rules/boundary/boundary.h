@@ -20,6 +20,7 @@ enum class BoundaryData : uint8_t {
 // What else a boundary op does, as bits.
 constexpr uint8_t kWrites = 1; // it writes its first operand
 constexpr uint8_t kKeeps = 2;  // its results can be read when the program has ended
+constexpr uint8_t kActs = 4;   // it does something where it has no results
 
 struct BoundaryOp {
   Boundary op;
@@ -30,7 +31,7 @@ struct BoundaryOp {
   std::string_view manual;     // one line: `spmdlint explain`
   std::string_view attributes; // as attributes.cc lists them
   BoundaryData data = BoundaryData::Own;
-  uint8_t effects = 0; // kWrites, kKeeps
+  uint8_t effects = 0; // kWrites, kKeeps, kActs
 };
 // One that the checker types, because it owns bodies.
 struct CallOp {

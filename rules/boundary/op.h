@@ -61,5 +61,7 @@ bool takes_norm(Boundary op);
 bool writes_first(Boundary op);
 // True if its results can be read when the program has ended.
 bool keeps_results(Boundary op);
+// True if it does something where it has no results.
+bool acts(Boundary op);
 
 } // namespace spmd::rules

@@ -114,8 +114,8 @@ private:
   TransitionLayout layout_;
 };
 
-// V that no dimension explains is a list, whatever the program is on the axis.
-AxisSet lists_of(const Application &app, const ir::Type &type) {
+// V that no dimension explains is a value of each rank, whatever the program is on the axis.
+AxisSet per_rank_axes(const Application &app, const ir::Type &type) {
   return app.local_axes() | (type.of(Kind::Varying) - type.sharded());
 }
 
@@ -123,7 +123,8 @@ OperandJudgment::OperandJudgment(const Application &app, const TransitionCall &c
                                  uint32_t operand, ResultClaim declared, Outcome &out)
     : app_(app), call_(call), operand_{operand}, declared_(declared), out_(out),
       first_(out.violations.size()), type_(app.type(app.args[operand])),
-      view_{app, call, type_, nullptr, nullptr, app.mesh().typed_axes() - lists_of(app, type_)},
+      view_{app,     call,    type_,
+            nullptr, nullptr, app.mesh().typed_axes() - per_rank_axes(app, type_)},
       gradient_free_(type_.gradient_free() || !app.where().grad) {
   if (const ir::Shape *shape = app.shape(app.args[operand]))
     view_.shape = &shape_.emplace(*shape);

@@ -53,7 +53,7 @@ struct Transition {
     std::string_view name() const { return name_of(op); }
   } dual = {};
   bool expert = false; // value or gradient changes: needs `{ expert = true }`
-  // A composition in the table of the design: by way of R, to be followed by reinterpret(R, dst).
+  // Made of two: by way of R, to be followed by reinterpret(R, dst).
   // Its backward is that of its parts, the last one first.
   bool composed = false;
   bool unstated = false;      // what the name means where a call states no words

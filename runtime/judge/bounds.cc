@@ -139,8 +139,8 @@ std::vector<Meaning> addends(ir::Program &program, const rules::Arg &known,
                              llvm::ArrayRef<Tensor> held, AxisSet axes) {
   rules::Arg listed = known;
   ir::Type type = program.types[known.type];
-  AxisSet kept = lists_of(program, type) - axes;
-  type.set_kind(axes - lists_of(program, type), Kind::Varying);
+  AxisSet kept = per_rank_axes(program, type) - axes;
+  type.set_kind(axes - per_rank_axes(program, type), Kind::Varying);
   listed.type = program.types.add(type);
   llvm::Expected<Distribution> dist = Distribution::make(program, listed);
   SPMD_CHECK(static_cast<bool>(dist), "a value that was read back");
@@ -204,7 +204,7 @@ Reduction reduction_of(Reference &reference, const SeenInst &seen, BodySite site
   AxisSet pending = (from.of(Kind::Partial) - from.zero()) & acted;
   // Contributions that a reduction reads as addends.
   if (rules::unstated_words(seen.op().transition).reduces)
-    pending |= lists_of(program, from) & acted;
+    pending |= per_rank_axes(program, from) & acted;
   reduction.axes = pending - (to.of(Kind::Partial) - to.zero());
   if (reduction.axes)
     reduction.parts =

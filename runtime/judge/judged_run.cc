@@ -223,26 +223,26 @@ private:
     return exchange_->answer([&](PlannedId id) { return read(id); });
   }
 
-  // On rank 0 those of all ranks, of each value that was not told of before.
+  // On rank 0 those of all ranks, of each value that was not exchanged before.
   llvm::Error take_fingerprints(llvm::ArrayRef<PlannedId> ids) {
     std::vector<PlannedId> fresh;
     for (PlannedId id : ids) {
       bool has = id.valid() && plan_.values[id].buffer.valid() && has_data(plan_.values[id].known);
-      if (has && told_.insert(id.index).second)
+      if (has && exchanged_.insert(id.index).second)
         fresh.push_back(id);
     }
-    auto told = exchange_->tell(fresh);
-    if (!told)
-      return told.takeError();
+    auto found = exchange_->fingerprints(fresh);
+    if (!found)
+      return found.takeError();
     for (size_t i = 0; i < fresh.size(); ++i)
-      kept_[fresh[i].index].fingerprints = std::move((*told)[i]);
+      kept_[fresh[i].index].fingerprints = std::move((*found)[i]);
     return llvm::Error::success();
   }
 
   // True if all ranks hold what they were given of an input, which is made once more, here.
   bool were_given(PlannedId id) {
-    llvm::ArrayRef<Fingerprint> told = kept_[id.index].fingerprints;
-    if (told.empty())
+    llvm::ArrayRef<Fingerprint> sent = kept_[id.index].fingerprints;
+    if (sent.empty())
       return true;
     llvm::ArrayRef<RankId> ranks = exchange_->ranks_of(id);
     std::vector<size_t> positions(world_.size());
@@ -256,7 +256,7 @@ private:
       const uint64_t bits = bits_hash(part.tensor);
       for (RankId rank : part.ranks) {
         const size_t at = positions[rank];
-        if (!told[at].there || told[at].bits != bits)
+        if (!sent[at].there || sent[at].bits != bits)
           return false;
         held[at] = &part.tensor;
         dims[at] = part.tensor.dims;
@@ -861,7 +861,7 @@ private:
   RunReport report_;
   llvm::DenseSet<uint32_t> needed_;       // by PlannedId: what is read where steps are drawn
   std::optional<ValueExchange> exchange_; // with ranks that are processes, for inputs and outputs
-  llvm::DenseSet<uint32_t> told_;         // by PlannedId: of which ranks told
+  llvm::DenseSet<uint32_t> exchanged_;    // by PlannedId: of which ranks have sent fingerprints
   std::string failed_;                    // why data of other ranks cannot be had
   llvm::DenseSet<uint32_t> derived_;      // by ValueId: recorded gradients that are the derivative
   std::optional<size_t> first_;           // into RunReport::findings

@@ -36,7 +36,7 @@ Fingerprint ValueExchange::of_own(PlannedId id) {
 }
 
 llvm::Expected<std::vector<std::vector<Fingerprint>>>
-ValueExchange::tell(llvm::ArrayRef<PlannedId> ids) {
+ValueExchange::fingerprints(llvm::ArrayRef<PlannedId> ids) {
   Team &team = setup_.team;
   std::string own;
   for (PlannedId id : ids)
@@ -45,16 +45,16 @@ ValueExchange::tell(llvm::ArrayRef<PlannedId> ids) {
   llvm::Expected<std::vector<std::string>> all = team.gather(std::move(own));
   if (!all)
     return all.takeError();
-  std::vector<std::vector<Fingerprint>> told(ids.size());
+  std::vector<std::vector<Fingerprint>> found(ids.size());
   team.doing(team.leads() ? Activity::Judging : Activity::Preparing);
   if (!team.leads())
-    return told;
+    return found;
   std::vector<llvm::StringRef> said(all->begin(), all->end());
   for (size_t i = 0; i < ids.size(); ++i)
     for (RankId rank : ranks_of(ids[i]))
-      if (!read(said[rank], told[i].emplace_back()))
+      if (!read(said[rank], found[i].emplace_back()))
         return make_error(fmt::format("rank {} sent a fingerprint that cannot be read", rank));
-  return told;
+  return found;
 }
 
 llvm::Error ValueExchange::ask_for(PlannedId id) {

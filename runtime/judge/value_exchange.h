@@ -29,7 +29,7 @@ public:
 
   // Of all ranks, for the same values, which have data. On rank 0: for each value what the ranks of
   // its mesh say; elsewhere nothing.
-  llvm::Expected<std::vector<std::vector<Fingerprint>>> tell(llvm::ArrayRef<PlannedId> ids);
+  llvm::Expected<std::vector<std::vector<Fingerprint>>> fingerprints(llvm::ArrayRef<PlannedId> ids);
   // Of rank 0: the others read this value next, as it does itself.
   llvm::Error ask_for(PlannedId id);
   llvm::Error ask_for_nothing_more();

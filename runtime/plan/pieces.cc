@@ -69,11 +69,11 @@ llvm::Expected<Cut> Planner::piece_lengths(MovedOperand &at, const TransitionMov
                                            CommunicatorId id) {
   const Groups &group = groups(id);
   int64_t n = static_cast<int64_t>(group.size());
-  const bool all_alike = holds_alike(at) && !(move.after && move.after->uneven);
-  Cut cut(entries(all_alike));
-  for (RankId rank : looked_at(at, all_alike)) {
+  const bool same_extents = has_same_extents(at) && !(move.after && move.after->uneven);
+  Cut cut(entries(same_extents));
+  for (RankId rank : looked_at(at, same_extents)) {
     int64_t extent = plan_.buffers[at.at].on(rank)[move.dim];
-    llvm::SmallVector<int64_t, 8> &lengths = cut.lengths[all_alike ? 0 : rank];
+    llvm::SmallVector<int64_t, 8> &lengths = cut.lengths[same_extents ? 0 : rank];
     if (move.form == Form::Unbind)
       lengths.assign(static_cast<size_t>(n), 1);
     else if (!move.lengths.empty())
@@ -131,10 +131,10 @@ void Planner::pack(MovedOperand &at, const TransitionMove &move, const Cut &leng
       world_.ranks(at.mesh), [&](RankId rank) { return before(operand.on(rank), move.dim) == 1; });
   if (contiguous)
     return;
-  const bool all_alike = operand.dims.size() == 1;
-  RankDims flat(entries(all_alike));
-  for (RankId rank : looked_at(at, all_alike))
-    flat[all_alike ? 0 : rank] = {count(operand.on(rank))};
+  const bool same_extents = operand.dims.size() == 1;
+  RankDims flat(entries(same_extents));
+  for (RankId rank : looked_at(at, same_extents))
+    flat[same_extents ? 0 : rank] = {count(operand.on(rank))};
   on_pieces(LocalStepForm::Split, at, move, std::move(flat), lengths, group);
 }
 
@@ -152,11 +152,11 @@ CutId Planner::uneven_counts(Cut counts, ir::MeshId mesh) {
 RankDims Planner::own_dims(const MovedOperand &at, const TransitionMove &move, const Cut &lengths,
                            CommunicatorId id) {
   const Buffer &operand = plan_.buffers[at.at];
-  const bool all_alike =
+  const bool same_extents =
       operand.dims.size() == 1 && lengths.lengths.size() == 1 && all_equal(lengths.lengths[0]);
-  RankDims dims(entries(all_alike));
-  for (RankId rank : looked_at(at, all_alike))
-    dims[all_alike ? 0 : rank] =
+  RankDims dims(entries(same_extents));
+  for (RankId rank : looked_at(at, same_extents))
+    dims[same_extents ? 0 : rank] =
         piece_dims(operand.on(rank), move, lengths.on(rank)[groups(id).position(rank)]);
   return dims;
 }

@@ -165,13 +165,13 @@ private:
                                                const rules::TransitionMove &move, RankId rank);
   // The ranks whose pieces are looked at: all, or the first, whose pieces are those of all; `Cut`
   // and RankDims have as many entries then.
-  llvm::ArrayRef<RankId> looked_at(const MovedOperand &at, bool all_alike) const {
+  llvm::ArrayRef<RankId> looked_at(const MovedOperand &at, bool same_extents) const {
     llvm::ArrayRef<RankId> ranks = world_.ranks(at.mesh);
-    return all_alike ? ranks.take_front() : ranks;
+    return same_extents ? ranks.take_front() : ranks;
   }
-  size_t entries(bool all_alike) const { return all_alike ? 1 : world_.size(); }
+  size_t entries(bool same_extents) const { return same_extents ? 1 : world_.size(); }
   // Whether all ranks hold tensors of the same extents, and no tensor says how long pieces are.
-  bool holds_alike(const MovedOperand &at) const {
+  bool has_same_extents(const MovedOperand &at) const {
     return plan_.buffers[at.at].dims.size() == 1 && at.sent.empty() && at.joined.empty();
   }
   CutId add_cut(Cut cut, ir::MeshId mesh);

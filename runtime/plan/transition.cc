@@ -35,13 +35,13 @@ using Form = rules::TransitionMove::Form;
 llvm::Error Planner::gather(MovedOperand &at, const TransitionMove &move) {
   CommunicatorId id = communicator(at.mesh, move.axes);
   const Groups &group = groups(id);
-  const bool all_alike = holds_alike(at);
-  Cut lengths(entries(all_alike)), counts(entries(all_alike));
+  const bool same_extents = has_same_extents(at);
+  Cut lengths(entries(same_extents)), counts(entries(same_extents));
   const Buffer operand = plan_.buffers[at.at];
-  RankDims joined(entries(all_alike)), flat(entries(all_alike));
+  RankDims joined(entries(same_extents)), flat(entries(same_extents));
   bool packed = false;
-  for (RankId rank : looked_at(at, all_alike)) {
-    const size_t entry = all_alike ? 0 : rank;
+  for (RankId rank : looked_at(at, same_extents)) {
+    const size_t entry = same_extents ? 0 : rank;
     for (RankId member : group[group.group_of(rank)]) {
       const Dims &dims = operand.on(member);
       lengths.lengths[entry].push_back(move.form == Form::Stack ? 1 : dims[move.dim]);
@@ -95,11 +95,11 @@ llvm::Error Planner::scatter(MovedOperand &at, const TransitionMove &move) {
   if (!lengths)
     return lengths.takeError();
   RankDims own = own_dims(at, move, *lengths, id);
-  const bool all_alike = own.size() == 1;
-  Cut counts(entries(all_alike));
-  for (RankId rank : looked_at(at, all_alike))
+  const bool same_extents = own.size() == 1;
+  Cut counts(entries(same_extents));
+  for (RankId rank : looked_at(at, same_extents))
     for (RankId member : groups(id)[groups(id).group_of(rank)])
-      counts.lengths[all_alike ? 0 : rank].push_back(count(own[all_alike ? 0 : member]));
+      counts.lengths[same_extents ? 0 : rank].push_back(count(own[same_extents ? 0 : member]));
   pack(at, move, *lengths, id);
   Communicate made{Collective::ReduceScatter, move.combiner};
   made.group = id;
@@ -118,11 +118,11 @@ llvm::Error Planner::place_own(MovedOperand &at, const TransitionMove &move) {
   CommunicatorId id = communicator(at.mesh, move.axes);
   const Groups &group = groups(id);
   const Buffer operand = plan_.buffers[at.at];
-  const bool all_alike = holds_alike(at);
-  Cut lengths(entries(all_alike));
-  RankDims dims(entries(all_alike));
-  for (RankId rank : looked_at(at, all_alike)) {
-    const size_t entry = all_alike ? 0 : rank;
+  const bool same_extents = has_same_extents(at);
+  Cut lengths(entries(same_extents));
+  RankDims dims(entries(same_extents));
+  for (RankId rank : looked_at(at, same_extents)) {
+    const size_t entry = same_extents ? 0 : rank;
     for (RankId member : group[group.group_of(rank)])
       lengths.lengths[entry].push_back(move.form == Form::Stack ? 1 : operand.on(member)[move.dim]);
     dims[entry] = joined_dims(operand.on(rank), move, total(lengths.lengths[entry]));
@@ -143,12 +143,12 @@ llvm::Error Planner::exchange(MovedOperand &at, const TransitionMove &one,
   if (!lengths)
     return lengths.takeError();
   const Buffer operand = plan_.buffers[at.at];
-  const bool all_alike = lengths->lengths.size() == 1 && all_equal(lengths->lengths[0]);
-  Cut counts(entries(all_alike)), joined(entries(all_alike));
-  RankDims dims(entries(all_alike)), flat(entries(all_alike));
+  const bool same_extents = lengths->lengths.size() == 1 && all_equal(lengths->lengths[0]);
+  Cut counts(entries(same_extents)), joined(entries(same_extents));
+  RankDims dims(entries(same_extents)), flat(entries(same_extents));
   bool packed = false;
-  for (RankId rank : looked_at(at, all_alike)) {
-    const size_t entry = all_alike ? 0 : rank;
+  for (RankId rank : looked_at(at, same_extents)) {
+    const size_t entry = same_extents ? 0 : rank;
     uint32_t position = group.position(rank);
     int64_t received = 0;
     Dims own;

@@ -1,25 +1,9 @@
-// Which ops do something without results.
+// Which instructions have neither results nor effects.
 #include "runtime/plan/unused.h"
 
-namespace spmd::runtime {
+#include "rules/boundary/op.h"
 
-static bool acts_without_results(rules::Boundary op) {
-  using enum rules::Boundary;
-  switch (op) {
-  case Step:
-  case Store:
-  case Report:
-  case Send:
-  case Recv:
-  case Backward:
-  case Grad:
-  case Diverge:
-  case Unlike:
-    return true;
-  default:
-    return false;
-  }
-}
+namespace spmd::runtime {
 
 bool is_unused(const ir::Inst &inst, const rules::ResolvedOp &op) {
   if (inst.result_count != 0)
@@ -29,7 +13,7 @@ bool is_unused(const ir::Inst &inst, const rules::ResolvedOp &op) {
   case rules::OpForm::Transition:
     return true;
   case rules::OpForm::Boundary:
-    return !acts_without_results(op.boundary);
+    return !rules::acts(op.boundary);
   default: // bodies have steps of their own
     return false;
   }

@@ -25,8 +25,8 @@ using ir::AxisSet;
 
 namespace {
 
-// Axes on which a sum is taken for a list of what each rank holds of it.
-AxisSet lists_of_addends(const SeenInst &seen) {
+// Axes on which a sum is taken for what each rank holds of it.
+AxisSet per_rank_addends(const SeenInst &seen) {
   if (seen.op().boundary != rules::Boundary::MutateType || !seen.from(0) || !seen.made(0))
     return {};
   const ir::Type &before = seen.from(0)->type();
@@ -45,7 +45,7 @@ bool Reference::takes_addends(ir::InstId id, BodySite site) {
     llvm::consumeError(seen.takeError());
     return false;
   }
-  return lists_of_addends(**seen) != AxisSet();
+  return per_rank_addends(**seen) != AxisSet();
 }
 
 ir::ValueId Reference::sent_to(ir::InstId recv) {
@@ -126,7 +126,7 @@ llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings oper
         fmt::format("`{}` is carried out by the program that is derived from it", name));
   if (made.empty() || !seen.to(0))
     return made;
-  if (lists_of_addends(seen))
+  if (per_rank_addends(seen))
     return make_error("the sum does not tell what each rank holds of it");
   // Here, not at the end: a claim may join pieces of the operand, or be about another mesh.
   const Distribution &from =

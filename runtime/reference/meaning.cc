@@ -101,7 +101,7 @@ bool is_first(const Grid::Coordinates &at, AxisSet axes) {
   return true;
 }
 
-AxisSet lists_of(const ir::Program &program, const ir::Type &type) {
+AxisSet per_rank_axes(const ir::Program &program, const ir::Type &type) {
   AxisSet typed = program.meshes[type.mesh()].typed_axes();
   AxisSet open = type.unknown | (typed - type.claimed());
   return ((type.of(Kind::Varying) - type.sharded()) | open) & typed;
@@ -114,7 +114,7 @@ llvm::Expected<Distribution> Distribution::make(const ir::Program &program,
   made.type_ = program.types[value.type];
   const ir::Mesh &mesh = program.meshes[made.type_.mesh()];
   made.ranks_ = Grid(mesh, mesh.typed_axes());
-  made.lists_ = Grid(mesh, lists_of(program, made.type_));
+  made.lists_ = Grid(mesh, per_rank_axes(program, made.type_));
   AxisSet sharded = (made.type_.sharded() & mesh.typed_axes()) - made.lists_.axes();
   made.shards_ = Grid(mesh, sharded);
   for (AxisId axis : mesh.typed_axes())

@@ -105,8 +105,8 @@ private:
 // The extents of each.
 std::vector<Dims> dims_of(llvm::ArrayRef<Tensor> tensors);
 
-// The axes on which a value is a list.
-ir::AxisSet lists_of(const ir::Program &program, const ir::Type &type);
+// The axes on which each rank has a value of its own.
+ir::AxisSet per_rank_axes(const ir::Program &program, const ir::Type &type);
 
 // What is meant by a value seen as of another type, as a claim, a region or another mesh over the
 // same ranks sees it.

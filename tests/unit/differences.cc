@@ -1,4 +1,4 @@
-// What `explain` shows of frameworks is so: the program of a laxer one draws the finding here, that
+// What `explain` shows of frameworks is so: the program of a laxer one has the finding here, that
 // of a stricter one nothing.
 #include "checker/report/differences.h"
 

@@ -143,7 +143,7 @@ uint32_t OpenValues::word_variable(uint32_t inst, AxisId axis) {
 
 // A body is typed once for equal operands. What it needs of a value is needed at each call on its
 // own, but for a collective of the body, which has one word for all of its calls.
-void OpenValues::replay(llvm::ArrayRef<OpenFact> facts, uint32_t body_result,
+void OpenValues::replay(llvm::ArrayRef<OpenFact> facts, uint32_t body,
                         llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t)> facts_of) {
   llvm::DenseMap<uint32_t, uint32_t> bound; // of the latest call: root in the body -> of the caller
   for (const OpenFact &fact : facts)
@@ -152,7 +152,7 @@ void OpenValues::replay(llvm::ArrayRef<OpenFact> facts, uint32_t body_result,
       unite(fact.a, fact.b);
       break;
     case OpenFact::Form::Needs:
-      uses_[fact.b].body_result = body_result;
+      uses_[fact.b].body = body;
       uses_[fact.b].order = order_++;
       need(fact.a, fact.b);
       break;
@@ -228,14 +228,14 @@ OpenValues::contradictions(llvm::function_ref<uint32_t(Place, uint32_t)> moved) 
       found[at->second].clash.axes |= second.axis;
       continue;
     }
-    uint32_t entry = second.body_result == kMain ? moved(second.place, second.entry) : second.entry;
-    found.push_back({second.body_result,
+    uint32_t entry = second.body == kMain ? moved(second.place, second.entry) : second.entry;
+    found.push_back({second.body,
                      entry,
                      {reported_[second.violation], second.place},
                      {ir::InstId{root.word}, first.place, first.needs, second.axis}});
   }
   llvm::stable_sort(found, [](const Contradiction &a, const Contradiction &b) {
-    return std::pair(a.body_result, a.entry) < std::pair(b.body_result, b.entry);
+    return std::pair(a.body, a.entry) < std::pair(b.body, b.entry);
   });
   return found;
 }

@@ -50,11 +50,11 @@ class OpenValues {
 public:
   // The variables of one value, one per open axis. 0: none.
   using Row = uint32_t;
-  static constexpr uint32_t kMain = ~0u; // the main body, where a body_result is named
+  static constexpr uint32_t kMain = ~0u; // the main body, where a body is named
 
-  // A finding of two uses that contradict, to be put before entry `entry` of a body_result.
+  // A finding of two uses that contradict, to be put before that entry of the findings of a body.
   struct Contradiction {
-    uint32_t body_result = kMain; // or a body
+    uint32_t body = kMain;
     uint32_t entry = 0;
     Finding finding;
     UndecidedClash clash;
@@ -86,7 +86,7 @@ public:
   // Solves all facts, those of bodies at their first call.
   void solve(llvm::ArrayRef<OpenFact> main,
              llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t body)> facts_of);
-  // After solve(), in program order. `moved`: where an entry of the main body_result is now.
+  // After solve(), in program order. `moved`: where an entry of the main body is now.
   std::vector<Contradiction>
   contradictions(llvm::function_ref<uint32_t(Place, uint32_t entry)> moved);
   // Gives values the kinds that were decided.
@@ -105,7 +105,7 @@ private:
     ir::Kind needs;
     ir::AxisId axis;
     uint32_t violation, entry;
-    uint32_t body_result = kMain, order = kNone; // when it was met while solving
+    uint32_t body = kMain, order = kNone; // when it was met while solving
   };
   struct Variable {
     uint32_t parent;                               // union-find, by size
@@ -125,7 +125,7 @@ private:
   void unite(uint32_t a, uint32_t b);
   void need(uint32_t variable, uint32_t use);
   uint32_t earlier(uint32_t a, uint32_t b) const;
-  void replay(llvm::ArrayRef<OpenFact> facts, uint32_t body_result,
+  void replay(llvm::ArrayRef<OpenFact> facts, uint32_t body,
               llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t body)> facts_of);
   uint32_t word_variable(uint32_t inst, ir::AxisId axis);
   Decision decision(uint32_t variable) const;

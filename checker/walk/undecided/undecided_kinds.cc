@@ -48,7 +48,7 @@ bool follows(const Type &base, const Type &as_replicate, const Type &as_invarian
 
 // Equal findings of several axes at one place are one.
 bool joins(OpenValues::Contradiction &known, const OpenValues::Contradiction &next) {
-  if (known.body_result != next.body_result || !(known.finding.place == next.finding.place))
+  if (known.body != next.body || !(known.finding.place == next.finding.place))
     return false;
   llvm::SmallVector<rules::Violation, 2> both{known.finding.violation};
   rules::add_merged(both, 0, next.finding.violation);
@@ -453,15 +453,15 @@ void UndecidedKinds::settle(size_t declared, size_t reported, size_t late) {
   open_.settle_types(program_, result_);
 }
 
-// Each body_result is rebuilt once, in the order that the findings have.
+// The findings of each body are rebuilt once, in the order that the findings have.
 void UndecidedKinds::put_in_order(std::vector<OpenValues::Contradiction> found) {
   for (size_t first = 0; first < found.size();) {
-    uint32_t name = found[first].body_result;
+    uint32_t name = found[first].body;
     std::vector<BodyResult::Entry> &entries =
         (name == OpenValues::kMain ? state_.main : state_.bodies[name].body_result).entries;
     std::vector<BodyResult::Entry> merged;
     size_t at = 0;
-    for (; first < found.size() && found[first].body_result == name; ++first) {
+    for (; first < found.size() && found[first].body == name; ++first) {
       while (at < found[first].entry)
         merged.push_back(std::move(entries[at++]));
       merged.push_back({std::move(found[first].finding)});
