@@ -141,16 +141,15 @@ def _count(recorder, eqn) -> int | None:
         return None
     place, last = carried.index(asked.invars[0]), asked.invars[1]
     first = recorder.held(eqn.invars[of_cond + of_body + place])
-    counter, one = step.invars[of_body + place], core.Literal
     counts = any(
         each.primitive.name == "add"
         and each.outvars[0] is step.outvars[place]
-        and each.invars[0] is counter
-        and isinstance(each.invars[1], one)
+        and each.invars[0] is step.invars[of_body + place]
+        and isinstance(each.invars[1], core.Literal)
         and each.invars[1].val == 1
         for each in step.eqns
     )
-    if not counts or not isinstance(last, one) or type(first) is not int:
+    if not counts or not isinstance(last, core.Literal) or type(first) is not int:
         return None
     return max(0, int(last.val) - first)
 
