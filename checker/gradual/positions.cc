@@ -373,8 +373,11 @@ void CutPositions::unite(uint32_t a, uint32_t b) {
 
 llvm::SmallVector<CutPositions::Found, 4> CutPositions::of(ValueId value) const {
   llvm::SmallVector<Found, 4> found;
+  const ir::ShapeId shape = checked_.shapes[value.index];
+  const size_t rank = shape.valid() ? program_.shapes[shape].dims.size() : 0;
   for (uint32_t node : nodes_of_[value.index])
-    found.push_back({nodes_[node].at, find(node)});
+    if (nodes_[node].at.dim < rank) // a row may ask for more than an operand has
+      found.push_back({nodes_[node].at, find(node)});
   llvm::sort(found, [](const Found &a, const Found &b) {
     return std::pair(a.at.dim, a.at.outer) < std::pair(b.at.dim, b.at.outer);
   });
