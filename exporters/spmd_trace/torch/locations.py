@@ -44,11 +44,15 @@ def is_own_frame(frame) -> bool:
     return is_own_code(frame.f_code.co_filename)
 
 
+def position_in_code(code, instruction: int) -> tuple[int | None, ...]:
+    """First and last line of an instruction, and the bytes of these at which it begins and ends."""
+    return next(itertools.islice(code.co_positions(), instruction // 2, None))
+
+
 @functools.cache
 def _position(code, instruction: int) -> tuple[int, int | None, tuple[int, int] | None]:
     """Line, column and end of an instruction; columns count code points from 1."""
-    found = next(itertools.islice(code.co_positions(), instruction // 2, None))
-    line, end_line, column, end_column = found
+    line, end_line, column, end_column = position_in_code(code, instruction)
     line = line or code.co_firstlineno
     if column is None or end_line is None or end_column is None:
         return line, None, None

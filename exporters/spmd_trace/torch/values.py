@@ -32,6 +32,11 @@ DTYPES = {
 }
 
 
+def elements(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy, all of it in one piece."""
+    return tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
+
+
 def raw_bytes(tensor: torch.Tensor) -> bytes:
     """Those of a contiguous tensor in memory; torch may be installed without NumPy."""
     size = tensor.numel() * tensor.element_size()

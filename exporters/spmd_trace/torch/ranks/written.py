@@ -12,10 +12,13 @@ import functools
 import inspect
 import linecache
 import math
+import operator
 import textwrap
 
+from ..locations import position_in_code
+
 _DEPTH = 3  # assignments that are followed
-_OPERATORS = {ast.Mult: "__mul__", ast.Div: "__truediv__"}
+_OPERATORS = {ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
 def sized(frame, number: float, size: type, real, world):
@@ -40,18 +43,14 @@ def sized(frame, number: float, size: type, real, world):
 @functools.lru_cache(maxsize=4096)
 def _expressions(code, at: int) -> tuple[ast.expr, ...]:
     """Those of the call or operation that runs, and what they are made of, the largest first."""
-    if not hasattr(code, "co_positions"):  # Python 3.10
-        return ()
-    first, last, start, end = next(
-        where for place, where in enumerate(code.co_positions()) if place == at // 2
-    )
-    if None in (first, last, start, end):
+    first, last, start, end = where = position_in_code(code, at)
+    if None in where:
         return ()
     lines = [linecache.getline(code.co_filename, number) for number in range(first, last + 1)]
     source = "".join(lines).encode()
     cut = len(lines[-1].encode()) - end
-    tree = _parsed(f"({source[start : len(source) - cut].decode(errors='replace')})")
-    tree = tree or _parsed(source[start : len(source) - cut].decode(errors="replace"))
+    text = source[start : len(source) - cut].decode(errors="replace")
+    tree = _parsed(f"({text})") or _parsed(text)
     return tuple(one for one in ast.walk(tree) if isinstance(one, ast.expr)) if tree else ()
 
 
@@ -103,7 +102,7 @@ class _Reader:
             left, right = self.value(one.left, depth), self.value(one.right, depth)
             if left is None or right is None or (isinstance(one.op, ast.Div) and not float(right)):
                 return None
-            return left / right if isinstance(one.op, ast.Div) else left * right
+            return _OPERATORS[type(one.op)](left, right)
         return None
 
     def _named(self, name: str, depth: int):

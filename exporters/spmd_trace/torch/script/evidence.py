@@ -13,7 +13,7 @@ import torch
 
 from ..communication import messages
 from ..document import Op, Program
-from ..values import Value, raw_bytes
+from ..values import Value, elements, raw_bytes
 from . import shapes
 from .fingerprints import Handle
 
@@ -44,7 +44,7 @@ def digest(tensor: torch.Tensor) -> str | Handle | None:
     if tensor.is_meta:
         return None
     with _unseen():
-        plain = _elements(tensor)
+        plain = elements(tensor)
         if plain.numel() > 1 and bool((plain == plain[0]).all()):
             return None
         digest = hashlib.sha256(raw_bytes(plain))
@@ -60,7 +60,7 @@ def sketch(tensor: torch.Tensor) -> list[float]:
     if shapes.handle(tensor) is not None or tensor.is_meta:
         return []
     with _unseen():
-        plain = _elements(tensor)
+        plain = elements(tensor)
         whole = plain.numel() // _PERIOD * _PERIOD
         sums = torch.zeros(_PERIOD, dtype=torch.float64)
         sums += plain[:whole].view(-1, _PERIOD).sum(0, dtype=torch.float64)
@@ -80,12 +80,7 @@ def content(tensor: torch.Tensor):
     with _unseen():
         if not tensor.untyped_storage().nbytes() or not tensor.numel():
             return None
-        return hash(raw_bytes(_elements(tensor)))
-
-
-def _elements(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy, all of it in one piece."""
-    return tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
+        return hash(raw_bytes(elements(tensor)))
 
 
 def summed(program: Program) -> dict[str, list[str]]:

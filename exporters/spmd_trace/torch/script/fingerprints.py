@@ -14,7 +14,7 @@ import hashlib
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ..values import raw_bytes
+from ..values import elements, raw_bytes
 
 # What leaves different numbers different; arguments besides tensors are numbers.
 _INJECTIVE = set(
@@ -243,7 +243,7 @@ def _leaf(tensor: torch.Tensor) -> Node:
             or tensor.layout is not torch.strided
         ):
             return Node("outside", "", (), unknown=True)
-        plain = tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
+        plain = elements(tensor)
         same = plain.numel() > 0 and bool((plain == plain[0]).all())
         digest = hashlib.blake2b(raw_bytes(plain), digest_size=12).hexdigest()
     words = f"{digest} {tuple(tensor.shape)} {tensor.dtype}"

@@ -94,6 +94,10 @@ def modules_train() -> bool:
     return any(one.__dict__.get("_parameters") for one in _objects(torch.nn.Module))
 
 
+def _unwrapped(root: torch.nn.Module) -> torch.nn.Module:
+    return root.module if isinstance(root, torch.nn.parallel.DistributedDataParallel) else root
+
+
 def _prefixes(roots: list[torch.nn.Module]) -> list[str]:
     """What stands before the names of parameters: nothing if one module alone has any, else the
     variables of the script that hold the modules, or their classes. No two are equal. Sizes decide
@@ -103,7 +107,7 @@ def _prefixes(roots: list[torch.nn.Module]) -> list[str]:
     held = {id(value): name for name, value in reversed(user_variables())}
     found: list[str] = []
     for root in roots:
-        inner = root.module if isinstance(root, torch.nn.parallel.DistributedDataParallel) else root
+        inner = _unwrapped(root)
         name = held.get(id(root), held.get(id(inner), type(inner).__name__))
         prefix = f"{name}." if found or several else ""
         found.append(f"{name}.{len(found)}." if prefix in found else prefix)
@@ -151,9 +155,8 @@ def initial_buffers() -> dict[str, str | None]:
     roots = _roots()
     found: dict[str, str | None] = {}
     for root, prefix in zip(roots, _prefixes(roots)):
-        wrapped = isinstance(root, torch.nn.parallel.DistributedDataParallel)
-        model = root.module if wrapped else root
-        found |= {prefix + name: digest(local_shard(one)) for name, one in model.named_buffers()}
+        buffers = _unwrapped(root).named_buffers()
+        found |= {prefix + name: digest(local_shard(one)) for name, one in buffers}
     return found
 
 
@@ -323,9 +326,9 @@ class Roles:
 
     def _add_modules(self) -> None:
         for root, prefix in zip(self.roots, _prefixes(self.roots)):
-            wrapped = isinstance(root, torch.nn.parallel.DistributedDataParallel)
+            model = _unwrapped(root)
+            wrapped = model is not root
             contract = ddp.claims(self.recorder, root) if wrapped else {}
-            model = root.module if wrapped else root
             for shard, name, claims in fsdp1.flat_parameters(self.recorder, root):
                 self._add(shard, "param", prefix + name, claims)
             self._add_main_gradients([(prefix + n, one) for n, one in model.named_parameters()])

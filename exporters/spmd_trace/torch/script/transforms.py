@@ -23,8 +23,8 @@ def running() -> bool:
 
 @contextlib.contextmanager
 def by_autograd(asks):
-    """Computes gradients by autograd; `asks` is told before each of what, and again, of nothing,
-    where the function turns out to use what the script trains otherwise.
+    """Computes gradients by autograd. `asks` is called before each, with the tensors to which it is
+    taken, and again, with none, where the function turns out to use other parameters of the script.
     """
     made = torch.func.grad_and_value
     inner: set = set()  # functions whose gradients are a part of what the script trains
