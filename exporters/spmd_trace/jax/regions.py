@@ -56,17 +56,22 @@ def _turns(recorder, eqn) -> None:
     lists = [recorder.held(atom) for atom in eqn.invars[last:]]
     rows = [None] * params["length"]
     for turn in sorted(range(params["length"]), reverse=params["reverse"]):
-        inner = recorder.part()
         taken = [
             _row(recorder, one, atom.aval, turn) for one, atom in zip(lists, eqn.invars[last:])
         ]
-        inner.values |= dict(zip(closed.jaxpr.invars, [*consts, *carry, *taken]))
-        made = inner.jaxpr(closed.jaxpr, closed.consts)
-        made = [_item(inner, one, var.aval) for one, var in zip(made, closed.jaxpr.outvars)]
+        made = _turn(recorder, closed, [*consts, *carry, *taken])
         carry, rows[turn] = made[: last - first], made[last - first :]
     recorder.values |= dict(zip(eqn.outvars, carry))
     for place, var in enumerate(eqn.outvars[last - first :]):
         recorder.values[var] = _listed(recorder, [row[place] for row in rows])
+
+
+def _turn(recorder, closed, taken: list[Value]) -> list[Value]:
+    """What the body of a loop makes of these, in its place."""
+    inner = recorder.part()
+    inner.values |= dict(zip(closed.jaxpr.invars, taken))
+    made = inner.jaxpr(closed.jaxpr, closed.consts)
+    return [_item(inner, one, var.aval) for one, var in zip(made, closed.jaxpr.outvars)]
 
 
 def _items(recorder, atoms) -> list[Value]:
@@ -160,10 +165,7 @@ def _counted(recorder, eqn, count: int) -> None:
     atoms = eqn.invars[eqn.params["cond_nconsts"] :]
     consts, carry = (_items(recorder, part) for part in (atoms[:of_body], atoms[of_body:]))
     for _ in range(count):
-        inner = recorder.part()
-        inner.values |= dict(zip(closed.jaxpr.invars, [*consts, *carry]))
-        made = inner.jaxpr(closed.jaxpr, closed.consts)
-        carry = [_item(inner, one, var.aval) for one, var in zip(made, closed.jaxpr.outvars)]
+        carry = _turn(recorder, closed, [*consts, *carry])
     recorder.values |= dict(zip(eqn.outvars, carry))
 
 
