@@ -12,6 +12,7 @@ from harness import (
     SPMDRUN,
     devices,
     expect,
+    expect_missing_plugin,
     run,
     simulated_devices,
     test,
@@ -82,12 +83,12 @@ def benched():
         *cpu[1:],
     )
     with devices():
-        code, out, told = verdicts(
+        code, out, report = verdicts(
             "tests/cluster/collectives2.spmd", "--bench=3", "--nproc=2", "--backend=nccl"
         )
-    seconds = told["seconds"]
+    seconds = report["seconds"]
     expect(
-        code == 0 and len(seconds["runs"]) == len(seconds["bare_calls"]) == 3, "devices", out, told
+        code == 0 and len(seconds["runs"]) == len(seconds["bare_calls"]) == 3, "devices", out, report
     )
     expect("of bare calls" in out, "devices", out)
 
@@ -132,18 +133,7 @@ def refuted_on_devices():
 
 @test(needs=())
 def no_devices():
-    """What is missing is named with the next step; nothing is run."""
-    with tempfile.TemporaryDirectory() as folder:
-        code, _, err = run(SPMDRUN, "--backend=nccl", MLP, SPMD_PLUGIN_DIR=folder)
-        expect(
-            code == 2 and f"no spmd_nccl.so in {folder}" in err and "CUDA toolkit" in err,
-            "missing",
-            err,
-        )
-        code, _, err = run(
-            SPMDRUN, "--backend=nccl", "--skip-unavailable", MLP, SPMD_PLUGIN_DIR=folder
-        )
-        expect(code == 77, "to be skipped", code, err)
+    expect_missing_plugin("nccl", "spmd_nccl.so", "CUDA toolkit")
     for words in (["--tier=field"], ["--dtype-mode=f64"]):
         code, _, err = run(SPMDRUN, "--backend=nccl", *words, MLP)
         expect(code == 2 and "declared element types" in err, f"{words}: exit {code}", err)

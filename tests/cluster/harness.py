@@ -262,6 +262,16 @@ def verdicts(file, *words):
         return code, out, json.loads(path.read_text())
 
 
+def expect_missing_plugin(backend, plugin, step):
+    """What is missing is named with the next step; nothing is run."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [SPMDRUN, f"--backend={backend}", MLP]
+        code, _, err = run(*words, SPMD_PLUGIN_DIR=folder)
+        expect(code == 2 and f"no {plugin} in {folder}" in err and step in err, "missing", err)
+        code, _, err = run(*words, "--skip-unavailable", SPMD_PLUGIN_DIR=folder)
+        expect(code == 77, "to be skipped", code, err)
+
+
 def together(count, words, variables):
     """Processes of the null backend, as a launcher starts them; `words` and `variables` by rank."""
     runs = [
