@@ -8,6 +8,7 @@
 
 #include "rules/factors/factors.h"
 #include "rules/ops/registry.h"
+#include "rules/shapes/attrs.h"
 #include "rules/transitions/axes.h"
 
 #include "ir/claims.h"
@@ -438,21 +439,21 @@ void Cuts::choose_parameters(Axis &axis, llvm::ArrayRef<ValueId> values) {
 
 // Inputs of which a batch is made, one behind another.
 void Cuts::find_stacked() {
+  rules::Rules rules(program_);
   OperandList operands;
   llvm::DenseSet<uint32_t> read;
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
-    const rules::ResolvedOp op = op_of(program_, InstId{i});
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
     operands.read(program_, inst.operands);
     std::optional<uint32_t> cls;
     if (op.row && op.row->factors == rules::stack_factors && inst.result_count == 1) {
-      const ir::AttrValue *at = program_.find(inst.attrs, "dim");
+      const rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
       const ir::ShapeId shape = checked_.shapes[inst.first_result.index];
-      const int64_t rank = shape.valid() ? int64_t(program_.shapes[shape].dims.size()) : 0;
-      int64_t dim = at && at->form == ir::AttrForm::Integer ? at->as_integer() : 0;
-      dim += dim < 0 ? rank : 0;
-      if (dim >= 0 && dim < rank)
-        cls = positions_.in_front(inst.first_result, static_cast<unsigned>(dim));
+      const size_t rank = shape.valid() ? program_.shapes[shape].dims.size() : 0;
+      if (const auto dims = rules::placed_dims(app, rules::DefaultDim::First, rank);
+          dims && dims->size() == 1)
+        cls = positions_.in_front(inst.first_result, dims->front());
     }
     for (ValueId value : operands.values)
       if (!read.insert(value.index).second || !cls)

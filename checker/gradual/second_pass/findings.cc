@@ -113,10 +113,8 @@ bool SecondPass::weighs_terms(Place place, const rules::Violation &violation) co
       !state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Sum))
     return false;
   const ir::Inst &inst = program_.insts[place.as_inst()];
-  const bool numbers = llvm::all_of(state_.args, [&](const rules::Arg &arg) {
-    return arg.shape.valid() && program_.shapes[arg.shape].ranked &&
-           program_.shapes[arg.shape].dims.empty();
-  });
+  const bool numbers =
+      llvm::all_of(state_.args, [&](const rules::Arg &arg) { return is_number(arg.shape); });
   if (inst.phase != ir::Phase::Backward && !(is_forward(inst) && numbers))
     return false;
   AxisSet all = ~AxisSet(), any;

@@ -259,8 +259,7 @@ void SecondPass::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) 
   AxisSet pending = type.of(Kind::Partial) - type.zero() - type.unknown;
   if (multiplies)
     pending &= means_.lookup(state_.operands.values[0].index).axes;
-  const ir::Shape &shape = program_.shapes[state_.args[1].shape];
-  if (!pending || !shape.ranked || !shape.dims.empty() || !type.gradient_free())
+  if (!pending || !is_number(state_.args[1].shape) || !type.gradient_free())
     return;
   const ir::ScaleId ranks = ir::axes_scale(program_, type.mesh(), pending);
   now_.count_scale = divides ? ranks : ir::quotient(program_, program_.one(), ranks);

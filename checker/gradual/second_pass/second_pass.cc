@@ -79,8 +79,7 @@ AxisSet SecondPass::drifted(const ir::Param &buffer, const Type &type) const {
   return axes;
 }
 
-bool SecondPass::is_number(ValueId value) const {
-  const ir::ShapeId shape = program_.values[value].shape;
+bool SecondPass::is_number(ir::ShapeId shape) const {
   return shape.valid() && program_.shapes[shape].ranked && program_.shapes[shape].dims.empty();
 }
 

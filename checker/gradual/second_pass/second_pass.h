@@ -114,7 +114,8 @@ private:
   void keep_root(ir::InstId id, ir::ValueId value, uint32_t index, ir::Type &type);
   ir::AxisSet own_counts_made(ir::ValueId value, const ir::Type &type) const;
   llvm::SmallVector<ir::ValueId, 2> returned_as(ir::InstId id, ir::ValueId value) const;
-  bool is_number(ir::ValueId value) const;
+  bool is_number(ir::ValueId value) const { return is_number(program_.values[value].shape); }
+  bool is_number(ir::ShapeId shape) const;
   bool is_float(ir::ValueId value) const;
   void prove(ir::InstId id, ir::ValueId value, uint32_t index, const ir::Type &type);
   ir::AxisSet written_rows(ir::InstId id, const ir::Type &type) const;
