@@ -88,7 +88,10 @@ def benched():
         )
     seconds = report["seconds"]
     expect(
-        code == 0 and len(seconds["runs"]) == len(seconds["bare_calls"]) == 3, "devices", out, report
+        code == 0 and len(seconds["runs"]) == len(seconds["bare_calls"]) == 3,
+        "devices",
+        out,
+        report,
     )
     expect("of bare calls" in out, "devices", out)
 
