@@ -457,8 +457,8 @@ void SecondPass::prove(InstId id, ValueId value, uint32_t index, const Type &typ
   const auto *of_block = now_.edge_gradient.known(index);
   if (of_block && of_block->proved)
     proved |= (AxisSet(of_block->axis) & known_axes(type)) - now_.reported;
-  // How tensors lie behind one another is no question of cuts.
-  proved |= axes & before & known_pieces(value, type.mesh());
+  // How tensors lie behind one another is no question of cuts; that they are one block, is.
+  proved |= (axes & before & known_pieces(value, type.mesh())) - type.sharded();
   const AxisSet counts = own_counts_made(value, type) - proved;
   routes_.count(value, counts);
   for (AxisId axis : (axes & before) - proved - counts - routes_.counts(value))
