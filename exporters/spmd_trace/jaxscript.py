@@ -10,10 +10,11 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 from . import divergence, process
 from .document import text
-from .record import say
+from .record import FAILED, IN_PART, keep, missing_file, say
 from .versions import too_old
 
 _DEVICES = "--xla_force_host_platform_device_count="
@@ -32,6 +33,28 @@ def is_one(script: str) -> bool:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module.partition(".")[0])
     return "torch" not in names and bool(names & {"jax", "flax", "optax", "equinox", "haiku"})
+
+
+def record(options, output: pathlib.Path) -> int:
+    """Writes the trace of the function that the script calls into a file. Those of several stand
+    beside it, with their names: `step.train_step.spmd.json`. The exit code.
+    """
+    if reason := missing_file(options, output):
+        say(reason)
+        return FAILED
+    suffix = "".join(output.suffixes)
+    with tempfile.TemporaryDirectory() as folder:
+        done = recorded(options, pathlib.Path(folder))
+        if done is None:
+            return FAILED
+        for trace in done["traces"]:
+            name = trace.name.removesuffix(".spmd.json").replace("<lambda>", "lambda")
+            named = f"{output.name.removesuffix(suffix)}.{name}{suffix}"
+            to = output if len(done["traces"]) == 1 else output.with_name(named)
+            keep(trace, to)
+            ops = json.loads(trace.read_text(encoding="utf-8"))["op_count"]
+            print(f"{to}: {ops} operations")
+        return IN_PART if done["refused"] or "error" in done else 0
 
 
 def recorded(options, folder: pathlib.Path) -> dict | None:

@@ -5,6 +5,9 @@ spmd-trace record train.py --batch-size 4
 spmd-trace record --nproc-per-node 8 --nnodes 2 -o step.spmd.json train.py
 spmd-trace record --from serve.py:40 --until serve.py:52 serve.py
 
+Of a JAX script the jitted functions with a shard_map in them are recorded that it calls: one into
+the file, several into files beside it, such as step.train_step.spmd.json.
+
 Exit codes: 3 if nothing could be recorded, 4 if a part could not be.
 """
 
@@ -98,6 +101,10 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parser: argparse.ArgumentParser, options) -> int:
+    from . import jaxscript  # which says what goes wrong as this module does
+
+    if not options.module and jaxscript.is_one(options.script):
+        return jaxscript.record(options, options.output)
     done = record(parser, options, options.output)
     if done is None:
         return FAILED
@@ -135,10 +142,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
     `parted`, or None after a word about what failed.
     """
     settings = _settings(parser, options)
-    if not options.module and not os.path.isfile(options.script):
-        return _failed(f"{options.script}: no such file")
-    if not output.resolve().parent.is_dir():
-        return _failed(f"{output}: no such folder")
+    if reason := missing_file(options, output):
+        return _failed(reason)
     if importlib.util.find_spec("torch") is None:
         return _failed("torch is not installed: pip install 'spmd-trace[torch]'")
     if reason := too_old("torch"):
@@ -164,12 +169,25 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         if outcome["contradicted"]:
             names = ", ".join(outcome["contradicted"])
             say(f"copies of parameters differ before the first step: {names}")
-        # Copied beside its place and then renamed: nothing half-written is ever there.
-        partial = output.with_name(output.name + ".partial")
-        shutil.copyfile(outcome["trace"], partial)
-        partial.replace(output)
+        keep(outcome["trace"], output)
         _say_refused(outcome["refused"])
         return outcome
+
+
+def keep(trace: pathlib.Path, output: pathlib.Path) -> None:
+    """Copies a trace beside its place, and then renames it: nothing half-written is ever there."""
+    partial = output.with_name(output.name + ".partial")
+    shutil.copyfile(trace, partial)
+    partial.replace(output)
+
+
+def missing_file(options, output: pathlib.Path | None = None) -> str:
+    """What is not there of the script and the folder of the output; empty if both are."""
+    if not options.module and not os.path.isfile(options.script):
+        return f"{options.script}: no such file"
+    if output is not None and not output.resolve().parent.is_dir():
+        return f"{output}: no such folder"
+    return ""
 
 
 def _alone(runs: "_Runs", options) -> dict:

@@ -24,12 +24,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def linted(folder, text: str, *options: str) -> subprocess.CompletedProcess:
+def command(name: str, folder, text: str, *options: str) -> subprocess.CompletedProcess:
     script = folder / "train.py"
     script.write_text(text)
-    command = [sys.executable, "-m", "spmd_trace", "lint", *options, str(script)]
+    words = [sys.executable, "-m", "spmd_trace", name, *options, str(script)]
     environment = os.environ | {"PYTHONPATH": str(PACKAGE)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, env=environment, cwd=folder
+    )
+
+
+def linted(folder, text: str, *options: str) -> subprocess.CompletedProcess:
+    return command("lint", folder, text, *options)
 
 
 def test_a_whole_step_has_no_findings(tmp_path):
@@ -70,6 +76,28 @@ def test_what_was_recorded_before_a_script_fails_is_checked(tmp_path):
     done = linted(tmp_path, SIXTEEN + "1 / 0\n")
     assert done.returncode == 4
     assert "train.py:10: ZeroDivisionError" in done.stderr
+
+
+def test_a_function_is_recorded_into_a_file(tmp_path):
+    done = command("record", tmp_path, SIXTEEN, "-o", "total.spmd.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("total.spmd.json: ")
+    checked = [os.environ["SPMDLINT"], "check", "--isolated", tmp_path / "total.spmd.json"]
+    assert output(checked) == ""
+
+
+def test_functions_are_recorded_into_files_beside_it(tmp_path):
+    twice = SIXTEEN + "print(jax.jit(lambda x: total(2 * x))(jnp.ones(32)))\n"
+    done = command("record", tmp_path, twice)
+    assert done.returncode == 0, done.stderr
+    written = {one.name for one in tmp_path.glob("*.spmd.json")}
+    assert written == {"step.total.spmd.json", "step.lambda.spmd.json"}
+    assert {line.partition(":")[0] for line in done.stdout.splitlines()} == written
+
+
+def test_a_file_in_a_folder_that_is_not_there(tmp_path):
+    done = command("record", tmp_path, SIXTEEN, "-o", "gone/total.spmd.json")
+    assert done.returncode == 3 and "gone/total.spmd.json: no such folder" in done.stderr
 
 
 def test_a_script_without_a_shard_map(tmp_path):
