@@ -67,6 +67,7 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
   for (auto &[key, values] : inputs_)
     choose_inputs(AxisId{key.second}, axes_[key], values);
   follow_exchanges();
+  follow_splits();
   find_taken_apart();
   follow_parts();
   for (auto &[key, values] : unknown_)
@@ -208,6 +209,54 @@ void Cuts::follow_exchanges() {
                                   after = positions_.in_front(ValueId{i}, *joined->dim);
     for (AxisId id : joined->axes) {
       Axis &axis = axes_[{static_cast<uint16_t>(program_.types[type].mesh().index), id.index}];
+      if (before && after && axis.cut.count(*before) && !axis.never.count(*after))
+        axis.cut.insert(*after);
+    }
+  }
+}
+
+// The dimensions that an exchange joins and splits: the one is longer afterwards, the other shorter.
+static std::optional<std::pair<unsigned, unsigned>> joined_and_split(const ir::Shape &before,
+                                                                     const ir::Shape &after) {
+  std::optional<unsigned> join, split;
+  if (!before.ranked || !after.ranked || before.dims.size() != after.dims.size())
+    return std::nullopt;
+  for (unsigned d = 0; d < before.dims.size(); ++d) {
+    const ir::Extent was = before.dims[d], is = after.dims[d];
+    if (was == is)
+      continue;
+    if (!was.is_number() || !is.is_number() || (was.number() < is.number() ? join : split))
+      return std::nullopt;
+    (was.number() < is.number() ? join : split) = d;
+  }
+  return join && split ? std::optional(std::pair(*join, *split)) : std::nullopt;
+}
+
+// An exchange along a dimension that an axis cuts leaves it whole, and cuts the one that it splits:
+// what meets its result, such as a mask made on all ranks alike, is cut there, too.
+void Cuts::follow_splits() {
+  rules::Rules rules(program_);
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    if (op.transition != rules::TransitionOp::AllToAll || inst.result_count != 1)
+      continue;
+    OperandList operands;
+    operands.read(program_, inst.operands);
+    const ir::ShapeId from = operands.values.empty() ? ir::ShapeId()
+                                                     : checked_.shapes[operands.values[0].index],
+                      to = checked_.shapes[inst.first_result.index];
+    if (!from.valid() || !to.valid())
+      continue;
+    const auto dims = joined_and_split(program_.shapes[from], program_.shapes[to]);
+    const rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
+    const auto before = dims ? positions_.in_front(operands.values[0], dims->first) : std::nullopt,
+               after = dims ? positions_.in_front(inst.first_result, dims->second) : std::nullopt;
+    rules::Outcome ignored;
+    const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
+    for (AxisId id : axes ? axes->all() : AxisSet()) {
+      Axis &axis =
+          axes_[{static_cast<uint16_t>(program_.contexts[inst.context].mesh.index), id.index}];
       if (before && after && axis.cut.count(*before) && !axis.never.count(*after))
         axis.cut.insert(*after);
     }

@@ -76,6 +76,7 @@ private:
   void converted(ir::InstId id, const rules::ResolvedOp &op, const OperandList &operands);
   void products(ir::InstId id);
   void follow_exchanges();
+  void follow_splits();
   void find_taken_apart();
   void follow_parts();
   bool is_own(const Axis &axis, ir::ValueId value) const;
