@@ -79,11 +79,6 @@ std::pair<unsigned, unsigned> marks_on(const ir::Program &program, const Finding
   return op.empty() ? std::pair(0u, 0u) : columns_of(line, op, op_at);
 }
 
-llvm::StringRef input_line(const Report &report, uint32_t line) {
-  llvm::StringRef rest = report.bytes.drop_front(report.line_starts[line - 1]);
-  return rest.take_until([](char byte) { return byte == '\n'; }).rtrim('\r');
-}
-
 Fact fact(Fact::Form form, std::string label, std::string text) {
   return {.form = form,
           .label = std::move(label),
@@ -239,7 +234,7 @@ std::optional<Quote> quote_of(const Report &report, const Diagnostic &diagnostic
   const bool by_hand = place.in_input && ir::format_of(report.bytes).by_hand;
   if (!by_hand && finding.place.form != Place::Form::Inst)
     return std::nullopt;
-  std::string line = by_hand ? input_line(report, place.line).str()
+  std::string line = by_hand ? report.lines.line(place.line).str()
                              : ir::print_inst(program, finding.place.as_inst());
   auto [col, end] = marks_on(program, finding, line);
   if (by_hand)

@@ -425,7 +425,9 @@ void print_program(Page &page) {
   for (size_t input = 0; input < page.reports.size(); ++input)
     page.out << "<option value=\"" << input << "\">" << html(page.reports[input].input)
              << "</option>";
-  page.out << "</select><span id=\"count\"></span><span>types on hover · a click on a value leads "
+  page.out << "</select><span id=\"count\"></span><label><input id=\"gradients\" "
+              "type=\"checkbox\"> types of gradients</label><span>types on hover · a click on a "
+              "value leads "
               "to where it is made · <kbd>↑</kbd> <kbd>↓</kbd></span></div>\n"
               "<div class=\"panel\"><div id=\"listing\" tabindex=\"0\" role=\"listbox\" "
               "aria-label=\"program\"></div><div id=\"about\"></div></div>\n</section>\n"

@@ -5,12 +5,15 @@
 #include "checker/definitions.h"
 #include "checker/render/json_text.h"
 
+#include "ir/claims.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <fmt/format.h>
+
+#include <map>
 
 namespace spmd::checker {
 namespace {
@@ -47,8 +50,12 @@ private:
   void op(ir::InstId id);
   std::string with_holes(ir::InstId id, std::vector<ir::ValueId> &values) const;
   uint32_t location(const Place &place, ir::Phase phase);
-  Json types();
+  // Texts of the types of all values, or of those that their gradients have.
+  Json types(bool of_gradients);
+  bool has_gradient(const ir::Type &type, ir::ShapeId shape) const;
   Json names() const;
+  Json meshes() const;
+  void layouts(Json &table, Json &of_values) const;
   Json declared();
 
   const Report &report_;
@@ -122,16 +129,76 @@ void Writer::op(ir::InstId id) {
   next_ = first + inst.result_count;
 }
 
-Json Writer::types() {
+Json Writer::types(bool of_gradients) {
   Json out = Json::array();
   for (uint32_t i = 0; i < program_.values.size(); ++i) {
-    ir::TypeId type = report_.result->types[i];
-    out.push_back(texts_.add(
-        type.valid() ? ir::print_type(program_, program_.types[type], report_.result->shapes[i],
-                                      program_.values[ir::ValueId{i}].global_shape)
-                     : ""));
+    const ir::TypeId id = report_.result->types[i];
+    const ir::ShapeId shape = report_.result->shapes[i];
+    const bool shown = id.valid() && (!of_gradients || has_gradient(program_.types[id], shape));
+    if (!shown) {
+      out.push_back(texts_.add(""));
+      continue;
+    }
+    const ir::Type &type = program_.types[id];
+    out.push_back(texts_.add(ir::print_type(program_, of_gradients ? type.dual() : type, shape,
+                                            program_.values[ir::ValueId{i}].global_shape)));
   }
   return out;
+}
+
+bool Writer::has_gradient(const ir::Type &type, ir::ShapeId shape) const {
+  return !type.gradient_free() && shape.valid() && ir::differentiable(program_.shapes[shape].dtype);
+}
+
+// Of each mesh its first rank, and of each axis that types speak of the name and the layout.
+Json Writer::meshes() const {
+  Json out = Json::array();
+  for (const ir::Mesh &mesh : program_.meshes) {
+    Json axes = Json::array();
+    for (ir::AxisId axis : mesh.typed_axes()) {
+      Json atoms = Json::array();
+      for (const ir::Atom &atom : mesh[axis].layout)
+        atoms.push_back({atom.size, atom.stride});
+      axes.push_back({program_.strings[mesh[axis].name].str(), std::move(atoms)});
+    }
+    out.push_back({mesh.offset, std::move(axes)});
+  }
+  return out;
+}
+
+// A row of the table: the mesh, of each dimension the axes that cut it, outermost first, and the
+// other axes with their kinds. Per value the row that it has; -1: none.
+void Writer::layouts(Json &table, Json &of_values) const {
+  std::map<std::string, uint32_t> known;
+  for (uint32_t i = 0; i < program_.values.size(); ++i) {
+    const ir::TypeId id = report_.result->types[i];
+    const ir::ShapeId shape = report_.result->shapes[i];
+    if (!id.valid() || !program_.types[id].mesh().valid() || !shape.valid() ||
+        !program_.shapes[shape].ranked) {
+      of_values.push_back(-1);
+      continue;
+    }
+    const ir::Type &type = program_.types[id];
+    const ir::Mesh &mesh = program_.meshes[type.mesh()];
+    auto name = [&](ir::AxisId axis) { return program_.strings[mesh[axis].name].str(); };
+    Json dims = Json::array(), others = Json::array();
+    for (unsigned d = 0; d < program_.shapes[shape].dims.size(); ++d) {
+      Json axes = Json::array();
+      for (ir::AxisId axis : ir::shards_of(type, d))
+        axes.push_back(name(axis));
+      dims.push_back(std::move(axes));
+    }
+    for (ir::AxisId axis : mesh.typed_axes() - type.sharded()) {
+      const std::optional<ir::Kind> kind = type.kind(axis);
+      const bool same = !kind && type.equal().contains(axis);
+      others.push_back({name(axis), kind ? std::string(ir::info(*kind).word) : same ? "R|I" : "?"});
+    }
+    Json row = {type.mesh().index, std::move(dims), std::move(others)};
+    auto [at, fresh] = known.try_emplace(row.dump(), static_cast<uint32_t>(known.size()));
+    if (fresh)
+      table.push_back(std::move(row));
+    of_values.push_back(at->second);
+  }
 }
 
 // Only where a name is not the number after the one before it.
@@ -186,11 +253,17 @@ Json Writer::write(size_t input) {
       functions.push_back(
           {function.body.first.index, texts_.add("func " + program_.strings[function.name].str())});
   functions.push_back({program_.main.first.index, texts_.add("main")});
-  Json types_json = types(), declared_json = declared();
+  Json types_json = types(false), gradients = types(true), declared_json = declared();
+  Json table = Json::array(), of_values = Json::array();
+  layouts(table, of_values);
   return {{"ops", std::move(ops_)},
           {"templates", std::move(templates_)},
           {"locations", std::move(locations_)},
           {"types", std::move(types_json)},
+          {"gradients", std::move(gradients)},
+          {"meshes", meshes()},
+          {"layouts", std::move(table)},
+          {"layout", std::move(of_values)},
           {"names", names()},
           {"declared", std::move(declared_json)},
           {"functions", std::move(functions)},

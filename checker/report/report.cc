@@ -413,42 +413,10 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
   }
 }
 
-std::vector<uint64_t> index_lines(llvm::StringRef bytes) {
-  std::vector<uint64_t> starts{0};
-  for (size_t at = bytes.find('\n'); at != llvm::StringRef::npos; at = bytes.find('\n', at + 1))
-    starts.push_back(at + 1);
-  return starts;
-}
-
-constexpr uint64_t kColumnStep = 1 << 12;
-
-void index_columns(Report &report) {
-  for (size_t line = 0; line < report.line_starts.size(); ++line) {
-    uint64_t at = report.line_starts[line];
-    uint64_t end =
-        line + 1 < report.line_starts.size() ? report.line_starts[line + 1] : report.bytes.size();
-    for (uint32_t column = 1; at + kColumnStep < end; at += kColumnStep) {
-      llvm::StringRef part = report.bytes.slice(at, at + kColumnStep);
-      column += ir::line_and_column(part, part.size()).second - 1;
-      report.columns.push_back({at + kColumnStep, column});
-    }
-  }
-}
-
 void locate_in_input(const Report &report, uint64_t offset, SourcePlace &place) {
   place.path = report.input;
   place.in_input = true;
-  offset = std::min<uint64_t>(offset, report.bytes.size());
-  auto after = std::upper_bound(report.line_starts.begin(), report.line_starts.end(), offset);
-  uint64_t start = *(after - 1);
-  place.line = static_cast<uint32_t>(after - report.line_starts.begin());
-  uint32_t columns = 1;
-  auto mark = std::upper_bound(report.columns.begin(), report.columns.end(),
-                               std::pair(offset, ~uint32_t(0)));
-  if (mark != report.columns.begin() && (mark - 1)->first > start)
-    std::tie(start, columns) = *(mark - 1);
-  place.col =
-      columns - 1 + ir::line_and_column(report.bytes.slice(start, offset), offset - start).second;
+  std::tie(place.line, place.col) = report.lines.at(offset);
 }
 
 } // namespace
@@ -501,6 +469,7 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   Report report;
   report.input = std::move(input);
   report.bytes = bytes;
+  report.lines = InputLines(bytes);
   report.program = &program;
   report.result = &result;
   report.check_options = check_options;
@@ -508,15 +477,6 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   find_costs(report, options);
   for (uint32_t i = 0; options.shown_path && i < program.files.size(); ++i)
     report.shown_paths.push_back(options.shown_path(program, ir::FileId{i}));
-  // The last line names where proofs end, if no source does.
-  const bool ends_here = llvm::any_of(result.lost, [&](const auto &lost) {
-    return lost.second.form == Place::Form::Param || !frame_of(report, lost.second).valid();
-  });
-  const bool none = result.findings.empty() && report.made.empty() && !ends_here;
-  report.line_starts =
-      none && result.inferred.empty() ? std::vector<uint64_t>{0} : index_lines(bytes);
-  if (report.line_starts.size() > 1 || !none)
-    index_columns(report);
   report.words = options.dialect.value_or(ir::dialect_of(program));
   report.judged = judged_part(program, result);
   report.first_uses = first_uses(program, result, ir::format_of(bytes).by_hand);

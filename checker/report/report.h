@@ -4,6 +4,7 @@
 #include "checker/check.h"
 #include "checker/fix/fix.h"
 #include "checker/judged.h"
+#include "checker/report/input_lines.h"
 #include "checker/report/provenance.h"
 #include "checker/report/savings.h"
 
@@ -77,9 +78,7 @@ struct Report {
   bool compared = false;      // with what was there before
   unsigned not_selected = 0;  // not suppressed either; in none of the counts above
   Judged judged;
-  std::vector<uint64_t> line_starts; // byte offsets of the lines of the input
-  // Columns at some offsets within long lines: a trace may be a single one.
-  std::vector<std::pair<uint64_t, uint32_t>> columns;
+  InputLines lines;                               // of `bytes`
   llvm::DenseMap<uint32_t, ir::LocId> first_uses; // declared values: where each is read first
   std::deque<Finding> made;             // findings that the report adds to those of the check
   std::vector<Saving> savings;          // where findings about costs are asked for

@@ -44,14 +44,10 @@ void print_no_equivalent(const Input &input, llvm::ArrayRef<NoEquivalent> no_equ
   report.input = input.name;
   report.bytes = input.bytes();
   report.program = const_cast<ir::Program *>(&input.read.program);
-  report.line_starts = {0};
+  report.lines = InputLines(report.bytes);
   std::string text;
   for (const NoEquivalent &each : no_equivalent) {
-    SourcePlace place = locate(report, each.place);
-    if (place.in_input)
-      std::tie(place.line, place.col) =
-          ir::line_and_column(report.bytes, byte_of(input.read.program, each.place));
-    text += printable(fmt::format("{}: lost[{}]: {}", print(place),
+    text += printable(fmt::format("{}: lost[{}]: {}", print(locate(report, each.place)),
                                   ir::kDialectWords[static_cast<unsigned>(dialect)], each.text)) +
             '\n';
   }

@@ -28,11 +28,13 @@ for (const each of document.querySelectorAll(".type")) each.innerHTML = coloured
 
 // --- the program ----------------------------------------------------------------------------------
 const data = JSON.parse($("data").textContent);
-const listing = $("listing"), about = $("about"), chooser = $("input");
+const listing = $("listing"), about = $("about"), chooser = $("input"), gradients = $("gradients");
 let program = null, rows = [], shown = [], chosen = -1;
 
 function decode(raw, index) {
-  const out = { index, names: [], types: raw.types, strings: raw.strings, rows: [], byOp: new Map(), madeBy: new Map() };
+  const { types, strings, meshes, layouts, layout } = raw;
+  const out = { index, names: [], types, gradients: raw.gradients, strings, meshes, layouts, layout,
+                rows: [], byOp: new Map(), madeBy: new Map() };
   let name = 0, run = 0;
   for (let value = 0; value < raw.types.length; ++value) {
     if (run < raw.names.length && raw.names[run][0] === value) name = raw.names[run++][1];
@@ -69,6 +71,8 @@ function decode(raw, index) {
 }
 
 const typeOf = (value) => program.strings[program.types[value]] || "type not known";
+const gradientOf = (value) => program.strings[program.gradients[value]] || "no gradient";
+const shownOf = (value) => gradients.checked ? gradientOf(value) : typeOf(value);
 function textOf(row) {
   if (row.heading !== undefined) return row.heading;
   let i = 0;
@@ -81,11 +85,78 @@ function htmlOf(row) {
     const value = row.values[i++];
     return `<span class="v" data-value="${value}">${escaped(program.names[value])}</span>`;
   });
-  const result = row.results ? `  <span class="result">${coloured(typeOf(row.values[0]))}</span>` : "";
+  const result = row.results ? `  <span class="result">${coloured(shownOf(row.values[0]))}</span>` : "";
   const label = row.label ? `  <span class="place">${escaped(row.label)}</span>` : "";
   return text + label + result;
 }
 
+// --- which rank has which block -------------------------------------------------------------------
+const MOST_BLOCKS = 16, MOST_RANKS = 8; // that are shown of a dimension, and in a cell
+const EACH = {
+  R: "the same", I: "the same", Reduced: "the same", "R|I": "the same", P: "an addend each",
+  V: "one of its own each", "?": "not known",
+};
+const sizeOf = (axis) => axis[1].reduce((all, [size]) => all * size, 1);
+// In ranks, what a coordinate on an axis is away from the first one.
+function offsetOf(axis, coordinate) {
+  let offset = 0;
+  for (const [size, stride] of [...axis[1]].reverse()) {
+    offset += (coordinate % size) * stride;
+    coordinate = Math.floor(coordinate / size);
+  }
+  return offset;
+}
+// All coordinates on the axes, the last one fastest; at most so many.
+function coordinatesOf(axes, most) {
+  const count = axes.reduce((all, axis) => all * sizeOf(axis), 1), found = [];
+  for (let i = 0; i < Math.min(count, most); ++i) {
+    let rest = i;
+    const at = axes.map(() => 0);
+    for (let k = axes.length - 1; k >= 0; --k) {
+      at[k] = rest % sizeOf(axes[k]);
+      rest = Math.floor(rest / sizeOf(axes[k]));
+    }
+    found.push(at);
+  }
+  return { count, found };
+}
+
+function gridOf(value) {
+  const layout = program.layouts[program.layout[value]];
+  if (!layout) return "";
+  const [offset, all] = program.meshes[layout[0]];
+  const byName = (name) => all.find((axis) => axis[0] === name);
+  const cut = layout[1].map((names, dim) => ({ dim, axes: names.map(byName) })).filter((each) => each.axes.length);
+  const others = layout[2].map(([name, kind]) => [byName(name), kind]);
+  const down = cut.slice(0, 1), across = cut.slice(1);
+  const axesOf = (dims) => dims.flatMap((each) => each.axes);
+  const rowAxes = axesOf(down), columnAxes = axesOf(across), free = others.map(([axis]) => axis);
+  const rowsAt = coordinatesOf(rowAxes, MOST_BLOCKS), columnsAt = coordinatesOf(columnAxes, MOST_BLOCKS);
+  const replicas = coordinatesOf(free, MOST_RANKS);
+  const sum = (axes, at) => axes.reduce((total, axis, i) => total + offsetOf(axis, at[i]), 0);
+  const named = (axes, at) => axes.map((axis, i) => `${escaped(axis[0])} ${at[i]}`).join(", ");
+  const more = (all) => all.count > all.found.length;
+  const head = columnAxes.length
+    ? `<tr><th></th>${columnsAt.found.map((at) => `<th>${named(columnAxes, at)}</th>`).join("")}${more(columnsAt) ? "<th>…</th>" : ""}</tr>` : "";
+  const body = rowsAt.found.map((row) => `<tr><th>${named(rowAxes, row)}</th>` + columnsAt.found.map((column) => {
+    const ranks = replicas.found.map((at) => offset + sum(rowAxes, row) + sum(columnAxes, column) + sum(free, at));
+    return `<td>${ranks.sort((a, b) => a - b).join(" ")}${more(replicas) ? ` … (${replicas.count})` : ""}</td>`;
+  }).join("") + (more(columnsAt) ? "<td>…</td>" : "") + "</tr>").join("");
+  const words = [
+    ...down.map((each) => `rows: dimension ${each.dim}`), ...across.map((each) => `columns: dimension ${each.dim}`),
+    ...others.map(([axis, kind]) => `along ${escaped(axis[0])}: ${EACH[kind]} (${escaped(kind)})`),
+  ];
+  return `<figure class="grid"><figcaption>ranks that have a block of <span class="mono">${escaped(program.names[value])}</span></figcaption>` +
+         `<table>${head}${body}${more(rowsAt) ? "<tr><th>…</th></tr>" : ""}</table><div class="more">${words.join(" · ")}</div></figure>`;
+}
+// Of what moves blocks, before and after.
+function gridsOf(row) {
+  const before = row.values[row.results], after = row.values[0];
+  const moves = row.results === 1 && row.values.length === 2 && program.layout[before] !== program.layout[after];
+  return (moves ? gridOf(before) + '<span class="then">→</span>' : "") + (row.results ? gridOf(after) : "");
+}
+
+// --- the list -------------------------------------------------------------------------------------
 function draw() {
   const from = Math.max(0, Math.floor(listing.scrollTop / ROW) - 10);
   const to = Math.min(shown.length, from + Math.ceil(listing.clientHeight / ROW) + 20);
@@ -104,7 +175,8 @@ function tell() {
   const lines = [...new Set(row.values)].map((value) => {
     const made = program.madeBy.get(value);
     const name = made === undefined || made === chosen ? escaped(program.names[value]) : `<a href="#" data-go="${made}">${escaped(program.names[value])}</a>`;
-    return `<tr><td class="mono">${name}</td><td class="mono">${coloured(typeOf(value))}</td></tr>`;
+    const gradient = gradients.checked ? `<td class="mono">${coloured(gradientOf(value))}</td>` : "";
+    return `<tr><td class="mono">${name}</td><td class="mono">${coloured(typeOf(value))}</td>${gradient}</tr>`;
   });
   const used = [];
   for (let i = chosen + 1; i < rows.length && used.length < 8; ++i)
@@ -115,7 +187,8 @@ function tell() {
     `${row.op >= 0 ? ` · <a href="#op-${program.index}-${row.op}">link</a>` : ""}` +
     `${row.finding ? ` · <a href="#${row.finding}">its finding</a>` : ""}</div>` +
     `<table class="types">${lines.join("")}</table>` +
-    (used.length ? `<div class="more">used by ${used.map((u) => `<code>${u}</code>`).join(", ")}</div>` : "");
+    (used.length ? `<div class="more">used by ${used.map((u) => `<code>${u}</code>`).join(", ")}</div>` : "") +
+    `<div class="grids">${gridsOf(row)}</div>`;
 }
 
 function choose(row, scroll = true) {
@@ -181,6 +254,7 @@ listing.addEventListener("keydown", (event) => {
   const at = Math.max(0, shown.indexOf(chosen));
   choose(shown[Math.min(shown.length - 1, Math.max(0, at + steps[event.key]))]);
 });
+gradients.addEventListener("change", () => { draw(); tell(); });
 chooser.addEventListener("change", () => show(Number(chooser.value)));
 
 // --- hover ----------------------------------------------------------------------------------------
@@ -193,7 +267,7 @@ listing.addEventListener("mouseover", (event) => {
   tip.hidden = value === undefined;
   for (const each of listing.querySelectorAll(".v")) each.classList.toggle("same", each.dataset.value === value);
   if (tip.hidden) return;
-  tip.textContent = program.names[value] + ": " + typeOf(Number(value));
+  tip.textContent = program.names[value] + ": " + shownOf(Number(value));
   const box = event.target.getBoundingClientRect();
   tip.style.left = Math.min(box.left, innerWidth - tip.offsetWidth - 12) + "px";
   tip.style.top = box.top - tip.offsetHeight - 6 + "px";

@@ -2,6 +2,7 @@
 quickly, and is searched."""
 
 import html.parser
+import json
 import re
 import shutil
 import subprocess
@@ -137,8 +138,6 @@ def test_modules_with_what_is_communicated_between_them(tmp_path):
 
 def test_communication_of_the_page_is_that_of_cost(tmp_path):
     """Of a recorded model: the bytes of the picture's table are those of `spmdlint cost`."""
-    import json
-
     trace = RENDERED.parents[2] / "examples/megatron_gpt/sp.spmd.json"
     cost = json.loads(
         subprocess.run(
@@ -169,6 +168,49 @@ def test_link_to_an_op(written, tmp_path):
     assert not said
     (row,) = re.findall(r'<div class="row[^"]*chosen"[^>]*>(.*?)</div>', dom)
     assert "gelu" in re.sub("<[^>]*>", "", row)
+
+
+BLOCKS = """\
+trace { mode = global }
+mesh m { dp = 2, tp = 4 }
+%x = param f32[8@dp, 16@tp]
+%y = all_gather %x { axis = tp, src = S(1), dst = R }
+"""
+
+
+@needs_browser
+def test_ranks_of_blocks(tmp_path):
+    """Of a value that was chosen: which ranks have which block, and of what moves blocks, before
+    and after."""
+    program, page = tmp_path / "b.spmd", tmp_path / "b.html"
+    program.write_text(BLOCKS)
+    subprocess.run([LINT, "report", program, "-o", page], capture_output=True, check=False)
+    dom, said, _ = loaded(page, tmp_path, "#op-0-0")
+    assert not said
+    before, after = re.findall(r'<figure class="grid">(.*?)</figure>', dom)
+    assert re.findall("<td>(.*?)</td>", before) == [str(rank) for rank in range(8)]
+    assert "rows: dimension 0 · columns: dimension 1" in before
+    assert re.findall("<td>(.*?)</td>", after) == ["0 1 2 3", "4 5 6 7"]
+    assert re.findall("<th>(.*?)</th>", after) == ["dp 0", "dp 1"]
+    assert "along tp: the same (R)" in after
+
+
+def test_types_of_gradients(tmp_path):
+    """The page has the types that gradients have: the duals of those of the values."""
+    program, page = tmp_path / "g.spmd", tmp_path / "g.html"
+    program.write_text(
+        "trace { mode = global }\nmesh m { tp = 4 }\n%x = param f32[8] I\n%i = input i64[8] R\n"
+        "%y = convert %x { axis = tp, src = I, dst = R }\n"
+    )
+    subprocess.run([LINT, "report", program, "-o", page], capture_output=True, check=False)
+    data = re.search(r'id="data">\[(.*?)\]</script>', page.read_text(), re.S)
+    raw = json.loads(data[1])
+    places = [
+        raw["strings"][raw["locations"][raw["ops"][1]][0]],
+        raw["strings"][raw["declared"][0][3]],
+    ]
+    assert places == [f"{program}:5:1", f"{program}:3:1"]  # nothing is found in it
+    assert [raw["strings"][one] for one in raw["gradients"]] == ["f32[8] I@tp", "", "f32[8] P@tp"]
 
 
 def layers(count):
