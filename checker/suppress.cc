@@ -1,7 +1,6 @@
 // Findings that the program accepts: per op, per scope, per location; and suppressions gone stale.
 #include "checker/suppress.h"
 
-#include "rules/violations/commands/costs.h"
 #include "rules/violations/coverage.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -136,7 +135,7 @@ private:
   bool drawn_elsewhere(ir::StringId finding) const {
     llvm::StringRef name = program_.strings[finding];
     const rules::DiagnosticInfo *info = rules::find_violation({name.data(), name.size()});
-    return info && (rules::is_cost(info->name) || info->drawn_by == rules::DrawnBy::Run ||
+    return info && (info->is_cost || info->drawn_by == rules::DrawnBy::Run ||
                     info->drawn_by == rules::DrawnBy::Elaborate);
   }
   std::string text(ir::StringId id) const { return program_.strings[id].str(); }

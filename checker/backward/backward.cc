@@ -144,8 +144,8 @@ ValueId Deriver::gradient_of(ValueId value, const InsertionPoint &around) {
   // The scale of a gradient is that of the root, whatever it is made of.
   ir::ScaleId by = ir::quotient(program_, root_scale_, type(value).scale);
   if (zeros.valid() && by.valid() && by != program_.one())
-    zeros = put("scale", Operand::value(zeros), attrs({{"by", AttrValue::scale(by)}}), around,
-                stem(value));
+    zeros = put(rules::boundary_name(rules::Boundary::Scale), Operand::value(zeros),
+                attrs({{"by", AttrValue::scale(by)}}), around, stem(value));
   zeros = fit(zeros, value, around);
   if (zeros.valid())
     state(zeros, value);

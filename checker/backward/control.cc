@@ -101,13 +101,13 @@ ir::FunctionId Deriver::add_function(std::string stem, llvm::ArrayRef<ValueId> p
   return program_.functions.add(std::move(made));
 }
 
-llvm::SmallVector<ValueId, 4> Deriver::put_call(llvm::StringRef ours,
+llvm::SmallVector<ValueId, 4> Deriver::put_call(rules::Boundary call,
                                                 llvm::ArrayRef<ValueId> operands, ir::AttrsId attrs,
                                                 llvm::ArrayRef<rules::Arg> made,
                                                 const InsertionPoint &around,
                                                 const std::string &stem) {
   Inst inst;
-  inst.op = op(ours);
+  inst.op = op(rules::boundary_name(call));
   inst.attrs = attrs;
   llvm::SmallVector<Operand, 8> block;
   for (ValueId operand : operands)
@@ -218,7 +218,7 @@ bool Deriver::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
   handed.append(cond.args.begin(), cond.args.end());
   const InsertionPoint around{inst.context, inst.loc, inst.first_result};
   llvm::SmallVector<ValueId, 4> put_out =
-      put_call("cond", handed,
+      put_call(rules::Boundary::Cond, handed,
                attrs({{"then", functions[0]}, {"else", functions[1]}}, inst.attrs,
                      {"in_types", "out_types"}),
                made, around, "grad");
@@ -269,7 +269,7 @@ bool Deriver::save_carries(ScanParts &scan) {
   ir::FunctionId saving =
       add_function(scan.name + "_saving", body.params, std::move(made), returned);
   llvm::SmallVector<ValueId, 4> saved =
-      put_call("scan", scan.args,
+      put_call(rules::Boundary::Scan, scan.args,
                attrs({{"body", AttrValue::function(saving)}}, scan.inst.attrs, {"out_types"}),
                known, scan.around, "saved");
   for (size_t i = 0; i < scan.carries; ++i)
@@ -386,7 +386,7 @@ bool Deriver::put_scan_back(const ScanParts &scan, ir::FunctionId backward, Grad
     return true;
   auto count = static_cast<int64_t>(scan.carry_positions.size() + scan.const_positions.size());
   llvm::SmallVector<ValueId, 4> put_out = put_call(
-      "scan", scan.handed,
+      rules::Boundary::Scan, scan.handed,
       attrs({{"body", AttrValue::function(backward)}, {"carry", AttrValue::integer(count)}},
             scan.inst.attrs, {"in_types", "out_types"}),
       known, scan.around, "grad");

@@ -227,7 +227,7 @@ private:
   ValueId parameter(const rules::Arg &like, std::string stem);
   ir::FunctionId add_function(std::string stem, llvm::ArrayRef<ValueId> params, NewBody body,
                               llvm::ArrayRef<ValueId> results);
-  llvm::SmallVector<ValueId, 4> put_call(llvm::StringRef ours, llvm::ArrayRef<ValueId> operands,
+  llvm::SmallVector<ValueId, 4> put_call(rules::Boundary call, llvm::ArrayRef<ValueId> operands,
                                          ir::AttrsId attrs, llvm::ArrayRef<rules::Arg> made,
                                          const InsertionPoint &around, const std::string &stem);
 

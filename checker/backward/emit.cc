@@ -98,7 +98,8 @@ ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
   InsertionPoint there = around;
   if (dst == Kind::Varying)
     there.context = local_on(axes, around.context);
-  return put("reinterpret", Operand::value(gradient), attrs(list), there, name(gradient).substr(1));
+  return put(rules::name_of(rules::TransitionOp::Reinterpret), Operand::value(gradient),
+             attrs(list), there, name(gradient).substr(1));
 }
 
 // The gradient as the dual of its value's type, on the mesh of the value. What differs between

@@ -175,8 +175,8 @@ ValueId Deriver::dual(const Inst &inst, const DualStep &step, const rules::Trans
     return program_.strings[a.base] < program_.strings[b.base];
   });
   ir::ScaleId by = program_.scales.add(*ir::inverse(size));
-  return put("scale", Operand::value(made), attrs({{"by", AttrValue::scale(by)}}), around,
-             stem(of));
+  return put(rules::boundary_name(rules::Boundary::Scale), Operand::value(made),
+             attrs({{"by", AttrValue::scale(by)}}), around, stem(of));
 }
 
 // A call that is one step over all of its axes.
@@ -215,7 +215,7 @@ ValueId Deriver::by_stated(const rules::redistribute::BackwardRedistribution &wa
     if (way.shape.valid())
       claim.shape = rules::redistribute::arg_of(program_, type, way.shape).shape;
     gradient =
-        put("redistribute", Operand::value(gradient),
+        put(rules::name_of(rules::TransitionOp::Redistribute), Operand::value(gradient),
             attrs({{"type", AttrValue::claim(program_.claims.add(claim))}}), around, stem(of));
     if (!gradient.valid())
       break;
@@ -299,7 +299,7 @@ ValueId Deriver::pass_on(ValueId gradient, ValueId of, const InsertionPoint &aro
   ir::Claim claim{program_.types.add(want), {}, {}};
   if (ir::ShapeId whole = program_.values[of].global_shape; whole.valid())
     claim.shape = shapes_[gradient.index], claim.global_shape = whole;
-  return put("from_local", Operand::value(gradient),
+  return put(rules::boundary_name(rules::Boundary::FromLocal), Operand::value(gradient),
              attrs({{"type", AttrValue::claim(program_.claims.add(claim))}}), around, stem(of));
 }
 
@@ -318,8 +318,9 @@ bool Deriver::through_boundary(const Inst &inst, const rules::ResolvedOp &op,
     InsertionPoint there = around;
     there.context = context_on(wanted(value).mesh(), inst.context);
     made = pass_on(results[0], value, there);
-  } else if (op.boundary == rules::Boundary::Scale) {
-    made = put("scale", Operand::value(results[0]), attrs({}, inst.attrs), around, stem(value));
+  } else if (rules::is_own_backward(op.boundary)) {
+    made = put(rules::boundary_name(op.boundary), Operand::value(results[0]), attrs({}, inst.attrs),
+               around, stem(value));
   } else {
     return fail(inst, "has no derivative");
   }

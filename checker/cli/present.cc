@@ -141,7 +141,7 @@ std::string selection_problem(const ReportOptions &options) {
   using rules::DrawnBy;
   for (const rules::DiagnosticInfo *row : rules::all_violations())
     if ((row->drawn_by == DrawnBy::Check || row->drawn_by == DrawnBy::Report) &&
-        selected(options, row->name))
+        selected(options, *row))
       return "";
   return "no finding of a check is left to report: see `--select` and `--ignore`, on the command "
          "line and in the configuration";

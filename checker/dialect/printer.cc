@@ -270,11 +270,12 @@ struct DialectPrinter::State {
     DialectText printed;
     printed.found = true;
     DialectStep step{std::string(word) + (op.in_place ? "_" : ""), call.attrs, {}};
-    if (word == "dot_general")
+    const rules::ResolvedOp &now = resolve(step.name);
+    if (now.alias && now.alias->factors == rules::dot_general_factors)
       step.attrs = contraction(call, op.row->equation.equation).value_or(ir::AttrsId());
     if (!step.attrs.valid())
       return own(call, std::move(why));
-    step.operands = permuted(call, op, resolve(step.name));
+    step.operands = permuted(call, op, now);
     printed.steps.push_back(step);
     return holds(call, printed) ? printed : own(call, std::move(why));
   }
@@ -329,7 +330,7 @@ struct DialectPrinter::State {
 
   // From type to type: what whole tensors go through in JAX and DTensor.
   std::optional<DialectText> whole(const TypedCall &call) {
-    std::string_view name = to == Dialect::Spmd ? "redistribute" : rules::whole_words(to);
+    std::string_view name = ir::redistribute_word(to);
     if (name.empty() || call.results.size() != 1 || !call.results[0].type.valid() ||
         call.args.size() != 1)
       return std::nullopt;
@@ -379,7 +380,7 @@ struct DialectPrinter::State {
         llvm::all_of(*moves, [&](const AxisMove &each) { return each == moves->front(); });
     const AxisMove &move = moves->front();
     bool global = llvm::all_of(*moves, [](const AxisMove &each) { return each.global; });
-    if (global && !rules::whole_words(to).empty()) {
+    if (global && !ir::redistribute_word(to).empty()) {
       std::optional<DialectText> printed = whole(call);
       return printed ? *printed : own(call, about(call, &*read, no_word()));
     }

@@ -14,18 +14,19 @@ namespace spmd::checker {
 namespace {
 
 using ir::Kind;
+using rules::TransitionOp;
 
 struct CallRow {
-  std::string_view op;
+  TransitionOp op;
   Kind src, dst;
   bool differentiable;
   std::string_view text; // {0}: the tensor; {1}: `, group=tp_group`, or nothing
 };
 constexpr CallRow kTorch[] = {
-    {"all_reduce", Kind::Partial, Kind::Replicate, true,
+    {TransitionOp::AllReduce, Kind::Partial, Kind::Replicate, true,
      "torch.distributed.nn.functional.all_reduce({0}{1})"},
-    {"all_reduce", Kind::Partial, Kind::Replicate, false, "dist.all_reduce({0}{1})"},
-    {"all_reduce", Kind::Partial, Kind::Invariant, false, "dist.all_reduce({0}{1})"},
+    {TransitionOp::AllReduce, Kind::Partial, Kind::Replicate, false, "dist.all_reduce({0}{1})"},
+    {TransitionOp::AllReduce, Kind::Partial, Kind::Invariant, false, "dist.all_reduce({0}{1})"},
 };
 constexpr std::string_view kTorchFrameworks[] = {"torch", "megatron-core", "torchtitan"};
 

@@ -27,10 +27,11 @@ using ir::KindWord;
 using ir::ValueId;
 using rules::Collective;
 using rules::Transition;
+using rules::TransitionOp;
 
 bool Candidates::keeps_value(const Transition &row) {
   bool same_ends = row.dst != Kind::Varying && row.dst != Kind::Partial && row.src != Kind::Varying;
-  return row.op != rules::TransitionOp::Reinterpret || same_ends;
+  return row.op != TransitionOp::Reinterpret || same_ends;
 }
 
 std::string Candidates::axes_text(AxisSet axes) const {
@@ -114,16 +115,15 @@ void Candidates::on_gradient(const rules::GradientTypeMismatch &wrong) {
       after(row.op, row.collective, word(from, *src), word(to, *dst), made, !keeps_value(row));
   // What varies may be addends that nobody has called so.
   if (src == Kind::Varying && (dst == Kind::Invariant || dst == Kind::Replicate))
-    after(rules::TransitionOp::AllReduce, Collective::AllReduce, std::nullopt, {.kind = *dst}, made,
-          true);
+    after(TransitionOp::AllReduce, Collective::AllReduce, std::nullopt, {.kind = *dst}, made, true);
 }
 
-void Candidates::after(rules::TransitionOp op, Collective collective, std::optional<KindWord> src,
+void Candidates::after(TransitionOp op, Collective collective, std::optional<KindWord> src,
                        KindWord dst, ValueId made, bool changes) {
   const std::string_view name = rules::name_of(op);
   Edit edit{.inst = search_.id};
   edit.gradients.push_back(made);
-  edit.dual_op = state_.op(name);
+  edit.dual_op = state_.op(op);
   edit.dual_attrs = words(src, dst);
   state_.tried = true;
   if (!search_.repairs(edit))
@@ -169,7 +169,7 @@ void Candidates::offer(const std::optional<Move> &move) {
       return;
   Edit edit{.inst = search_.id,
             .attrs = move->attrs,
-            .mover = state_.op("redistribute"),
+            .mover = state_.op(TransitionOp::Redistribute),
             .mover_attrs = move->redistribute_attrs};
   for (uint32_t operand : move->operands)
     edit.operands.push_back({operand, move->to});
@@ -185,11 +185,11 @@ void Candidates::offer(const std::optional<Move> &move) {
     fix.backward_bytes = static_cast<int64_t>(move->backward_bytes);
   }
   fix.steps.push_back(
-      {move->value, "redistribute", move->redistribute_attrs, move->from, move->to});
+      {move->value, TransitionOp::Redistribute, move->redistribute_attrs, move->from, move->to});
   std::string name = ir::print_value(program_, move->value);
-  fix.text = fmt::format("redistribute({}, {})", name, move->words);
-  fix.replacement =
-      fmt::format("{}.fixed = redistribute {} {{ {} }}", name, name, move->attributes);
+  const std::string_view word = rules::name_of(TransitionOp::Redistribute);
+  fix.text = fmt::format("{}({}, {})", word, name, move->words);
+  fix.replacement = fmt::format("{}.fixed = {} {} {{ {} }}", name, word, name, move->attributes);
   found_.push_back(std::move(fix));
 }
 
@@ -221,8 +221,9 @@ void Candidates::fork_generator() {
     fix.forward_bytes = fix.backward_bytes = 0;
     std::string name = ir::print_value(program_, state);
     std::string axes = axes_text(search_.axes);
-    fix.text = fmt::format("fork({}, {})", name, axes);
-    fix.replacement = fmt::format("{}.fixed = fork {} {{ axis = {} }}", name, name, axes);
+    const std::string_view fork = rules::boundary_name(rules::Boundary::Fork);
+    fix.text = fmt::format("{}({}, {})", fork, name, axes);
+    fix.replacement = fmt::format("{}.fixed = {} {} {{ axis = {} }}", name, fork, name, axes);
     found_.push_back(std::move(fix));
   }
 }
@@ -243,7 +244,7 @@ void Candidates::rescale() {
   type.scale = ir::product(program_, type.scale, ir::canonical_scale(program_, factor, mesh_id()));
   Edit edit{.inst = search_.id,
             .attrs = {},
-            .mover = state_.op("scale"),
+            .mover = state_.op(rules::Boundary::Scale),
             .mover_attrs = state_.with({}, "by", ir::AttrValue::scale(factor))};
   edit.operands.push_back(
       {wrong->operand.index,
@@ -254,9 +255,10 @@ void Candidates::rescale() {
   Fix fix;
   fix.inst = search_.id;
   fix.operands = {wrong->operand.index};
-  fix.text = fmt::format("scale({}, by = {})", name, text);
+  const std::string_view scale = rules::boundary_name(rules::Boundary::Scale);
+  fix.text = fmt::format("{}({}, by = {})", scale, name, text);
   fix.forward_bytes = fix.backward_bytes = 0;
-  fix.replacement = fmt::format("{}.fixed = scale {} {{ by = {} }}", name, name, text);
+  fix.replacement = fmt::format("{}.fixed = {} {} {{ by = {} }}", name, scale, name, text);
   found_.push_back(std::move(fix));
 }
 

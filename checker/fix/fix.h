@@ -15,7 +15,7 @@ namespace spmd::checker {
 // A transition that a fix puts in: on one value, from one type to another.
 struct FixStep {
   ir::ValueId value;
-  std::string op;
+  rules::TransitionOp op;
   ir::AttrsId attrs;
   rules::Arg before, after;
 };

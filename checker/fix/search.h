@@ -58,6 +58,8 @@ struct FixState {
   ir::OpNameId op(std::string_view name) {
     return ir::OpNameId{program.strings.add(llvm::StringRef(name.data(), name.size())).index};
   }
+  ir::OpNameId op(rules::TransitionOp transition) { return op(rules::name_of(transition)); }
+  ir::OpNameId op(rules::Boundary boundary) { return op(rules::boundary_name(boundary)); }
   ir::StringId string(llvm::StringRef text) { return program.strings.add(text); }
 
   ir::AttrValue axes_value(const ir::Mesh &mesh, ir::AxisSet axes) {

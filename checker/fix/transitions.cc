@@ -18,6 +18,7 @@ using ir::Kind;
 using ir::KindWord;
 using ir::ValueId;
 using rules::Transition;
+using rules::TransitionOp;
 
 // Addends that nobody has called so, on their way into the optimizer.
 void Candidates::sum_operand(uint32_t operand) {
@@ -25,14 +26,16 @@ void Candidates::sum_operand(uint32_t operand) {
   if (kind_of(operand) != Kind::Varying ||
       llvm::is_contained(ir::as_array(search_.tensors).take_front(operand), value))
     return;
-  KindWord dst{.kind = Kind::Replicate};
+  const Transition &row =
+      *rules::find_transition(TransitionOp::AllReduce, Kind::Partial, Kind::Replicate);
+  KindWord dst{.kind = row.dst};
   rules::Arg before = state_.known(value);
   ir::AttrsId attrs = words(std::nullopt, dst);
   std::optional<rules::Arg> after =
-      search_.walk.transition(state_.op("all_reduce"), attrs, search_.inst.context, before);
+      search_.walk.transition(state_.op(row.op), attrs, search_.inst.context, before);
   if (!after)
     return;
-  Edit edit{.inst = search_.id, .mover = state_.op("all_reduce"), .mover_attrs = attrs};
+  Edit edit{.inst = search_.id, .mover = state_.op(row.op), .mover_attrs = attrs};
   for (uint32_t each = 0; each < search_.tensors.size(); ++each)
     if (search_.tensors[each] == value)
       edit.operands.push_back({each, *after});
@@ -43,15 +46,14 @@ void Candidates::sum_operand(uint32_t operand) {
   fix.inst = search_.id;
   fix.operands.push_back(operand);
   fix.changes_value = true;
-  fix.steps.push_back({value, "all_reduce", attrs, before, *after});
-  add_price(fix,
-            *rules::find_transition(rules::TransitionOp::AllReduce, Kind::Partial, Kind::Replicate),
-            before, *after);
+  fix.steps.push_back({value, row.op, attrs, before, *after});
+  add_price(fix, row, before, *after);
   std::string name = ir::print_value(program_, value);
   std::string axes = axes_text(search_.axes);
-  fix.text = fmt::format("all_reduce({}, {}, dst=R)", name, axes);
+  std::string word = ir::print(dst);
+  fix.text = fmt::format("{}({}, {}, dst={})", row.name(), name, axes, word);
   fix.replacement =
-      fmt::format("{}.fixed = all_reduce {} {{ axis = {}, dst = R }}", name, name, axes);
+      fmt::format("{}.fixed = {} {} {{ axis = {}, dst = {} }}", name, row.name(), name, axes, word);
   found_.push_back(std::move(fix));
 }
 
@@ -159,7 +161,7 @@ bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operand
                          KindWord dst, ir::AttrsId attrs, llvm::StringRef then) {
   Edit edit{.inst = search_.id,
             .attrs = attrs,
-            .mover = state_.op(row.name()),
+            .mover = state_.op(row.op),
             .mover_attrs = words(src, dst)};
   Fix fix;
   fix.inst = search_.id;
@@ -170,12 +172,12 @@ bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operand
   for (uint32_t operand : operands) {
     ValueId value = search_.tensors[operand];
     rules::Arg before = state_.known(value);
-    std::optional<rules::Arg> after = search_.walk.transition(
-        state_.op(row.name()), words(src, dst), search_.inst.context, before);
+    std::optional<rules::Arg> after =
+        search_.walk.transition(state_.op(row.op), words(src, dst), search_.inst.context, before);
     if (!after)
       return false;
     edit.operands.push_back({operand, *after});
-    fix.steps.push_back({value, std::string(row.name()), words(src, dst), before, *after});
+    fix.steps.push_back({value, row.op, words(src, dst), before, *after});
     fix.changes_shape |= after->shape != before.shape;
     add_backward(edit, row, value);
     add_price(fix, row, before, *after);
@@ -202,7 +204,7 @@ bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operand
 void Candidates::add_backward(Edit &edit, const Transition &row, ValueId value) {
   for (ValueId gradient : state_.gradients_of(value))
     edit.gradients.push_back(gradient);
-  edit.dual_op = state_.op(row.dual.name());
+  edit.dual_op = state_.op(row.dual.op);
   edit.dual_attrs = words(std::nullopt, KindWord{.kind = row.dual.dst});
 }
 

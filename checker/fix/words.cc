@@ -33,14 +33,17 @@ public:
 
 private:
   TypedCall call_of(const Fix &fix, const FixStep &step) {
-    TypedCall call{.op = ir::OpNameId{program_.strings.add("spmd." + step.op).index},
-                   .attrs = step.attrs,
-                   .context = program_.insts[fix.inst].context,
-                   .operands = program_.blocks.add({ir::Operand::value(step.value)}),
-                   .list = {},
-                   .args = {step.before},
-                   .results = {step.after},
-                   .claims = {{}}};
+    TypedCall call{
+        .op =
+            ir::OpNameId{
+                program_.strings.add("spmd." + std::string(rules::name_of(step.op))).index},
+        .attrs = step.attrs,
+        .context = program_.insts[fix.inst].context,
+        .operands = program_.blocks.add({ir::Operand::value(step.value)}),
+        .list = {},
+        .args = {step.before},
+        .results = {step.after},
+        .claims = {{}}};
     call.list.read(program_, call.operands);
     return call;
   }

@@ -218,7 +218,7 @@ TrafficKey traffic_key(const ir::Program &program, const Message &message, Traff
   std::string axes =
       message.axes.empty() ? "?" : ir::print_axes(program, message.mesh, message.axes);
   std::string collective(message.collective == Collective::None
-                             ? std::string_view("send")
+                             ? rules::boundary_name(rules::Boundary::Send)
                              : rules::kCollectiveWords[static_cast<unsigned>(message.collective)]);
   std::string phase(kPhases[static_cast<unsigned>(inst.phase)]);
   if (by == TrafficBy::Axis)

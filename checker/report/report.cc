@@ -7,7 +7,6 @@
 #include "checker/suppress.h"
 
 #include "ir/text/text.h"
-#include "rules/violations/commands/costs.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -23,16 +22,17 @@ namespace {
 
 constexpr FindingGroup kGroups[] = {
     {"default", "what is wrong, suspicious or not known",
-     [](std::string_view finding) { return !rules::is_cost(finding); }},
-    {"perf", "communication that could be spared", rules::is_cost},
-    {"all", "every finding", [](std::string_view) { return true; }},
+     [](const rules::DiagnosticInfo &finding) { return !finding.is_cost; }},
+    {"perf", "communication that could be spared",
+     [](const rules::DiagnosticInfo &finding) { return finding.is_cost; }},
+    {"all", "every finding", [](const rules::DiagnosticInfo &) { return true; }},
 };
 
-bool names(llvm::ArrayRef<std::string> list, std::string_view finding) {
+bool names(llvm::ArrayRef<std::string> list, const rules::DiagnosticInfo &finding) {
   return llvm::any_of(list, [&](const std::string &entry) {
     const auto *group =
         llvm::find_if(kGroups, [&](const FindingGroup &row) { return row.name == entry; });
-    return entry == finding || (group != std::end(kGroups) && group->contains(finding));
+    return entry == finding.name || (group != std::end(kGroups) && group->contains(finding));
   });
 }
 
@@ -272,13 +272,13 @@ std::vector<const Finding *> all_findings(Report &report) {
 
 void find_costs(Report &report, const ReportOptions &options) {
   bool wanted = llvm::any_of(rules::all_violations(), [&](const rules::DiagnosticInfo *info) {
-    return rules::is_cost(info->name) && selected(options, info->name);
+    return info->is_cost && selected(options, *info);
   });
   if (!wanted)
     return;
   report.savings = savings_of(*report.program, *report.result);
   for (const Saving &saving : report.savings) {
-    if (!selected(options, saving.finding.info().name))
+    if (!selected(options, saving.finding.info()))
       continue;
     report.made.push_back(saving.finding);
     suppress(*report.program, report.check_options, report.made.back());
@@ -289,7 +289,7 @@ void fold(Report &report, const ReportOptions &options) {
   llvm::StringMap<size_t> known;
   for (const Finding *each : all_findings(report)) {
     const Finding &finding = *each;
-    if (!selected(options, finding.info().name)) {
+    if (!selected(options, finding.info())) {
       report.not_selected += !finding.suppressed;
       continue;
     }
@@ -397,7 +397,7 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
               report.program->find_param(parameter_of(*report.program, *report.result, finding));
           param && param->name.valid())
         diagnostic.parameters.push_back(report.program->strings[param->name].str());
-    if (fixes && rules::is_cost(finding.info().name))
+    if (fixes && finding.info().is_cost)
       add_saving(report, tried, diagnostic);
     // A program that checks has nothing to repair: what a run refutes is not what it says.
     if (!fixes || finding.info().drawn_by != rules::DrawnBy::Check)
@@ -423,7 +423,7 @@ void locate_in_input(const Report &report, uint64_t offset, SourcePlace &place) 
 
 llvm::ArrayRef<FindingGroup> finding_groups() { return kGroups; }
 
-bool selected(const ReportOptions &options, std::string_view finding) {
+bool selected(const ReportOptions &options, const rules::DiagnosticInfo &finding) {
   bool wanted =
       options.select.empty() ? kGroups[0].contains(finding) : names(options.select, finding);
   return wanted && !names(options.ignore, finding);

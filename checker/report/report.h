@@ -97,11 +97,11 @@ void add_finding(Report &report, Finding finding);
 // Names that stand for several findings in `--select` and `--ignore`.
 struct FindingGroup {
   std::string_view name, help;
-  bool (*contains)(std::string_view finding);
+  bool (*contains)(const rules::DiagnosticInfo &finding);
 };
 llvm::ArrayRef<FindingGroup> finding_groups();
 // Whether `--select` and `--ignore` leave this finding in.
-bool selected(const ReportOptions &options, std::string_view finding);
+bool selected(const ReportOptions &options, const rules::DiagnosticInfo &finding);
 
 // Where a place is in the user's source, or in the input itself where the program says no source.
 struct SourcePlace {

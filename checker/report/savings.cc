@@ -23,6 +23,8 @@ namespace {
 
 using ir::AxisSet;
 using ir::InstId;
+using ir::Kind;
+using ir::KindWord;
 using ir::ValueId;
 using rules::Collective;
 using rules::TransitionOp;
@@ -59,12 +61,12 @@ private:
   bool is_declared(ValueId value) const;
   bool keeps_meaning(const Step &step) const;
   bool same_type(ValueId a, ValueId b) const;
-  std::string new_step(const Step &first, const Step &second, std::string_view op) const;
+  std::string new_step(const Step &first, const Step &second, TransitionOp op) const;
   // What the axis is at an end of a step: as the call says, where only kinds are judged and types
   // have no blocks; else by the type.
-  std::string source(const Step &step, ir::AxisId axis) const;
-  std::string target(const Step &step, ir::AxisId axis) const;
-  std::string word(const Step &step, llvm::StringRef key, ValueId value, ir::AxisId axis) const;
+  KindWord source(const Step &step, ir::AxisId axis) const;
+  KindWord target(const Step &step, ir::AxisId axis) const;
+  KindWord word(const Step &step, llvm::StringRef key, ValueId value, ir::AxisId axis) const;
   std::string name_of(const Step &step) const { return program_.op_name(op(step)).str(); }
   ir::OpNameId op(const Step &step) const { return program_.insts[step.inst].op; }
   unsigned products_between(InstId first, InstId last) const;
@@ -89,6 +91,12 @@ private:
 std::string bytes_text(std::optional<int64_t> bytes) {
   return bytes && *bytes > 0 ? std::to_string(*bytes) : "";
 }
+
+bool is_plain(KindWord word, Kind kind) {
+  return word.form == KindWord::Form::Plain && word.kind == kind;
+}
+bool is_shard(KindWord word) { return word.form == KindWord::Form::Shard; }
+bool is_unknown(KindWord word) { return word.form == KindWord::Form::Unknown; }
 
 std::optional<int64_t> sum(std::optional<int64_t> a, std::optional<int64_t> b) {
   return a && b ? std::optional(*a + *b) : std::nullopt;
@@ -176,11 +184,8 @@ std::optional<Step> Search::step_before(const Step &step) const {
 // What is the same on all ranks, or a block, is determined by what the tensor means; addends and
 // what merely differs are not.
 bool Search::keeps_meaning(const Step &step) const {
-  constexpr TransitionOp kKeep[] = {TransitionOp::AllGather,     TransitionOp::AllReduce,
-                                    TransitionOp::ReduceScatter, TransitionOp::AllToAll,
-                                    TransitionOp::Convert,       TransitionOp::Redistribute};
   const ir::AttrValue *expert = program_.find(program_.insts[step.inst].attrs, "expert");
-  return llvm::is_contained(kKeep, step.op) && !expert && step.axes;
+  return rules::redistributes(step.op) && !expert && step.axes;
 }
 
 bool Search::same_type(ValueId a, ValueId b) const {
@@ -189,21 +194,20 @@ bool Search::same_type(ValueId a, ValueId b) const {
          result_.sizes[a.index] == result_.sizes[b.index];
 }
 
-std::string Search::word(const Step &step, llvm::StringRef key, ValueId value,
-                         ir::AxisId axis) const {
+KindWord Search::word(const Step &step, llvm::StringRef key, ValueId value, ir::AxisId axis) const {
   const ir::AttrValue *stated = program_.find(program_.insts[step.inst].attrs, key);
   if (stated && stated->form == ir::AttrForm::Kind)
-    return ir::print(stated->as_kind());
+    return stated->as_kind();
   const ir::Type &type = program_.types[result_.types[value.index]];
   if (std::optional<unsigned> dim = type.dim(axis))
-    return fmt::format("S({})", *dim);
-  std::optional<ir::Kind> kind = type.kind(axis);
-  return kind ? std::string(ir::info(*kind).word) : "?";
+    return {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
+  std::optional<Kind> kind = type.kind(axis);
+  return kind ? KindWord{.kind = *kind} : KindWord{.form = KindWord::Form::Unknown};
 }
-std::string Search::source(const Step &step, ir::AxisId axis) const {
+KindWord Search::source(const Step &step, ir::AxisId axis) const {
   return word(step, "src", step.from, axis);
 }
-std::string Search::target(const Step &step, ir::AxisId axis) const {
+KindWord Search::target(const Step &step, ir::AxisId axis) const {
   return word(step, "dst", step.to, axis);
 }
 
@@ -224,18 +228,18 @@ bool Search::says_more(const Step &step) const {
 
 // The statement of one op in our dialect that takes the operand of the first step and makes the
 // result of the second. Kinds that neither states are left to the rules: a recording says none.
-std::string Search::new_step(const Step &first, const Step &second, std::string_view op) const {
+std::string Search::new_step(const Step &first, const Step &second, TransitionOp op) const {
   AxisSet axes = first.axes | second.axes;
   ir::MeshId mesh = program_.types[result_.types[first.from.index]].mesh();
   std::string names = ir::print_axes(program_, mesh, axes);
   if (axes.size() > 1)
     names = "(" + names + ")";
-  std::string src = source(first, axes.first()), dst = target(second, axes.first());
+  const KindWord src = source(first, axes.first()), dst = target(second, axes.first());
   std::string attributes = "axis = " + names;
-  if (states(first, "src") || (src != "V" && src != "?"))
-    attributes += ", src = " + src;
-  if (dst != "?")
-    attributes += ", dst = " + dst;
+  if (states(first, "src") || !(is_plain(src, Kind::Varying) || is_unknown(src)))
+    attributes += ", src = " + ir::print(src);
+  if (!is_unknown(dst))
+    attributes += ", dst = " + ir::print(dst);
   if (first.combiner)
     attributes +=
         fmt::format(", op = {}", ir::kCombinerWords[static_cast<size_t>(*first.combiner)]);
@@ -243,9 +247,9 @@ std::string Search::new_step(const Step &first, const Step &second, std::string_
     attributes += fmt::format(", phase = {}", ir::kPhaseWords[static_cast<size_t>(phase)]);
   const bool over = first.in_place && second.in_place;
   std::string from = ir::print_value(program_, first.from);
-  return fmt::format("{}{} = {}{} {}{} {{ {} }}", ir::print_value(program_, second.to),
-                     over ? " aliases " + from : "", program_.is_own_dialect() ? "" : "spmd.", op,
-                     over ? "mut " : "", from, attributes);
+  return fmt::format("{}{} = {}{}{} {}{} {{ {} }}", ir::print_value(program_, second.to),
+                     over ? " aliases " + from : "", program_.is_own_dialect() ? "" : "spmd.",
+                     rules::name_of(op), over ? "_" : "", over ? "mut " : "", from, attributes);
 }
 
 void Search::add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite) {
@@ -268,8 +272,9 @@ void Search::pair(const Step &second) {
   AxisSet axes = first->axes | second.axes;
   bool placed = true, back = true; // no addends; each axis is at the end what it was
   for (ir::AxisId axis : axes) {
-    placed &= source(*first, axis)[0] != 'P' && source(*first, axis) != "?";
-    back &= source(*first, axis) == target(second, axis);
+    const KindWord from = source(*first, axis);
+    placed &= !is_plain(from, Kind::Partial) && !is_unknown(from);
+    back &= from == target(second, axis);
   }
   bool sends = first->collective != Collective::None || second.collective != Collective::None;
   if (!in_place && same_type(first->from, second.to) && placed && back && sends) {
@@ -289,25 +294,28 @@ void Search::pair(const Step &second) {
 
 void Search::slice(const Step &first, const Step &second) {
   if (second.op != TransitionOp::Convert || second.collective != Collective::None ||
-      target(second, second.axes.first())[0] != 'S' || says_more(first) || says_more(second) ||
+      !is_shard(target(second, second.axes.first())) || says_more(first) || says_more(second) ||
       (first.in_place && is_declared(first.from)))
     return;
-  auto put = [&](rules::Violation violation, std::string_view op) {
+  auto put = [&](rules::Violation violation, TransitionOp op) {
     std::string made = new_step(first, second, op);
     add(second, std::move(violation), fmt::format("put `{}` in the place of both", made),
         {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}});
   };
   std::optional<int64_t> bytes = first.bytes;
-  std::string from = source(first, first.axes.first());
-  const bool addends = from == "P" || (from == "V" && !states(first, "src"));
+  const KindWord from = source(first, first.axes.first());
+  const bool addends = from == KindWord{.kind = Kind::Partial} ||
+                       (is_plain(from, Kind::Varying) && !states(first, "src"));
   if (first.op == TransitionOp::AllReduce && addends) {
     if (bytes) // what reduce_scatter sends is half of it
       bytes = *bytes - *bytes / 2;
-    put(rules::ReduceThenSlice{name_of(first), first.axes, bytes_text(bytes)}, "reduce_scatter");
-  } else if (first.op == TransitionOp::AllGather && from[0] == 'S' && !first.in_place) {
+    put(rules::ReduceThenSlice{name_of(first), first.axes, bytes_text(bytes)},
+        TransitionOp::ReduceScatter);
+  } else if (first.op == TransitionOp::AllGather && is_shard(from) && !first.in_place) {
     if (bytes) // all_to_all sends as much of one block
       bytes = *bytes - *bytes / first.ranks;
-    put(rules::GatherThenSlice{name_of(first), first.axes, bytes_text(bytes)}, "all_to_all");
+    put(rules::GatherThenSlice{name_of(first), first.axes, bytes_text(bytes)},
+        TransitionOp::AllToAll);
   }
 }
 
@@ -318,7 +326,7 @@ void Search::fuse(const Step &first, const Step &second) {
       says_more(second))
     return;
   auto same_ends = [&](const Step &step) {
-    return source(step, step.axes.first()) + target(step, step.axes.first());
+    return std::pair(source(step, step.axes.first()), target(step, step.axes.first()));
   };
   const ir::Type &type = program_.types[result_.types[first.from.index]];
   if (same_ends(first) != same_ends(second) ||
@@ -329,7 +337,7 @@ void Search::fuse(const Step &first, const Step &second) {
     int64_t whole = *second.bytes * second.ranks / (2 * (second.ranks - 1));
     bytes = *bytes - ring_bytes(Collective::AllReduce, whole, first.ranks * second.ranks);
   }
-  std::string made = new_step(first, second, second.in_place ? "all_reduce_" : "all_reduce");
+  std::string made = new_step(first, second, TransitionOp::AllReduce);
   add(second, rules::FusableCollectives{name_of(first), first.axes, second.axes, bytes_text(bytes)},
       fmt::format("put `{}` in the place of both", made),
       {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}});

@@ -3,7 +3,6 @@
 #include "checker/report/verified_edits.h"
 
 #include "ir/input/input.h"
-#include "rules/violations/commands/costs.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -56,7 +55,7 @@ bool repairs(const Report &report, const std::string &text, const Finding &findi
   add_configured(*report.program, read.program);
   CheckResult result = check(read.program, report.check_options);
   Count before = count(report.result->findings, finding), after = count(result.findings, finding);
-  if (!rules::is_cost(finding.info().name))
+  if (!finding.info().is_cost)
     return after.of_name < before.of_name && after.all < before.all;
   auto left = [&](ir::Program &program, const CheckResult &of) {
     return llvm::count_if(savings_of(program, of), [&](const Saving &saving) {
@@ -98,7 +97,7 @@ bool is_verified(const Report &report, const Saving &saving) {
 
 std::vector<TextEdit> verified_edits(const Report &report, const Finding &finding, const Fix &fix) {
   std::vector<TextEdit> edits;
-  if (!rules::is_cost(finding.info().name)) {
+  if (!finding.info().is_cost) {
     edits = text_edits(*report.program, report.bytes, fix);
   } else {
     for (const Saving &saving : report.savings)

@@ -248,7 +248,7 @@ private:
     value.name = copier_.fresh_name(name_of(of));
     insertion.made = program_.values.add(value);
     Inst move = use;
-    move.op = own_op(program_, "redistribute");
+    move.op = own_op(program_, rules::name_of(rules::TransitionOp::Redistribute));
     move.operands = program_.blocks.add({ir::Operand::value(of)});
     move.first_result = insertion.made;
     move.result_count = 1;

@@ -1,5 +1,6 @@
 // Operations of the JSON format: the hot path. Nothing here allocates for each op, except as tables
 // grow.
+#include "ir/boundary_ops.h"
 #include "ir/input/read_operands.h"
 #include "ir/json/read.h"
 #include "ir/text/lexer.h"

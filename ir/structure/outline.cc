@@ -2,6 +2,8 @@
 // use, and rebuilt as one function each. Relies on the main body being the last one of the program.
 #include "ir/structure/outline.h"
 
+#include "ir/boundary_ops.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -288,7 +290,7 @@ FunctionId Outliner::make_function(const Run &model, const std::vector<bool> &re
 Inst Outliner::call(const Run &run, FunctionId function, const std::vector<bool> &returned) {
   const Inst &first = program_.insts[InstId{run.first}];
   Inst made;
-  made.op = OpNameId{program_.strings.add("call").index};
+  made.op = OpNameId{program_.strings.add(boundary_name(Boundary::Call)).index};
   AttrDict attrs;
   attrs.attrs.push_back({program_.strings.add("body"), AttrValue::function(function)});
   made.attrs = program_.attrs.add(std::move(attrs));

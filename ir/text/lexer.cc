@@ -26,14 +26,6 @@ bool is_op_name(llvm::StringRef text) {
          llvm::all_of(text, in_op_name);
 }
 
-bool states_type(llvm::StringRef op) {
-  static constexpr llvm::StringLiteral kOps[] = {"assert_type",  "from_local", "reinterpret_mesh",
-                                                 "redistribute", "reshard",    "rng",
-                                                 "mutate_type"};
-  op.consume_front("spmd.");
-  return llvm::is_contained(kOps, op);
-}
-
 bool is_value_name(llvm::StringRef text) { return !text.empty() && llvm::all_of(text, in_id); }
 
 static bool in_finding(char c) { return in_name(c) || c == '-'; }

@@ -87,8 +87,6 @@ inline constexpr unsigned kMaxValueNesting = 24;
 bool is_op_name(llvm::StringRef text);
 bool is_value_name(llvm::StringRef text);
 bool is_finding(llvm::StringRef text);
-// Ops whose attributes are a whole type in JSON, whichever of its members are there.
-bool states_type(llvm::StringRef op);
 // Values and functions whose names stand without quotes.
 bool is_plain_id(llvm::StringRef text);
 

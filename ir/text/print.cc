@@ -18,6 +18,7 @@
 // - `"odd name" %x` is an op, `{ "odd key" = 1 }` a key, `%"a//b"` a value whose name needs quotes.
 #include "ir/text/print.h"
 
+#include "ir/boundary_ops.h"
 #include "ir/input/input.h"
 #include "ir/text/lexer.h"
 
@@ -246,7 +247,8 @@ std::string TextPrinter::context_words(const Context &from, const Context &to,
 // The function of a `local_map` that nobody else uses, and whose name says that it had none.
 const Function *TextPrinter::own_body(const Inst &inst) const {
   const AttrValue *body = attr_of(inst, "body");
-  if (program_.op_name(inst.op) != "local_map" || !body || body->form != AttrForm::Function)
+  if (!is_boundary(program_.op_name(inst.op), Boundary::LocalMap) || !body ||
+      body->form != AttrForm::Function)
     return nullptr;
   const Function &function = program_.functions[body->as<FunctionId>()];
   llvm::StringRef name = program_.strings[function.name];

@@ -2,6 +2,7 @@
 // Relies on attributes standing in canonical order.
 #include "ir/text/print.h"
 
+#include "ir/boundary_ops.h"
 #include "ir/input/input.h"
 #include "ir/text/lexer.h"
 
@@ -167,7 +168,8 @@ std::string TextPrinter::operation(InstId id) const {
   const AttrDict &dict = program_.attrs[inst.attrs];
   std::string text = op_name(program_.op_name(inst.op));
   llvm::ArrayRef<Operand> list = program_.blocks[inst.operands];
-  bool is_rng = text == "rng" && list.empty() && dict.attrs.size() == 1 && attr_of(inst, "type");
+  bool is_rng = is_boundary(text, Boundary::Rng) && list.empty() && dict.attrs.size() == 1 &&
+                attr_of(inst, "type");
   std::string stated = attrs(id);
   if (is_rng && inst.phase == Phase::Unstated && !stated.empty())
     if (std::string type = value_text(dict.attrs[0].value, mesh_);
@@ -213,7 +215,7 @@ std::string TextPrinter::attr(const Inst &inst, const Attr &row, MeshId target) 
   KeyForm form = known ? kKnownKeys[*known].form : KeyForm::Plain;
   llvm::StringRef op = program_.op_name(inst.op);
   llvm::StringRef last = op.contains('.') ? op.rsplit('.').second : op;
-  bool whole = form == KeyForm::Type && (last == "redistribute" || last == "reshard");
+  bool whole = form == KeyForm::Type && is_redistribute_word(last);
   if (form == KeyForm::Word && row.value.form == AttrForm::String) {
     llvm::StringRef said = program_.strings[row.value.as<StringId>()];
     // As a bare word it would be looked up among the meshes.

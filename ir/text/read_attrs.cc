@@ -1,6 +1,7 @@
 // Operands and attributes in the text form. A known key takes one form only (attrs.h); whatever
 // else is written keeps its plain value: a bare word is a string, as JSON has it, unless it names a
 // symbol.
+#include "ir/boundary_ops.h"
 #include "ir/input/read_operands.h"
 #include "ir/text/read.h"
 

@@ -1,5 +1,6 @@
 // Statements of the text form: operations with their results, contexts, locations and expectations.
 // Results are defined after everything else of their statement has been read, as the Builder asks.
+#include "ir/boundary_ops.h"
 #include "ir/input/read_operands.h"
 #include "ir/text/read.h"
 
@@ -167,9 +168,9 @@ bool TextReader::read_op(llvm::SmallVectorImpl<WrittenValue> &results, Operation
   if (!is_op_name(spelling))
     error(token, "trace-key", fmt::format("`{}` is no name of an op", shortened(spelling)));
   bool bare = last_end_ > 0 && bytes_[last_end_ - 1] != '"';
-  if (bare && spelling == "rng" && at_type())
+  if (bare && is_boundary(spelling, Boundary::Rng) && at_type())
     return read_rng(op);
-  if (bare && spelling == "local_map" && take_word("over"))
+  if (bare && is_boundary(spelling, Boundary::LocalMap) && take_word("over"))
     return read_local_map(results, op);
   return read_operands(op) && (!peek().is('{') || read_attrs(op));
 }

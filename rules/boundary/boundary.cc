@@ -447,82 +447,86 @@ constexpr std::string_view kClaim = "type: type, axis: axes, group: any, src: ki
 constexpr std::string_view kAxes = "axis: axes, group: any";
 
 constexpr BoundaryOp kBoundaryOps[] = {
-    {Boundary::AssertType, "assert_type", 1, assert_type,
+    {Boundary::AssertType, 1, assert_type,
      "checks the stated type of a value and passes the value on", kClaim, BoundaryData::Same},
-    {Boundary::MutateType, "mutate_type", 1, mutate_type,
+    {Boundary::MutateType, 1, mutate_type,
      "replaces the type of a value by the stated one, without proof", kClaim, BoundaryData::Same},
-    {Boundary::ToLocal, "to_local", 1, apply_to_local,
+    {Boundary::ToLocal, 1, apply_to_local,
      "takes the local part out of a sharded value: S(i) becomes V", "grad: type",
      BoundaryData::Same},
-    {Boundary::FromLocal, "from_local", 1, assert_type,
+    {Boundary::FromLocal, 1, assert_type,
      "states how local parts join: V becomes the S(i) of its type", kClaim, BoundaryData::Same},
-    {Boundary::Rng, "rng", 0, rng, "a random state, equal (R) or different (V) along each axis",
-     kClaim, BoundaryData::State},
-    {Boundary::Fork, "fork", 1, fork, "a random state that differs along an axis", kAxes,
+    {Boundary::Rng, 0, rng, "a random state, equal (R) or different (V) along each axis", kClaim,
      BoundaryData::State},
-    {Boundary::AxisIndex, "axis_index", 0, axis_index,
-     "the coordinate of a rank along an axis: V there", kAxes},
-    {Boundary::Scale, "scale", 1, rescale,
+    {Boundary::Fork, 1, fork, "a random state that differs along an axis", kAxes,
+     BoundaryData::State},
+    {Boundary::AxisIndex, 0, axis_index, "the coordinate of a rank along an axis: V there", kAxes},
+    {Boundary::Scale, 1, rescale,
      "multiplies the data by axis sizes and leaves the meaning as it is", "by: factor",
+     BoundaryData::Altered, 0, /*own_backward=*/true},
+    {Boundary::Alias, 1, alias, "an older view, of the new content of its base", "",
      BoundaryData::Altered},
-    {Boundary::Alias, "alias", 1, alias, "an older view, of the new content of its base", "",
-     BoundaryData::Altered},
-    {Boundary::ReinterpretMesh, "reinterpret_mesh", 1, reinterpret_mesh,
+    {Boundary::ReinterpretMesh, 1, reinterpret_mesh,
      "the same data seen on another mesh over the same ranks", "mesh: mesh, type: type",
      BoundaryData::Same},
-    {Boundary::Backward, "backward", 1, apply_backward,
+    {Boundary::Backward, 1, apply_backward,
      "roots the gradients: its operand is a loss, invariant or partial on every axis", "",
      BoundaryData::Own, kActs},
-    {Boundary::Grad, "grad", 1, apply_grad,
+    {Boundary::Grad, 1, apply_grad,
      "the gradient of a value: partial where it is replicate, replicate where it is partial, else "
      "of its type",
      "", BoundaryData::Own, kActs},
-    {Boundary::Step, "step", 2, apply_step, "the optimizer: a parameter and its gradient", "",
+    {Boundary::Step, 2, apply_step, "the optimizer: a parameter and its gradient", "",
      BoundaryData::None, kWrites | kActs},
-    {Boundary::TotalNorm, "total_norm", 1, total_norm,
+    {Boundary::TotalNorm, 1, total_norm,
      "the norm of a list of gradients, squares summed over the axes", kAxes, BoundaryData::Norms},
-    {Boundary::ClipNorm, "clip_norm", 1, clip_norm,
-     "scales gradients so that their total norm is bounded",
+    {Boundary::ClipNorm, 1, clip_norm, "scales gradients so that their total norm is bounded",
      "axis: axes, group: any, max_norm: number", BoundaryData::Norms},
-    {Boundary::Report, "report", 1, report,
-     "publishes a number, which must be the same on every rank", "", BoundaryData::Same,
-     kKeeps | kActs},
-    {Boundary::Store, "store", 2, store, "the new content of a buffer, of the type of the buffer",
-     "", BoundaryData::Own, kWrites | kKeeps | kActs},
-    {Boundary::Send, "send", 1, send, "hands a value to another rank; untyped across stages",
+    {Boundary::Report, 1, report, "publishes a number, which must be the same on every rank", "",
+     BoundaryData::Same, kKeeps | kActs},
+    {Boundary::Store, 2, store, "the new content of a buffer, of the type of the buffer", "",
+     BoundaryData::Own, kWrites | kKeeps | kActs},
+    {Boundary::Send, 1, send, "hands a value to another rank; untyped across stages",
      "axis: axes, group: any, peer: whole, tag: any", BoundaryData::Own, kActs},
-    {Boundary::Recv, "recv", 0, recv, "receives a value, whose type is stated",
-     "peer: whole, tag: any", BoundaryData::Own, kActs},
-    {Boundary::Wait, "wait", 1, pass_first, "the value of an asynchronous op", "",
-     BoundaryData::Same},
-    {Boundary::Token, "token", 0, token, "orders effects; carries no data", "", BoundaryData::None},
-    {Boundary::Diverge, "diverge", 0, diverge,
+    {Boundary::Recv, 0, recv, "receives a value, whose type is stated", "peer: whole, tag: any",
+     BoundaryData::Own, kActs},
+    {Boundary::Wait, 1, pass_first, "the value of an asynchronous op", "", BoundaryData::Same},
+    {Boundary::Token, 0, token, "orders effects; carries no data", "", BoundaryData::None},
+    {Boundary::Diverge, 0, diverge,
      "ranks that run different collectives here, seen when all of them ran",
      "call: word, ranks: word, instead: word, others: word, stack: word, other_stack: word",
      BoundaryData::None, kActs},
-    {Boundary::Unlike, "unlike", 0, unlike,
+    {Boundary::Unlike, 0, unlike,
      "a result that was seen to differ from what one device makes of the same arguments",
      "value: word, ratio: number", BoundaryData::None, kActs},
 };
 
 constexpr CallOp kCallOps[] = {
-    {Boundary::Call, "call", "runs a function of the program", "body: function"},
-    {Boundary::Checkpoint, "checkpoint", "runs a function of the program, and again in backward",
+    {Boundary::Call, "runs a function of the program", "body: function"},
+    {Boundary::Checkpoint, "runs a function of the program, and again in backward",
      "body: function"},
-    {Boundary::LocalMap, "local_map", "runs a body in which some axes are local",
+    {Boundary::LocalMap, "runs a body in which some axes are local",
      "body: function, axis: axes, group: any, in_types: types, out_types: types"},
-    {Boundary::Scan, "scan", "runs a body once per entry of dimension 0",
+    {Boundary::Scan, "runs a body once per entry of dimension 0",
      "body: function, consts: count, carry: count, length: count, reverse: flag"},
-    {Boundary::Cond, "cond", "runs one of two bodies", "then: function, else: function"},
-    {Boundary::While, "while", "runs a body as long as a condition holds",
+    {Boundary::Cond, "runs one of two bodies", "then: function, else: function"},
+    {Boundary::While, "runs a body as long as a condition holds",
      "cond: function, body: function, consts: count"},
 };
 
-// A row is found by its number, and each has a line for the manual.
+// Whether a type is among the attributes, under that name.
+constexpr bool has_type(std::string_view attributes) {
+  constexpr std::string_view kType = "type: type";
+  return attributes.substr(0, kType.size()) == kType ||
+         attributes.find(", type: type") != std::string_view::npos;
+}
+
+// A row is found by its number, and each has a line for the manual. Readers know which have a type.
 constexpr bool is_complete() {
   auto place = static_cast<unsigned>(Boundary::None);
   for (const BoundaryOp &row : kBoundaryOps)
-    if (static_cast<unsigned>(row.op) != ++place || row.manual.empty())
+    if (static_cast<unsigned>(row.op) != ++place || row.manual.empty() ||
+        ir::kBoundaryNames[place].states_type != has_type(row.attributes))
       return false;
   for (const CallOp &row : kCallOps)
     if (static_cast<unsigned>(row.op) != ++place || row.manual.empty())
@@ -578,23 +582,6 @@ llvm::ArrayRef<BoundaryOp> boundary_ops() { return kBoundaryOps; }
 
 llvm::ArrayRef<CallOp> call_ops() { return kCallOps; }
 
-Boundary find_boundary(llvm::StringRef name) {
-  std::string_view word{name.data(), name.size()};
-  for (const BoundaryOp &row : kBoundaryOps)
-    if (row.name == word)
-      return row.op;
-  for (const CallOp &row : kCallOps)
-    if (row.name == word)
-      return row.op;
-  return Boundary::None;
-}
-std::string_view boundary_name(Boundary op) {
-  if (const BoundaryOp *row = row_of(op))
-    return row->name;
-  return op == Boundary::None
-             ? std::string_view()
-             : kCallOps[static_cast<size_t>(op) - 1 - std::size(kBoundaryOps)].name;
-}
 bool is_same_data(Boundary op) { return holds(op, BoundaryData::Same); }
 bool passes_data(Boundary op) { return is_same_data(op) || holds(op, BoundaryData::Altered); }
 bool is_random_state(Boundary op) { return holds(op, BoundaryData::State); }
@@ -603,6 +590,10 @@ bool takes_norm(Boundary op) { return holds(op, BoundaryData::Norms); }
 bool writes_first(Boundary op) { return has_effect(op, kWrites); }
 bool keeps_results(Boundary op) { return has_effect(op, kKeeps); }
 bool acts(Boundary op) { return has_effect(op, kActs); }
+bool is_own_backward(Boundary op) {
+  const BoundaryOp *row = row_of(op);
+  return row && row->own_backward;
+}
 
 void apply_boundary(const Application &app, Outcome &out) {
   forget_results(app, out);

@@ -24,7 +24,6 @@ constexpr uint8_t kActs = 4;   // it does something where it has no results
 
 struct BoundaryOp {
   Boundary op;
-  std::string_view name;
   uint8_t operands; // tensors that it needs at least
   // Results are unknown on entry.
   void (*apply)(const Application &app, Outcome &out);
@@ -32,11 +31,18 @@ struct BoundaryOp {
   std::string_view attributes; // as attributes.cc lists them
   BoundaryData data = BoundaryData::Own;
   uint8_t effects = 0; // kWrites, kKeeps, kActs
+  // Of the gradient. `Same` data hand it on; `backward`, `grad` and `step` are what asks for
+  // gradients; all others have none.
+  bool own_backward = false;
+
+  std::string_view name() const { return boundary_name(op); }
 };
 // One that the checker types, because it owns bodies.
 struct CallOp {
   Boundary op;
-  std::string_view name, manual, attributes;
+  std::string_view manual, attributes;
+
+  std::string_view name() const { return boundary_name(op); }
 };
 
 llvm::ArrayRef<BoundaryOp> boundary_ops();

@@ -1,52 +1,14 @@
-// Which op at the edge of the typed world an instruction is, however it is spelled.
+// What the rows of boundary.cc say of an op at the edge of the typed world.
 #pragma once
 
-#include "llvm/ADT/StringRef.h"
-
-#include <cstdint>
-#include <string_view>
+#include "ir/boundary_ops.h"
 
 namespace spmd::rules {
 
-// In the order of the rows of boundary.cc: first those that are typed there, then those with
-// bodies, which the checker types.
-enum class Boundary : uint8_t {
-  None,
-  AssertType,
-  MutateType,
-  ToLocal,
-  FromLocal,
-  Rng,
-  Fork,
-  AxisIndex,
-  Scale,
-  Alias,
-  ReinterpretMesh,
-  Backward,
-  Grad,
-  Step,
-  TotalNorm,
-  ClipNorm,
-  Report,
-  Store,
-  Send,
-  Recv,
-  Wait,
-  Token,
-  Diverge,
-  Unlike,
-  Call,
-  Checkpoint,
-  LocalMap,
-  Scan,
-  Cond,
-  While,
-};
+using ir::Boundary;
+using ir::boundary_name;
+using ir::find_boundary;
 
-// None: no boundary op, and no op with bodies, has that name.
-Boundary find_boundary(llvm::StringRef name);
-// Empty for None.
-std::string_view boundary_name(Boundary op);
 // True if the result holds what the first operand holds, be it scaled or seen otherwise.
 bool passes_data(Boundary op);
 // True if the result is the first operand: only what is claimed of it changes.
@@ -63,5 +25,8 @@ bool writes_first(Boundary op);
 bool keeps_results(Boundary op);
 // True if it does something where it has no results.
 bool acts(Boundary op);
+// True if the gradient of its operand is the same op, with the same attributes, on the gradient of
+// its result.
+bool is_own_backward(Boundary op);
 
 } // namespace spmd::rules

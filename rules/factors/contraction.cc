@@ -509,12 +509,12 @@ bool recurrent_backward_factors(const Application &app, FactorSink &sink) {
   const TensorFactors state = layer->state_of(sink, *h);
   TensorFactors output = layer->sequence;
   output.back() = {sink.factor(std::nullopt, true)};
-  for (std::string_view name : {"x", "y", "g", "h", "k", "l"}) {
-    bool of_state = name == "h" || name == "k" || name == "l";
-    const TensorFactors &dims = name == "x" ? layer->sequence : of_state ? state : output;
+  const std::pair<std::string_view, const TensorFactors &> known[] = {
+      {"x", layer->sequence}, {"y", output}, {"g", output},
+      {"h", state},           {"k", state},  {"l", state}};
+  for (const auto &[name, dims] : known)
     if (!Recurrent::match(sink, sink.operand(name), dims))
       return false;
-  }
   llvm::SmallVector<TensorFactors, 7> gradients{layer->sequence};
   for (std::string_view name : {"w", "u"}) {
     if (!sink.shape(sink.operand(name)))

@@ -2,7 +2,6 @@
 // worked out here and nowhere else.
 #include "rules/ops/registry.h"
 
-#include "rules/boundary/boundary.h"
 #include "rules/derivative.h"
 #include "rules/ops/families.h"
 #include "rules/transitions/transition.h"
@@ -269,9 +268,7 @@ llvm::SmallVector<llvm::StringRef, 0> all_names() {
       names.push_back(ref(row.name));
   for (std::string_view name : ir::as_array(kTransitionNames).drop_front())
     names.push_back(ref(name));
-  for (const BoundaryOp &row : boundary_ops())
-    names.push_back(ref(row.name));
-  for (const CallOp &row : call_ops())
+  for (const ir::BoundaryName &row : ir::as_array(ir::kBoundaryNames).drop_front())
     names.push_back(ref(row.name));
   for (const Alias &alias : aliases())
     names.push_back(ref(alias.spelling));

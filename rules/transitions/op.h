@@ -1,6 +1,8 @@
 // The names of transitions. Their rows: rules/transitions/rows.h.
 #pragma once
 
+#include "ir/dialect/words.h"
+
 #include <cstdint>
 #include <iterator>
 #include <string_view>
@@ -24,8 +26,9 @@ enum class TransitionOp : uint8_t {
   Redistribute
 };
 inline constexpr std::string_view kTransitionNames[] = {
-    "",        "all_gather", "all_reduce", "reduce_scatter",     "all_to_all", "reinterpret",
-    "convert", "broadcast",  "reduce",     "collective_permute", "reorder",    "redistribute"};
+    "",           "all_gather",         "all_reduce", "reduce_scatter",
+    "all_to_all", "reinterpret",        "convert",    "broadcast",
+    "reduce",     "collective_permute", "reorder",    ir::redistribute_word(ir::Dialect::Spmd)};
 inline constexpr size_t kTransitionOps = std::size(kTransitionNames);
 static_assert(kTransitionOps == static_cast<size_t>(TransitionOp::Redistribute) + 1);
 

@@ -25,8 +25,14 @@ enum class Collective : uint8_t {
   Broadcast,
   Permute
 };
-inline constexpr std::string_view kCollectiveWords[] = {
-    "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "permute"};
+// Called like the transition that is nothing else; of a permutation there are several.
+inline constexpr std::string_view kCollectiveWords[] = {"none",
+                                                        name_of(TransitionOp::AllReduce),
+                                                        name_of(TransitionOp::AllGather),
+                                                        name_of(TransitionOp::ReduceScatter),
+                                                        name_of(TransitionOp::AllToAll),
+                                                        name_of(TransitionOp::Broadcast),
+                                                        "permute"};
 // What a rank does after the collective; before it, and as the whole of it, where the collective is
 // None.
 enum class LocalStep : uint8_t {
@@ -72,6 +78,9 @@ llvm::ArrayRef<Transition> joint_transitions();
 // of another name that leads from src to dst and keeps the meaning (DESIGN.md of spmd_types,
 // "Per-mesh-dim redistribute").
 const Transition *find_transition(TransitionOp op, ir::Kind src, ir::Kind dst);
+// Whether what goes into a call of that name and what comes out of it mean one tensor: it has rows
+// by which one redistributes. `expert` may ask for its others.
+bool redistributes(TransitionOp op);
 // The row of the backward; null where the row is composed.
 const Transition *dual_of(const Transition &row);
 
@@ -105,7 +114,8 @@ llvm::ArrayRef<SpelledWords> all_spelled_words();
 const SpelledWords *spelled_words(std::string_view spelling, std::string_view to = {});
 
 // How a framework says one row of the table on an axis that is judged locally, where each rank has
-// a tensor of its own. What it says on whole tensors is `whole_words`.
+// a tensor of its own. What it says on whole tensors is
+// ir::redistribute_word().
 struct DialectTransition {
   ir::Dialect dialect;
   TransitionOp op;
@@ -117,8 +127,4 @@ struct DialectTransition {
 // Null if the dialect has no word for the row, and nothing is known of the reason.
 const DialectTransition *dialect_transition(ir::Dialect dialect, const Transition &row,
                                             ir::Combiner combiner);
-// What goes from one type of a whole tensor to another: `redistribute` of DTensor, `reshard` of
-// JAX; empty if the framework has no whole tensors.
-std::string_view whole_words(ir::Dialect dialect);
-
 } // namespace spmd::rules

@@ -38,6 +38,12 @@ const Transition *find_transition(TransitionOp op, ir::Kind src, ir::Kind dst) {
   return row == std::end(kTransitions) ? nullptr : row;
 }
 
+bool redistributes(TransitionOp op) {
+  return op == TransitionOp::Redistribute || llvm::any_of(kTransitions, [&](const Transition &row) {
+           return row.op == op && row.redistributes;
+         });
+}
+
 const Transition *dual_of(const Transition &row) {
   return row.composed ? nullptr : find_transition(row.dual.op, row.dual.src, row.dual.dst);
 }

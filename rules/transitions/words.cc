@@ -179,17 +179,4 @@ const DialectTransition *dialect_transition(Dialect dialect, const Transition &r
   return found == std::end(kDialectTransitions) ? nullptr : found;
 }
 
-std::string_view whole_words(Dialect dialect) {
-  switch (dialect) {
-  case Dialect::Jax:
-    return "reshard";
-  case Dialect::DTensor:
-    return "redistribute";
-  case Dialect::Spmd:
-  case Dialect::LTensor:
-    break;
-  }
-  return {};
-}
-
 } // namespace spmd::rules

@@ -26,6 +26,8 @@ struct DiagnosticInfo {
   // It holds for cuts that nobody stated; others say that tensors are no parts of one, which they
   // need not be.
   bool by_meaning = false;
+  // What is computed is right, and communication could be spared: reported where it is asked for.
+  bool is_cost = false;
   // `{op}` is the spelling of the program; every other placeholder is a field of the struct.
   std::string_view message = {};
   std::string_view explain =

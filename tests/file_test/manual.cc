@@ -3,7 +3,6 @@
 
 #include "checker/report/report.h"
 #include "checker/report/savings.h"
-#include "rules/violations/commands/costs.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -35,8 +34,8 @@ std::vector<std::string> names_drawn(std::string_view text, const std::string &l
 }
 
 void run_wrong(const rules::DiagnosticInfo &info, Problems &problems) {
-  std::vector<std::string> names = names_drawn(info.wrong, fmt::format("{} (wrong)", info.name),
-                                               rules::is_cost(info.name), problems);
+  std::vector<std::string> names =
+      names_drawn(info.wrong, fmt::format("{} (wrong)", info.name), info.is_cost, problems);
   if (problems.empty() && !llvm::is_contained(names, info.name))
     problems.push_back(fmt::format("{}: its wrong program does not trigger it", info.name));
   for (const std::string &name : names)
@@ -45,8 +44,8 @@ void run_wrong(const rules::DiagnosticInfo &info, Problems &problems) {
 }
 
 void run_right(const rules::DiagnosticInfo &info, Problems &problems) {
-  for (const std::string &name : names_drawn(info.right, fmt::format("{} (right)", info.name),
-                                             rules::is_cost(info.name), problems))
+  for (const std::string &name :
+       names_drawn(info.right, fmt::format("{} (right)", info.name), info.is_cost, problems))
     problems.push_back(fmt::format("{}: its right program triggers [{}]", info.name, name));
 }
 
@@ -54,7 +53,7 @@ Problems run_one(const rules::DiagnosticInfo &info) {
   Problems problems;
   if (info.explain.empty())
     problems.push_back(fmt::format("{}: no manual text (explain)", info.name));
-  if (info.drawn_by != rules::DrawnBy::Check && !rules::is_cost(info.name)) {
+  if (info.drawn_by != rules::DrawnBy::Check && !info.is_cost) {
     if (!info.wrong.empty() || !info.right.empty())
       problems.push_back(fmt::format("{}: checking its program does not trigger it", info.name));
     return problems;

@@ -48,9 +48,10 @@ std::vector<Target> all_targets() {
       if (targets.back().name != row.name())
         add_target(targets, std::string(row.name()), 1, rules::attributes_of_transition(row.op));
   for (const rules::BoundaryOp &row : rules::boundary_ops())
-    add_target(targets, std::string(row.name), row.operands, rules::attributes_of_boundary(row.op));
+    add_target(targets, std::string(row.name()), row.operands,
+               rules::attributes_of_boundary(row.op));
   for (const rules::CallOp &row : rules::call_ops())
-    add_target(targets, std::string(row.name), 2, rules::attributes_of_boundary(row.op));
+    add_target(targets, std::string(row.name()), 2, rules::attributes_of_boundary(row.op));
   return targets;
 }
 

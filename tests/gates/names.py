@@ -16,7 +16,7 @@ COLUMNS = {
 TABLES = {
     "op": ("rules/ops/*.cc", r"\{\.name = \"(\w+)\""),
     "transition": ("rules/transitions/op.h", r"\"(\w+)\""),
-    "statement": ("rules/boundary/boundary.cc", r"\{Boundary::\w+,\s*\"(\w+)\""),
+    "statement": ("ir/boundary_ops.h", r"\{\.name = \"(\w+)\""),
     "output format": ("checker/render/render.cc", r"\{\"(\w+)\", \"[^\n]*render_"),
     "backend": ("runtime/backends/table.h", r"\{\.name = \"(\w+)\""),
     "dialect": ("ir/dialect/words.h", r"\"(\w+)\""),

@@ -92,7 +92,7 @@ TEST_CASE("every group of findings has members") {
   for (const FindingGroup &group : finding_groups()) {
     INFO(group.name);
     CHECK(llvm::any_of(spmd::rules::all_violations(), [&](const spmd::rules::DiagnosticInfo *row) {
-      return group.contains(row->name);
+      return group.contains(*row);
     }));
   }
 }

@@ -7,7 +7,7 @@
 #include "rules/ops/registry.h"
 #include "rules/transitions/transition.h"
 
-#include "ir/text/lexer.h"
+#include "ir/boundary_ops.h"
 
 #include <fstream>
 #include <map>
@@ -126,7 +126,6 @@ TEST_CASE("the table of spellings has every row and every alias", "[ops]") {
   }
 }
 
-// The readers cannot ask the tables of rules, which stand above them.
 TEST_CASE("ops that state a type are for readers those whose attributes have one", "[ops]") {
   auto has_type = [](const rules::AttributeList &list) {
     return llvm::any_of(list.specs, [](const rules::AttributeSpec &spec) {
@@ -138,12 +137,12 @@ TEST_CASE("ops that state a type are for readers those whose attributes have one
     CHECK(ir::states_type({name.data(), name.size()}) == has_type(list));
   };
   for (const rules::BoundaryOp &row : rules::boundary_ops())
-    check(row.name, rules::attributes_of_boundary(row.op));
+    check(row.name(), rules::attributes_of_boundary(row.op));
   for (const rules::CallOp &row : rules::call_ops())
-    check(row.name, rules::attributes_of_boundary(row.op));
+    check(row.name(), rules::attributes_of_boundary(row.op));
   for (std::string_view name : llvm::ArrayRef(rules::kTransitionNames).drop_front())
     check(name, rules::attributes_of_transition(rules::find_transition_op(name)));
   for (ir::Dialect dialect : {ir::Dialect::Jax, ir::Dialect::DTensor})
-    check(rules::whole_words(dialect),
+    check(ir::redistribute_word(dialect),
           rules::attributes_of_transition(rules::TransitionOp::Redistribute));
 }

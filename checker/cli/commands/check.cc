@@ -90,11 +90,11 @@ void tell_unused_suppressions(const Run &run) {
   const Configuration &configuration = run.options.configuration;
   for (size_t i = 0; checked && i < configuration.suppressions.size(); ++i) {
     const Configuration::Suppression &row = configuration.suppressions[i];
-    const rules::DiagnosticInfo *info = rules::find_violation(row.finding);
-    bool elsewhere = info && (info->drawn_by == rules::DrawnBy::Run ||
-                              info->drawn_by == rules::DrawnBy::Elaborate);
+    const rules::DiagnosticInfo &info = *rules::find_violation(row.finding);
+    bool elsewhere =
+        info.drawn_by == rules::DrawnBy::Run || info.drawn_by == rules::DrawnBy::Elaborate;
     if ((i < run.used_suppressions.size() && run.used_suppressions[i]) || elsewhere ||
-        !selected(run.options.report, row.finding))
+        !selected(run.options.report, info))
       continue;
     bool lapsed = !row.until.empty() && row.until <= run.options.check.today;
     print_note(run, fmt::format("note: the suppression of {}{} in the configuration {}",

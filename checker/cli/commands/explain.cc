@@ -10,8 +10,6 @@
 
 #include "ir/input/input.h"
 
-#include "rules/violations/commands/costs.h"
-
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -80,7 +78,7 @@ std::string finding_page(llvm::StringRef name) {
                                  rules::kSeverityWords[static_cast<unsigned>(row->severity)],
                                  indented(shown_sentence(*row)));
   text += wrapped(row->explain, 96);
-  if (rules::is_cost(row->name))
+  if (row->is_cost)
     text += "\nIt is reported where it is asked for, by its name or by `--extend-select=perf`.\n";
   if (!row->wrong.empty())
     text += fmt::format("\na program with this finding:\n\n{}", indented(row->wrong));

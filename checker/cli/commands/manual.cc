@@ -50,7 +50,7 @@ constexpr std::string_view kUnknownPage = "?, unknown\n"
                                           "output\ncounts such values.\n";
 
 // Typed as transitions are, and planned.
-constexpr Page kRedistribute = {"redistribute",
+constexpr Page kRedistribute = {rules::name_of(rules::TransitionOp::Redistribute),
                                 "goes from one type to another by whatever steps are cheapest"};
 
 constexpr Page kInputErrorPages[] = {
@@ -91,9 +91,9 @@ Names names_of(llvm::ArrayRef<Page> pages) {
 // Boundary ops, then ops with bodies.
 void for_each_statement(llvm::function_ref<void(std::string_view, std::string_view)> visit) {
   for (const rules::BoundaryOp &row : rules::boundary_ops())
-    visit(row.name, row.manual);
+    visit(row.name(), row.manual);
   for (const rules::CallOp &row : rules::call_ops())
-    visit(row.name, row.manual);
+    visit(row.name(), row.manual);
 }
 
 } // namespace

@@ -134,17 +134,17 @@ void SourceComments::read(const ir::Program &program) {
 bool SourceComments::of_use(const std::string &path, const Known &known,
                             const ReportOptions &options) const {
   const SourceComment &comment = known.comment;
-  std::string_view finding = comment.problem.empty() ? rules::UnusedSuppression::info.name
-                                                     : rules::MalformedSuppression::info.name;
+  const rules::DiagnosticInfo &finding =
+      comment.problem.empty() ? rules::UnusedSuppression::info : rules::MalformedSuppression::info;
   if (known.used || !selected(options, finding))
     return true;
   if (!comment.problem.empty())
     return false;
   return !lines_.count({path, comment.about}) ||
          llvm::any_of(comment.findings, [&](const std::string &name) {
-           rules::DrawnBy drawn_by = rules::find_violation(name)->drawn_by;
-           return drawn_by == rules::DrawnBy::Run || drawn_by == rules::DrawnBy::Elaborate ||
-                  !selected(options, name);
+           const rules::DiagnosticInfo &named = *rules::find_violation(name);
+           return named.drawn_by == rules::DrawnBy::Run ||
+                  named.drawn_by == rules::DrawnBy::Elaborate || !selected(options, named);
          });
 }
 

@@ -7,6 +7,7 @@ constinit const DiagnosticInfo CancellingPair::info = {
     .name = "cancelling-pair",
     .severity = Severity::Warning,
     .drawn_by = DrawnBy::Report,
+    .is_cost = true,
     .message = "`{op}` undoes `{first}` over {axes}[: {bytes} bytes per rank are sent for "
                "nothing]",
     .explain = R"(
@@ -35,6 +36,7 @@ constinit const DiagnosticInfo RepeatedCollective::info = {
     .name = "repeated-collective",
     .severity = Severity::Warning,
     .drawn_by = DrawnBy::Report,
+    .is_cost = true,
     .message = "`{op}` over {axes} sends {value} a second time[: {bytes} bytes per rank "
                "could be spared]",
     .explain = R"(
@@ -65,6 +67,7 @@ constinit const DiagnosticInfo ReduceThenSlice::info = {
     .name = "reduce-then-slice",
     .severity = Severity::Warning,
     .drawn_by = DrawnBy::Report,
+    .is_cost = true,
     .message = "`{op}` keeps a slice of what `{first}` summed over {axes}, and nothing needs"
                " the rest[: {bytes} bytes per rank could be spared]",
     .explain = R"(
@@ -93,6 +96,7 @@ constinit const DiagnosticInfo GatherThenSlice::info = {
     .name = "gather-then-slice",
     .severity = Severity::Warning,
     .drawn_by = DrawnBy::Report,
+    .is_cost = true,
     .message = "`{op}` keeps a slice of what `{first}` gathered over {axes}, and nothing "
                "needs the rest[: {bytes} bytes per rank could be spared]",
     .explain = R"(
@@ -121,6 +125,7 @@ constinit const DiagnosticInfo FusableCollectives::info = {
     .name = "fusable-collectives",
     .severity = Severity::Warning,
     .drawn_by = DrawnBy::Report,
+    .is_cost = true,
     .message = "`{op}` over {axes} follows `{first}` over {others}: one call over both would"
                " do[, and {bytes} bytes per rank could be spared]",
     .explain = R"(
@@ -149,6 +154,7 @@ constinit const DiagnosticInfo Overlappable::info = {
     .name = "overlappable",
     .severity = Severity::Info,
     .drawn_by = DrawnBy::Report,
+    .is_cost = true,
     .message = "`{op}` over {axes} is needed at once, but {value} was ready before {count} "
                "products that do not wait for it[: {bytes} bytes per rank could be sent "
                "meanwhile]",
@@ -181,15 +187,5 @@ mesh m { tp = 4 }
 %c = neg %a
 )",
 };
-
-bool is_cost(std::string_view finding) {
-  constexpr const DiagnosticInfo *kCosts[] = {&CancellingPair::info,     &RepeatedCollective::info,
-                                              &ReduceThenSlice::info,    &GatherThenSlice::info,
-                                              &FusableCollectives::info, &Overlappable::info};
-  for (const DiagnosticInfo *info : kCosts)
-    if (info->name == finding)
-      return true;
-  return false;
-}
 
 } // namespace spmd::rules

@@ -6,9 +6,6 @@
 
 namespace spmd::rules {
 
-// Whether it is one of these.
-bool is_cost(std::string_view finding);
-
 struct CancellingPair {
   std::string first;
   ir::AxisSet axes;
