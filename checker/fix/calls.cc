@@ -16,17 +16,50 @@ namespace {
 using ir::Kind;
 using rules::TransitionOp;
 
+// What a rank has before and after: an addend, the same as all (R or I), a block.
+enum class Has : uint8_t { P, R, I, S };
+
 struct CallRow {
   TransitionOp op;
-  Kind src, dst;
+  Has before, after;
   bool differentiable;
-  std::string_view text; // {0}: the tensor; {1}: `, group=tp_group`, or nothing
+  TorchCall::Form form;
+  // {0}: the tensor; {1}: `, group=tp_group`, or nothing; {2}: the dimension of blocks; {3}: the
+  // group itself.
+  std::string_view text;
 };
+using Form = TorchCall::Form;
+// PyTorch has no word for what Megatron-LM calls its mappings: a forward with another backward.
 constexpr CallRow kTorch[] = {
-    {TransitionOp::AllReduce, Kind::Partial, Kind::Replicate, true,
+    {TransitionOp::AllReduce, Has::P, Has::R, true, Form::Expression,
      "torch.distributed.nn.functional.all_reduce({0}{1})"},
-    {TransitionOp::AllReduce, Kind::Partial, Kind::Replicate, false, "dist.all_reduce({0}{1})"},
-    {TransitionOp::AllReduce, Kind::Partial, Kind::Invariant, false, "dist.all_reduce({0}{1})"},
+    {TransitionOp::AllReduce, Has::P, Has::I, true, Form::Described,
+     "an autograd.Function that sums {0} over {3} forward and passes its gradient on backward "
+     "(reduce_from_tensor_model_parallel_region in Megatron-LM)"},
+    {TransitionOp::AllReduce, Has::P, Has::R, false, Form::Statement, "dist.all_reduce({0}{1})"},
+    {TransitionOp::AllReduce, Has::P, Has::I, false, Form::Statement, "dist.all_reduce({0}{1})"},
+    {TransitionOp::Convert, Has::I, Has::R, true, Form::Described,
+     "an autograd.Function that returns {0} forward and sums its gradient over {3} backward "
+     "(copy_to_tensor_model_parallel_region in Megatron-LM)"},
+    {TransitionOp::Convert, Has::I, Has::S, true, Form::Described,
+     "an autograd.Function that takes the rank's block of {0} along dimension {2} forward and "
+     "gathers its gradient over {3} backward (scatter_to_tensor_model_parallel_region in "
+     "Megatron-LM)"},
+    {TransitionOp::Convert, Has::R, Has::S, true, Form::Expression,
+     "{0}.chunk(dist.get_world_size({3}), dim={2})[dist.get_rank({3})]"},
+    {TransitionOp::Convert, Has::R, Has::S, false, Form::Expression,
+     "{0}.chunk(dist.get_world_size({3}), dim={2})[dist.get_rank({3})]"},
+    {TransitionOp::AllGather, Has::S, Has::R, true, Form::Expression,
+     "torch.cat(torch.distributed.nn.functional.all_gather({0}{1}), dim={2})"},
+    {TransitionOp::AllGather, Has::S, Has::I, true, Form::Described,
+     "an autograd.Function that gathers {0} along dimension {2} over {3} forward and takes the "
+     "rank's block of its gradient backward (gather_from_tensor_model_parallel_region in "
+     "Megatron-LM)"},
+    {TransitionOp::ReduceScatter, Has::P, Has::S, true, Form::Expression,
+     "torch.distributed._functional_collectives.reduce_scatter_tensor_autograd({0}, \"sum\", {2}, "
+     "{3})"},
+    {TransitionOp::ReduceScatter, Has::P, Has::S, false, Form::Expression,
+     "torch.distributed._functional_collectives.reduce_scatter_tensor({0}, \"sum\", {2}, {3})"},
 };
 constexpr std::string_view kTorchFrameworks[] = {"torch", "megatron-core", "torchtitan"};
 
@@ -56,28 +89,45 @@ std::optional<ir::AxisId> changed_axis(const ir::Type &before, const ir::Type &a
   return found;
 }
 
+std::optional<Has> has_on(const ir::Type &type, ir::AxisId axis) {
+  const std::optional<Kind> kind = type.kind(axis);
+  if (kind == Kind::Partial)
+    return type.combiner(axis) == ir::Combiner::Sum ? std::optional(Has::P) : std::nullopt;
+  if (kind == Kind::Varying)
+    return type.dim(axis) ? std::optional(Has::S) : std::nullopt;
+  if (kind == Kind::Replicate)
+    return Has::R;
+  return kind == Kind::Invariant ? std::optional(Has::I) : std::nullopt;
+}
+
 } // namespace
 
-std::string torch_call(const ir::Program &program, const Fix &fix, std::string_view tensor) {
-  if (fix.steps.size() != 1 || !fix.remark.empty() || fix.changes_value || !is_of_torch(program))
-    return "";
+std::optional<TorchCall> torch_call(const ir::Program &program, const Fix &fix,
+                                    std::string_view tensor) {
+  const bool alone = fix.remark.empty() || fix.dual_too;
+  if (fix.steps.size() != 1 || !alone || fix.changes_value || !is_of_torch(program))
+    return std::nullopt;
   const FixStep &step = fix.steps.front();
   if (!step.before.type.valid() || !step.after.type.valid())
-    return "";
+    return std::nullopt;
   const ir::Type &before = program.types[step.before.type], &after = program.types[step.after.type];
-  std::optional<ir::AxisId> axis = changed_axis(before, after);
-  if (!axis || !before.kind(*axis) || !after.kind(*axis) ||
-      (before.kind(*axis) == Kind::Partial && before.combiner(*axis) != ir::Combiner::Sum))
-    return "";
+  const std::optional<ir::AxisId> axis = changed_axis(before, after);
+  const auto from = axis ? has_on(before, *axis) : std::nullopt,
+             to = axis ? has_on(after, *axis) : std::nullopt;
+  const bool differentiable = fix.dual_too || has_gradient(program, fix);
+  const auto *row = llvm::find_if(kTorch, [&](const CallRow &each) {
+    return each.op == step.op && each.before == from && each.after == to &&
+           each.differentiable == differentiable;
+  });
+  if (row == std::end(kTorch))
+    return std::nullopt;
   const ir::Mesh &mesh = program.meshes[before.mesh()];
-  std::string group;
-  if (rules::size_of(mesh, *axis) != program.world.value_or(0))
-    group = fmt::format(", group={}_group", program.strings[mesh[*axis].name].str());
-  for (const CallRow &row : kTorch)
-    if (row.op == step.op && row.src == *before.kind(*axis) && row.dst == *after.kind(*axis) &&
-        row.differentiable == has_gradient(program, fix))
-      return fmt::format(fmt::runtime(row.text), tensor, group);
-  return "";
+  const bool all = rules::size_of(mesh, *axis) == program.world.value_or(0);
+  const std::string group =
+      all ? "dist.group.WORLD" : program.strings[mesh[*axis].name].str() + "_group";
+  const unsigned dim = before.dim(*axis).value_or(after.dim(*axis).value_or(0));
+  return TorchCall{row->form, fmt::format(fmt::runtime(row->text), tensor,
+                                          all ? "" : ", group=" + group, dim, group)};
 }
 
 } // namespace spmd::checker

@@ -3,14 +3,21 @@
 
 #include "checker/fix/fix.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace spmd::checker {
 
-// `dist.all_reduce(p.grad, group=tp_group)`, for a tensor that the script calls `tensor`. Empty
-// where the program was not recorded from PyTorch, or where PyTorch has no call that does just
-// that, forward and, where a gradient flows, backward.
-std::string torch_call(const ir::Program &program, const Fix &fix, std::string_view tensor);
+struct TorchCall {
+  // Described: PyTorch has no call for it, the text says in words what to write.
+  enum class Form : uint8_t { Expression, Statement, Described };
+  Form form;
+  std::string text; // `dist.all_reduce(p.grad, group=tp_group)`
+};
+// For a tensor that the script calls `tensor`. None where the program was not recorded from PyTorch,
+// or where nothing does just what the fix does, forward and, where a gradient flows, backward.
+std::optional<TorchCall> torch_call(const ir::Program &program, const Fix &fix,
+                                    std::string_view tensor);
 
 } // namespace spmd::checker

@@ -42,6 +42,7 @@ struct Fix {
       replacement;
   llvm::SmallVector<FixStep, 1> steps; // Transition, Result
   std::string remark;                  // the end of `text`, which is about other lines
+  bool dual_too = false; // these are the recorded gradients of the value, which take the dual step
   // The same as `text` and `replacement` in the words of the dialect that was asked for; empty: it
   // has none.
   std::string words, words_replacement;

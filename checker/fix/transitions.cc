@@ -191,6 +191,7 @@ bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operand
   if (!search_.repairs(edit))
     return false;
   fix.remark = then.str();
+  fix.dual_too = then.empty() && !edit.gradients.empty();
   if (!edit.gradients.empty())
     fix.remark += fmt::format(", and {} of the gradient", row.dual.name());
   fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name(), names, axes, ir::print(src),

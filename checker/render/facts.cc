@@ -173,8 +173,8 @@ void add_call(const Report &report, const Diagnostic &diagnostic, std::vector<Fa
   const Finding &finding = *diagnostic.first;
   const bool gradient = finding.violation.as<rules::UnreducedGradient>() != nullptr;
   for (const Fix &fix : diagnostic.fixes) {
-    std::string call = torch_call(program, fix, gradient ? "p.grad" : "x");
-    if (call.empty())
+    const std::optional<TorchCall> call = torch_call(program, fix, gradient ? "p.grad" : "x");
+    if (!call)
       continue;
     std::string where;
     if (gradient) {
@@ -189,7 +189,7 @@ void add_call(const Report &report, const Diagnostic &diagnostic, std::vector<Fa
       where = "x " + ir::print_named(program, fix.steps.front().value);
     }
     facts.push_back(
-        fact(Fact::Form::Rest, "in PyTorch", printable(fmt::format("{}, {}", call, where))));
+        fact(Fact::Form::Rest, "in PyTorch", printable(fmt::format("{}, {}", call->text, where))));
     return;
   }
 }

@@ -1,5 +1,6 @@
 // The format for people: message, place, source line, operand types, notes, priced fixes, counts.
 #include "checker/render/facts.h"
+#include "checker/render/source_edit.h"
 
 #include <fmt/format.h>
 
@@ -72,6 +73,22 @@ void print_manual(const std::set<std::string_view> &names, llvm::raw_ostream &ou
                        names.size() == 1 ? *names.begin() : "NAME");
 }
 
+// What the first fix that a script can say makes of a line of it.
+void print_edit(Printer &printer, const SourceEdit &edit) {
+  llvm::SmallVector<llvm::StringRef, 2> after;
+  llvm::StringRef(edit.after).split(after, '\n');
+  const bool kept = after.front() == edit.before;
+  auto line = [&](uint32_t number, char sign, Style style, llvm::StringRef text) {
+    printer.out << painted(printer.options, Style::Gutter,
+                           fmt::format("{:>{}} {}", number, printer.gutter, sign))
+                << ' ' << painted(printer.options, style, printable(text.str())) << '\n';
+  };
+  if (!kept)
+    line(edit.line, '-', Style::Error, edit.before);
+  for (llvm::StringRef text : llvm::drop_begin(after, kept ? 1 : 0))
+    line(edit.line + kept, '+', Style::Good, text);
+}
+
 } // namespace
 
 void print_in_full(const Report &report, const Diagnostic &diagnostic, SourceCache &sources,
@@ -91,6 +108,8 @@ void print_in_full(const Report &report, const Diagnostic &diagnostic, SourceCac
   if (std::optional<Quote> quote = quote_of(report, diagnostic, sources))
     print_quote(printer, *quote);
   print_facts(printer, facts_of(report, diagnostic));
+  if (std::optional<SourceEdit> edit = source_edit(report, diagnostic, sources))
+    print_edit(printer, *edit);
 }
 
 void render_full(llvm::ArrayRef<Report> reports, SourceCache &sources, const RenderOptions &options,

@@ -7,6 +7,7 @@
 #include "checker/cli/inputs/inputs_below.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
+#include "checker/render/source_edit.h"
 #include "checker/report/expected.h"
 #include "checker/rewrite/annotate.h"
 
@@ -285,13 +286,21 @@ void print_words(const Run &run) {
 
 } // namespace
 
-// The fixes of all inputs as one patch on stdout, and what it comes to.
-void print_patches(Run &run) {
+// The fixes of all inputs as one patch on stdout, and what it comes to. Of a recording it is a patch
+// of the script.
+void print_patches(Run &run, SourceCache &sources) {
   std::string text;
   unsigned fixed = 0, remaining = 0;
-  for (const Checked &checked : run.inputs) {
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    const Checked &checked = run.inputs[i];
     if (!checked.input.readable())
       continue;
+    if (!ir::format_of(checked.input.bytes()).by_hand) {
+      unsigned edited = 0;
+      text += source_patch(run.reports[i], sources, edited);
+      fixed += edited, remaining += run.reports[i].diagnostics.size() - edited;
+      continue;
+    }
     Patch patch = make_patch(checked.input, run.options);
     text += patch.text;
     fixed += patch.fixed, remaining += patch.remaining;
@@ -402,7 +411,7 @@ ExitCode run_check(const Options &given) {
     check_input(run, sources, comments, path);
   comments.add_findings(run.reports, options.report);
   if (options.diff) {
-    print_patches(run);
+    print_patches(run, sources);
   } else {
     auto timer = timed(run.render_ms);
     if (!render(run.options, run.reports, sources))

@@ -15,7 +15,4 @@ struct Patch {
 // again before the next is looked for.
 Patch make_patch(const Input &input, const Options &options);
 
-// The lines that differ, with three around them.
-std::string unified_diff(llvm::StringRef path, llvm::StringRef before, llvm::StringRef after);
-
 } // namespace spmd::checker
