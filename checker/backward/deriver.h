@@ -1,4 +1,4 @@
-// What derives a backward: shared by the files that implement it (backward.cc: the body and its
+// What derives a backward: shared by the files that implement it (deriver.cc: the body and its
 // roots; _emit: instructions that are put out; _rows: ordinary ops; _transitions: transitions and
 // boundary ops; _control: branches and loops).
 #pragma once

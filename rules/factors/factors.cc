@@ -2,8 +2,8 @@
 // of their operands.
 #include "rules/factors/factors.h"
 
-#include "rules/checked.h"
 #include "rules/shapes/attrs.h"
+#include "rules/shapes/checked.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/violations/operands.h"
 

@@ -3,7 +3,7 @@
 // differentiates or executes transitions needs to know nothing of plans.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 #include "rules/redistribute/search/search.h"
 
 #include "llvm/ADT/StringMap.h"

@@ -2,6 +2,7 @@
 // is carried out on symbolic blocks.
 #pragma once
 
+#include "rules/apply.h"
 #include "rules/redistribute/plan.h"
 
 #include <string>

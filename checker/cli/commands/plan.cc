@@ -7,7 +7,7 @@
 
 #include "rules/redistribute/prove.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"

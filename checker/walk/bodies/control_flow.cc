@@ -7,7 +7,7 @@
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 #include "rules/shards/stacked.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/control.h"

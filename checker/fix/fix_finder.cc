@@ -1,7 +1,7 @@
 // Candidates come from the transition table and from the finding's own arguments; what survives a
 // re-check of everything that depends on the edit is offered. Prices: ring algorithms
 // (checker/README.md).
-#include "checker/fix/fix.h"
+#include "checker/fix/fix_finder.h"
 
 #include "checker/fix/candidates.h"
 #include "checker/fix/search.h"
