@@ -1,8 +1,11 @@
 // Meshes of the JSON format: the four forms of an axis, and sub-meshes.
-#include "ir/json/read.h"
+#include "ir/json/read/meshes.h"
+
 #include "ir/mesh/symbols.h"
+#include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
 
@@ -29,7 +32,70 @@ constexpr std::array<std::string_view, 2> kPolicyWords = {"local", "global"};
 
 } // namespace
 
-void JsonReader::meshes() {
+void JsonMeshReader::groups() {
+  json_.object([&](llvm::StringRef key) { group(key); });
+}
+
+void JsonMeshReader::group(llvm::StringRef key) {
+  static constexpr std::array<std::string_view, 5> kKeys = {"mesh", "axes", "layout", "offset",
+                                                            "ranks"};
+  enum { MeshName, Axes, LayoutKey, Offset, Ranks };
+  auto members = object(kKeys);
+  Group group;
+  group.key = builder_.string(key);
+  if (members.at(MeshName) && members.has(Axes)) {
+    group.mesh = types_.mesh_ref();
+    members.at(Axes);
+    Token token = json_.at();
+    size_t before = json_.errors().size();
+    if (group.mesh.valid())
+      group.axes = types_.axes_of(group.mesh);
+    if (group.mesh.valid() && group.axes.empty() && json_.errors().size() == before)
+      json_.error(token, "trace-mesh", "a group has no axes");
+  } else if (members.at(LayoutKey)) {
+    group.form = Group::Form::Layout;
+    layout({}, group.layout);
+    if (members.at(Offset))
+      group.offset = json_.integer(0, kMaxInteger, "trace-mesh").value_or(0);
+  } else if (members.at(Ranks)) {
+    group.form = Group::Form::Ranks;
+    ranks(group);
+  } else if (members) {
+    json_.error(members.token(), "trace-mesh",
+                "a group states neither `mesh` and `axes` nor `layout` nor `ranks`");
+  }
+  program_.groups.push_back(std::move(group));
+}
+
+void JsonMeshReader::ranks(Group &group) {
+  llvm::DenseSet<int64_t> seen;
+  Token list = json_.at();
+  size_t before = json_.errors().size();
+  json_.array([&](uint32_t) {
+    Token token = json_.at();
+    std::optional<int64_t> rank = json_.integer(0, kMaxInteger, "trace-mesh");
+    if (!rank)
+      return;
+    group.ranks.push_back(*rank);
+    if (!seen.insert(*rank).second)
+      json_.error(token, "trace-mesh", fmt::format("rank {} stands twice in a group", *rank));
+  });
+  if (group.ranks.empty() && json_.errors().size() == before)
+    json_.error(list, "trace-mesh", "a group has no ranks");
+}
+
+// A number, or an expression over symbols.
+int64_t JsonMeshReader::ranks(const Mesh &mesh) {
+  Token token = json_.at();
+  std::optional<Extent> size = types_.extent("trace-mesh");
+  std::string wrong;
+  std::optional<int64_t> found = size ? stand_in(program_, mesh, *size, wrong) : std::nullopt;
+  if (!wrong.empty())
+    json_.error(token, "trace-mesh", std::move(wrong));
+  return found.value_or(1);
+}
+
+void JsonMeshReader::meshes() {
   Token token = json_.at();
   size_t before = json_.errors().size();
   json_.array([&](uint32_t i) {
@@ -42,7 +108,7 @@ void JsonReader::meshes() {
     json_.error(token, "trace-mesh", "the list of meshes is empty");
 }
 
-void JsonReader::mesh() {
+void JsonMeshReader::mesh() {
   static constexpr std::array<std::string_view, 4> kKeys = {"id", "axes", "offset", "within"};
   enum { Name, Axes, Offset, Within };
   auto members = object(kKeys);
@@ -52,7 +118,7 @@ void JsonReader::mesh() {
   Mesh mesh;
   if (members.at(Name))
     mesh.name = identifier("a mesh");
-  if (mesh.name.valid() && mesh_named(program_.strings[mesh.name]).valid())
+  if (mesh.name.valid() && types_.mesh_named(program_.strings[mesh.name]).valid())
     json_.error(members.token(Name), "trace-duplicate",
                 fmt::format("mesh `{}` is declared twice", program_.strings[mesh.name].str()));
   if (members.at(Within))
@@ -71,11 +137,11 @@ void JsonReader::mesh() {
     program_.meshes.add(std::move(mesh));
 }
 
-void JsonReader::within(Mesh &mesh) {
+void JsonMeshReader::within(Mesh &mesh) {
   static constexpr std::array<std::string_view, 2> kKeys = {"mesh", "at"};
   auto members = object(kKeys);
   require(members, 0, kKeys[0]);
-  MeshId parent = members.at(0) ? mesh_ref() : MeshId();
+  MeshId parent = members.at(0) ? types_.mesh_ref() : MeshId();
   if (!parent.valid())
     return;
   mesh.within = SubMesh{.parent = parent, .at = {}};
@@ -99,7 +165,7 @@ void JsonReader::within(Mesh &mesh) {
   });
 }
 
-void JsonReader::axes(Mesh &mesh) {
+void JsonMeshReader::axes(Mesh &mesh) {
   llvm::SmallVector<std::pair<unsigned, Token>, 4> pieces; // found once every axis has its name
   Token token = json_.at();
   json_.array([&](uint32_t i) {
@@ -122,7 +188,7 @@ void JsonReader::axes(Mesh &mesh) {
   json_.seek(end);
 }
 
-Axis JsonReader::axis(const Mesh &mesh, Token &of) {
+Axis JsonMeshReader::axis(const Mesh &mesh, Token &of) {
   auto members = object(kAxisKeys);
   require(members, Name, kAxisKeys[Name]);
   Axis axis;
@@ -151,7 +217,7 @@ Axis JsonReader::axis(const Mesh &mesh, Token &of) {
   return axis;
 }
 
-Axis JsonReader::axis_of_parent(const Mesh &mesh) {
+Axis JsonMeshReader::axis_of_parent(const Mesh &mesh) {
   Token token = json_.at();
   Axis axis;
   axis.name = identifier("an axis");
@@ -179,7 +245,7 @@ Axis JsonReader::axis_of_parent(const Mesh &mesh) {
   return axis;
 }
 
-void JsonReader::axis_pieces(const Mesh &mesh, Axis &axis) {
+void JsonMeshReader::axis_pieces(const Mesh &mesh, Axis &axis) {
   Token token = json_.at();
   json_.array([&](uint32_t) {
     Token token = json_.at();
@@ -196,18 +262,7 @@ void JsonReader::axis_pieces(const Mesh &mesh, Axis &axis) {
     json_.error(token, "trace-mesh", "a flattened axis has no pieces");
 }
 
-// A number, or an expression over symbols.
-int64_t JsonReader::ranks(const Mesh &mesh) {
-  Token token = json_.at();
-  std::optional<Extent> size = extent("trace-mesh");
-  std::string wrong;
-  std::optional<int64_t> found = size ? stand_in(program_, mesh, *size, wrong) : std::nullopt;
-  if (!wrong.empty())
-    json_.error(token, "trace-mesh", std::move(wrong));
-  return found.value_or(1);
-}
-
-void JsonReader::layout(const Mesh &mesh, Layout &layout) {
+void JsonMeshReader::layout(const Mesh &mesh, Layout &layout) {
   Token token = json_.at();
   json_.array([&](uint32_t) {
     Token token = json_.at();

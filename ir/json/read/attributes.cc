@@ -1,14 +1,18 @@
 // Attributes of the JSON format: known keys in their typed form, everything else as it stands.
-#include "ir/json/read.h"
+#include "ir/json/read/attributes.h"
+
+#include "ir/dialect/dialect.h"
+#include "ir/mesh/symbols.h"
+#include "ir/support/misspelling.h"
 #include "ir/support/strings.h"
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SaveAndRestore.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
+#include <fmt/format.h>
 
 namespace spmd::ir {
 
@@ -18,7 +22,22 @@ constexpr std::array<std::string_view, 3> kNonFinite = {"inf", "-inf", "nan"};
 
 } // namespace
 
-AttrsId JsonReader::attrs(llvm::StringRef raw, const OpShape &op) {
+void JsonAttributeReader::check_functions() {
+  llvm::SmallVector<llvm::StringRef, 8> known;
+  for (size_t i = 0; i < program_.functions.size(); ++i)
+    if (FunctionId id{static_cast<uint32_t>(i)}; builder_.is_defined(id))
+      known.push_back(program_.strings[program_.functions[id].name]);
+  for (auto [function, token] : region_uses_) {
+    if (builder_.is_defined(function))
+      continue;
+    llvm::StringRef name = program_.strings[program_.functions[function].name];
+    json_.error(token, "trace-reference",
+                fmt::format("no function is named `{}`{}", name.take_front(60).str(),
+                            nearest(name, known)));
+  }
+}
+
+AttrsId JsonAttributeReader::attrs(llvm::StringRef raw, const JsonOpShape &op) {
   RawCache::Key key{raw};
   std::optional<unsigned> rank = op.rank_in(0);
   key.salt = uint64_t(op.mesh.index) << 16 | uint64_t(rank ? *rank : 0xFF) << 1 | op.states_type;
@@ -37,7 +56,7 @@ AttrsId JsonReader::attrs(llvm::StringRef raw, const OpShape &op) {
 
 // Some ops state a whole type in their attributes; the members of that claim become the one
 // attribute `type`.
-AttrDict JsonReader::read_attrs(const OpShape &op) {
+AttrDict JsonAttributeReader::read_attrs(const JsonOpShape &op) {
   AttrDict dict;
   Token start = json_.at();
   bool has_type = false;
@@ -66,24 +85,25 @@ AttrDict JsonReader::read_attrs(const OpShape &op) {
 }
 
 // None if nothing of a type is stated.
-std::optional<AttrValue> JsonReader::whole_type(MeshId mesh, std::optional<unsigned> rank) {
+std::optional<AttrValue> JsonAttributeReader::whole_type(MeshId mesh,
+                                                         std::optional<unsigned> rank) {
   JsonObject<ClaimKeyCount> members(json_, kClaimKeys, [&](llvm::StringRef) { json_.skip(); });
   bool stated = false;
   for (unsigned key : {DTypeKey, ShapeKey, GlobalShapeKey, TypeKey, SpecKey, ScaleKey})
     stated |= members.has(key);
   if (!stated)
     return std::nullopt;
-  mesh = stated_mesh(members, mesh);
+  mesh = types_.stated_mesh(members, mesh);
   if (members.at(TypeKey) && is_nested_claim()) {
     members.at(TypeKey);
-    return AttrValue::claim(claim(mesh, rank));
+    return AttrValue::claim(types_.claim(mesh, rank));
   }
-  return AttrValue::claim(program_.claims.add(claim_of(members, mesh, rank)));
+  return AttrValue::claim(program_.claims.add(types_.claim_of(members, mesh, rank)));
 }
 
 // True for an object with a claim inside, where a type would map axes to kinds: the claim names a
 // mesh.
-bool JsonReader::is_nested_claim() {
+bool JsonAttributeReader::is_nested_claim() {
   bool nested = false;
   if (json_.peek() == '{')
     json_.object([&](llvm::StringRef) {
@@ -93,7 +113,7 @@ bool JsonReader::is_nested_claim() {
   return nested;
 }
 
-AttrValue JsonReader::attr_value(llvm::StringRef name, const OpShape &op) {
+AttrValue JsonAttributeReader::attr_value(llvm::StringRef name, const JsonOpShape &op) {
   std::optional<unsigned> known = known_key(name);
   if (!known)
     return plain_value();
@@ -109,9 +129,9 @@ AttrValue JsonReader::attr_value(llvm::StringRef name, const OpShape &op) {
     return word.valid() ? AttrValue::string(word) : AttrValue::null();
   }
   case KeyForm::Claim:
-    return AttrValue::claim(claim(op.mesh, op.rank_in(0)));
+    return AttrValue::claim(types_.claim(op.mesh, op.rank_in(0)));
   case KeyForm::Scale: {
-    ScaleId id = scale();
+    ScaleId id = types_.scale();
     return id.valid() ? AttrValue::scale(id) : AttrValue::null();
   }
   case KeyForm::Type:
@@ -121,25 +141,10 @@ AttrValue JsonReader::attr_value(llvm::StringRef name, const OpShape &op) {
   return plain_value();
 }
 
-std::optional<KindWord> JsonReader::kind() {
-  Token token = json_.at();
-  std::optional<llvm::StringRef> text = json_.string();
-  if (!text)
-    return std::nullopt;
-  if (std::optional<KindWord> word = parse_kind(*text))
-    return word;
-  llvm::SmallVector<llvm::StringRef, 8> known = {"R|I", "S(0)"};
-  for (const KindInfo &row : kKinds)
-    known.push_back(row.word);
-  json_.error(token, "trace-type",
-              fmt::format("`{}` is no kind{}", text->take_front(60).str(), nearest(*text, known)));
-  return std::nullopt;
-}
-
-AttrValue JsonReader::kinds_value() {
+AttrValue JsonAttributeReader::kinds_value() {
   auto one = [&] {
     Token token = json_.at();
-    std::optional<KindWord> word = kind();
+    std::optional<KindWord> word = types_.kind();
     if (word && (word->dim < -int{kMaxDims} || word->dim >= int{kMaxDims}))
       json_.error(token, "trace-type",
                   fmt::format("{} is beyond the limit of {} dimensions", print(*word), kMaxDims));
@@ -152,75 +157,25 @@ AttrValue JsonReader::kinds_value() {
   return AttrValue::list(program_.lists.add(std::move(list)));
 }
 
-// `tp`, or `dense.dp` of another mesh.
-AxisRef JsonReader::axis_ref(llvm::StringRef text) {
-  auto [mesh, axis] = text.split('.');
-  if (mesh.size() == text.size())
-    return {{}, builder_.string(text)};
-  return {builder_.string(mesh), builder_.string(axis)};
-}
-
-// An axis or a list of axes, outermost first.
-void JsonReader::axis_refs(llvm::SmallVectorImpl<AxisRef> &refs) {
-  auto one = [&] {
-    Token token = json_.at();
-    std::optional<llvm::StringRef> text = json_.string();
-    if (!text)
-      return;
-    auto [mesh, axis] = text->split('.');
-    bool qualified = mesh.size() != text->size();
-    if (is_identifier(mesh) && (!qualified || is_identifier(axis)))
-      refs.push_back(axis_ref(*text));
-    else
-      json_.error(token, "trace-key",
-                  fmt::format("`{}` is no name of an axis", text->take_front(60).str()));
-  };
-  if (json_.peek() != '[')
-    return json_.peek() == '"' ? one() : json_.mismatch("an axis or a list of axes");
-  Token token = json_.at();
-  json_.array([&](uint32_t) { one(); });
-  if (refs.empty() && !json_.failed())
-    json_.error(token, "trace-type", "a list of axes is empty");
-}
-
 // Whether the mesh has such axes is for the rules to say (`unknown-axis`).
-AttrValue JsonReader::axes_value() {
+AttrValue JsonAttributeReader::axes_value() {
   AxisRefs refs;
-  axis_refs(refs.refs);
+  types_.axis_refs(refs.refs);
   return AttrValue::axes(program_.axis_refs.add(std::move(refs)));
 }
 
-// Axes of a declaration, which must be those of its mesh.
-AxisRefsId JsonReader::declared_axes(MeshId mesh) {
-  Token token = json_.at();
-  AxisRefs refs;
-  axis_refs(refs.refs);
-  for (AxisRef ref : refs.refs)
-    if (std::string wrong; !find_axis(program_, mesh, ref, wrong))
-      json_.error(token, "trace-type", std::move(wrong));
-  return program_.axis_refs.add(std::move(refs));
-}
-
-AttrValue JsonReader::claim_list(const OpShape &op, bool results) {
+AttrValue JsonAttributeReader::claim_list(const JsonOpShape &op, bool results) {
   AttrList list;
   json_.array([&](uint32_t i) {
     bool none = json_.null();
     std::optional<unsigned> rank = results ? op.rank_out(i) : op.rank_in(i);
-    list.items.push_back(AttrValue::claim(none ? program_.claims.add({}) : claim(op.mesh, rank)));
+    list.items.push_back(
+        AttrValue::claim(none ? program_.claims.add({}) : types_.claim(op.mesh, rank)));
   });
   return AttrValue::list(program_.lists.add(std::move(list)));
 }
 
-bool JsonReader::is_too_deep() {
-  if (values_ <= kMaxValueNesting)
-    return false;
-  json_.fail(json_.offset(json_.at()), "trace-limit",
-             fmt::format("values are nested more than {} deep", kMaxValueNesting),
-             json_.path_of(json_.at()));
-  return true;
-}
-
-AttrValue JsonReader::plain_value() {
+AttrValue JsonAttributeReader::plain_value() {
   switch (json_.peek()) {
   case '{':
     return plain_object();
@@ -235,7 +190,7 @@ AttrValue JsonReader::plain_value() {
   }
   case '[': {
     AttrList list;
-    llvm::SaveAndRestore<unsigned> nested(values_, values_ + 1);
+    llvm::SaveAndRestore<unsigned> nested(in_.values, in_.values + 1);
     if (!is_too_deep())
       json_.array([&](uint32_t) { list.items.push_back(plain_value()); });
     return AttrValue::list(program_.lists.add(std::move(list)));
@@ -249,11 +204,11 @@ AttrValue JsonReader::plain_value() {
 
 // A dictionary, except that {"sym": ..} is an expression and {"num": ..} a number that is not
 // finite.
-AttrValue JsonReader::plain_object() {
+AttrValue JsonAttributeReader::plain_object() {
   if (std::optional<AttrValue> special = wrapped(false))
     return *special;
   AttrDict dict;
-  llvm::SaveAndRestore<unsigned> nested(values_, values_ + 1);
+  llvm::SaveAndRestore<unsigned> nested(in_.values, in_.values + 1);
   if (!is_too_deep())
     json_.object([&](llvm::StringRef name) {
       dict.attrs.push_back({builder_.string(name), plain_value()});
@@ -263,7 +218,7 @@ AttrValue JsonReader::plain_object() {
 
 // A literal that JSON has no form for, wrapped in an object of one member; none, and the cursor
 // unmoved, if the object is another one. `strings`: whether {"str": ..} is one of them.
-std::optional<AttrValue> JsonReader::wrapped(bool strings) {
+std::optional<AttrValue> JsonAttributeReader::wrapped(bool strings) {
   Token start = json_.at();
   std::optional<AttrValue> value;
   unsigned count = 0;
@@ -284,7 +239,7 @@ std::optional<AttrValue> JsonReader::wrapped(bool strings) {
   return value;
 }
 
-std::optional<AttrValue> JsonReader::wrapped_value(const JsonMembers &members) {
+std::optional<AttrValue> JsonAttributeReader::wrapped_value(const JsonMembers &members) {
   if (members.at(0)) {
     StringId string = text();
     return string.valid() ? AttrValue::string(string) : AttrValue::null();
@@ -292,7 +247,7 @@ std::optional<AttrValue> JsonReader::wrapped_value(const JsonMembers &members) {
   if (members.at(1)) {
     if (json_.peek() != '"')
       return std::nullopt;
-    std::optional<Extent> found = extent("trace-shape");
+    std::optional<Extent> found = types_.extent("trace-shape");
     if (!found)
       return AttrValue::null();
     return found->is_number() ? AttrValue::integer(found->number())
@@ -304,7 +259,7 @@ std::optional<AttrValue> JsonReader::wrapped_value(const JsonMembers &members) {
   return AttrValue::number(which == 2 ? NAN : which == 1 ? -INFINITY : INFINITY);
 }
 
-void JsonReader::regions(AttrDict &dict) {
+void JsonAttributeReader::regions(AttrDict &dict) {
   json_.object([&](llvm::StringRef role) {
     Token token = json_.at();
     std::optional<llvm::StringRef> name = json_.string();

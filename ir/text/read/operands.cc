@@ -1,9 +1,10 @@
 // Operands and attributes in the text form. A known key takes one form only (attrs.h); whatever
 // else is written keeps its plain value: a bare word is a string, as JSON has it, unless it names a
 // symbol.
+#include "ir/text/read/operands.h"
+
 #include "ir/boundary_ops.h"
 #include "ir/input/read_operands.h"
-#include "ir/text/read.h"
 
 #include <fmt/core.h>
 
@@ -17,7 +18,7 @@ static bool marks(const Token &mut, const Token &next) {
          next.kind != TokenKind::End;
 }
 
-bool TextReader::at_operand() {
+bool TextOperandReader::at_operand() {
   static constexpr llvm::StringLiteral kWords[] = {"true", "false", "null", "inf", "nan"};
   Token token = peek();
   switch (token.kind) {
@@ -36,7 +37,7 @@ bool TextReader::at_operand() {
   }
 }
 
-bool TextReader::read_operands(Operation &op) {
+bool TextOperandReader::read_operands(Operation &op) {
   if (!at_operand())
     return true;
   do {
@@ -48,24 +49,24 @@ bool TextReader::read_operands(Operation &op) {
   return true;
 }
 
-void TextReader::add_named(Operation &op, Key key, Operand operand) {
+void TextOperandReader::add_named(Operation &op, Key key, Operand operand) {
   op.named.push_back(Operand::name(builder_.string(key)));
   op.named.push_back(operand);
 }
 
-std::optional<Operand> TextReader::operand() {
+std::optional<Operand> TextOperandReader::operand() {
   bool mut = take_word("mut");
   if (peek().is('['))
     return list_operand(mut);
   if (mut || peek().kind == TokenKind::Value) {
-    std::optional<ValueId> id = value_use();
+    std::optional<ValueId> id = values_.value_use();
     return id ? std::optional(Operand::value(*id, mut)) : std::nullopt;
   }
   std::optional<AttrValue> value = literal();
   return value ? std::optional(Operand::literal(builder_.literal(*value))) : std::nullopt;
 }
 
-std::optional<Operand> TextReader::list_operand(bool mut) {
+std::optional<Operand> TextOperandReader::list_operand(bool mut) {
   const Token first = peek();
   llvm::SmallVector<Operand, 8> items;
   bool ok = open_value() && list('[', ']', [&] {
@@ -80,7 +81,7 @@ std::optional<Operand> TextReader::list_operand(bool mut) {
             });
   if (!ok)
     return std::nullopt;
-  --values_;
+  --in_.values;
   const Operand made = Operand::list(program_.blocks.add(items), mut);
   if (mut && !holds_value(program_, made))
     return error(first, "trace-reference", std::string(kNothingToWrite)), std::nullopt;
@@ -88,7 +89,7 @@ std::optional<Operand> TextReader::list_operand(bool mut) {
 }
 
 // Numbers, strings, `true`, `false`, `null`, `inf`, `-inf`, `nan`, `sym(...)`.
-std::optional<AttrValue> TextReader::literal() {
+std::optional<AttrValue> TextOperandReader::literal() {
   Token token = peek();
   if (token.kind == TokenKind::String) {
     std::optional<std::string> text = string("a string");
@@ -107,58 +108,15 @@ std::optional<AttrValue> TextReader::literal() {
   return number();
 }
 
-std::optional<AttrValue> TextReader::symbolic() {
+std::optional<AttrValue> TextOperandReader::symbolic() {
   take_word("sym");
   std::optional<Extent> size;
-  if (!open('(') || !(size = extent()) || !close(')'))
+  if (!open('(') || !(size = types_.extent()) || !close(')'))
     return std::nullopt;
   return size->is_number() ? AttrValue::integer(size->number()) : AttrValue::expr(size->expr());
 }
 
-std::optional<ValueId> TextReader::value_use() {
-  Token token = peek();
-  if (token.kind != TokenKind::Value)
-    return expected("a value"), std::nullopt;
-  take();
-  std::optional<ValueName> name = value_name(token);
-  if (!name)
-    return std::nullopt;
-  if (std::optional<ValueId> found = builder_.lookup(*name))
-    return found;
-  if (!lost_values_)
-    error(token, "trace-reference",
-          fmt::format("no value `{}` is defined up to here{}", print(*name, program_.strings),
-                      nearest_value(print(*name, program_.strings))));
-  // Named once is enough.
-  Value value;
-  value.name = *name;
-  std::optional<ValueId> id = builder_.define(value);
-  made_up_.insert(id->index);
-  return id;
-}
-
-std::optional<ValueName> TextReader::value_name(const Token &token) {
-  if (!token.quoted)
-    return make_name(token.text, program_.strings);
-  std::optional<std::string> text = unescaped(token);
-  if (!text)
-    return std::nullopt;
-  if (!is_value_name(*text))
-    error(token, "trace-key",
-          fmt::format("`{}` is no name of a value: letters, digits, `_ . / -`",
-                      view(llvm::StringRef(*text).take_front(60))));
-  return make_name(*text, program_.strings);
-}
-
-std::string TextReader::nearest_value(llvm::StringRef name) const {
-  std::vector<std::string> known;
-  for (const Value &value : program_.values)
-    if (builder_.lookup(value.name))
-      known.push_back(print(value.name, program_.strings));
-  return nearest(name, std::vector<llvm::StringRef>(known.begin(), known.end()));
-}
-
-bool TextReader::read_attrs(Operation &op) {
+bool TextOperandReader::read_attrs(Operation &op) {
   Token token = peek();
   if (!dict([&](const Token &at, Key key) { return read_attr(op, at, key); }, is_op_key))
     return false;
@@ -167,7 +125,7 @@ bool TextReader::read_attrs(Operation &op) {
 }
 
 // In JSON the members of a type stand among the attributes.
-void TextReader::check_type_parts(const Operation &op, const Token &token) {
+void TextOperandReader::check_type_parts(const Operation &op, const Token &token) {
   static constexpr llvm::StringLiteral kParts[] = {"spec", "dtype", "shape", "gshape", "scale"};
   bool typed = states_type(program_.op_name(op.inst.op)) ||
                llvm::any_of(op.attrs.attrs, [&](const Attr &row) {
@@ -183,7 +141,7 @@ void TextReader::check_type_parts(const Operation &op, const Token &token) {
   }
 }
 
-bool TextReader::read_attr(Operation &op, const Token &token, Key key) {
+bool TextOperandReader::read_attr(Operation &op, const Token &token, Key key) {
   bool bare = token.kind == TokenKind::Name;
   if (bare && is_op_key(key))
     return read_op_key(op, key);
@@ -193,12 +151,12 @@ bool TextReader::read_attr(Operation &op, const Token &token, Key key) {
       add_named(op, key, *one);
     return one.has_value();
   }
-  if (bare && key == "to" && at_type())
+  if (bare && key == "to" && types_.at_type())
     key = "type";
   std::optional<AttrValue> value;
   if (Token function = peek(); function.kind == TokenKind::Function) {
     take();
-    value = AttrValue::function(use_function(function));
+    value = AttrValue::function(functions_.use_function(function));
   } else if (std::optional<unsigned> row = known_key(view(key)))
     value = known_attr(op, kKnownKeys[*row].form, key);
   else
@@ -211,24 +169,24 @@ bool TextReader::read_attr(Operation &op, const Token &token, Key key) {
       key == "type" && llvm::any_of(op.attrs.attrs, [&](const Attr &row) { return row.key == id; });
   if (!repeated)
     op.attrs.attrs.push_back({id, *value});
-  else if (result_.errors.empty() ||
-           result_.errors.back().offset != token.offset) // as `to` and as `type`
+  else if (in_.result.errors.empty() ||
+           in_.result.errors.back().offset != token.offset) // as `to` and as `type`
     error(token, "trace-key", fmt::format("key `{}` is repeated", view(key)));
   return true;
 }
 
-bool TextReader::read_op_key(Operation &op, Key key) {
+bool TextOperandReader::read_op_key(Operation &op, Key key) {
   if (key == "phase")
     return enumerator(kPhaseWords, "phase", op.inst.phase);
   if (key == "ignore")
     return read_ignore(op);
-  std::optional<ValueId> value = value_use();
+  std::optional<ValueId> value = values_.value_use();
   if (value)
     op.inst.bwd_of = *value;
   return value.has_value();
 }
 
-bool TextReader::read_ignore(Operation &op) {
+bool TextOperandReader::read_ignore(Operation &op) {
   auto one = [&] {
     std::optional<std::string> name = finding();
     if (name)
@@ -238,7 +196,7 @@ bool TextReader::read_ignore(Operation &op) {
   return peek().is('[') ? list('[', ']', one) : one();
 }
 
-std::optional<AttrValue> TextReader::known_attr(const Operation &op, KeyForm form, Key key) {
+std::optional<AttrValue> TextOperandReader::known_attr(const Operation &op, KeyForm form, Key key) {
   switch (form) {
   case KeyForm::Axes:
     return axes_attr();
@@ -254,7 +212,7 @@ std::optional<AttrValue> TextReader::known_attr(const Operation &op, KeyForm for
     return claims_attr(op, key);
   case KeyForm::Scale: {
     Token token = peek();
-    std::optional<ScaleId> factor = scale();
+    std::optional<ScaleId> factor = types_.scale();
     if (!factor)
       return std::nullopt;
     if (std::string wrong = check_scale(program_, program_.scales[*factor]); !wrong.empty())
@@ -268,17 +226,17 @@ std::optional<AttrValue> TextReader::known_attr(const Operation &op, KeyForm for
 }
 
 // Whether the mesh has such axes is for the rules to say (`unknown-axis`).
-std::optional<AttrValue> TextReader::axes_attr() {
-  std::optional<AxisRefs> refs = axes();
+std::optional<AttrValue> TextOperandReader::axes_attr() {
+  std::optional<AxisRefs> refs = types_.axes();
   if (!refs)
     return std::nullopt;
   return AttrValue::axes(program_.axis_refs.add(std::move(*refs)));
 }
 
-std::optional<AttrValue> TextReader::word_attr(Key key) {
+std::optional<AttrValue> TextOperandReader::word_attr(Key key) {
   Token token = peek();
   if (key == "mesh" && token.kind == TokenKind::Name) {
-    if (!mesh_name())
+    if (!types_.mesh_name())
       return std::nullopt;
     return AttrValue::string(builder_.string(token.text));
   }
@@ -286,10 +244,10 @@ std::optional<AttrValue> TextReader::word_attr(Key key) {
   return word ? std::optional(AttrValue::string(builder_.string(*word))) : std::nullopt;
 }
 
-std::optional<AttrValue> TextReader::kinds_attr() {
+std::optional<AttrValue> TextOperandReader::kinds_attr() {
   AttrList kinds;
   auto one = [&] {
-    std::optional<KindWord> word = kind();
+    std::optional<KindWord> word = types_.kind();
     if (word)
       kinds.items.push_back(AttrValue::kind(*word));
     return word.has_value();
@@ -301,19 +259,19 @@ std::optional<AttrValue> TextReader::kinds_attr() {
   return AttrValue::list(program_.lists.add(std::move(kinds)));
 }
 
-std::optional<unsigned> TextReader::rank_in(const Operation &op, size_t operand) const {
+std::optional<unsigned> TextOperandReader::rank_in(const Operation &op, size_t operand) const {
   if (operand >= op.operands.size() || !op.operands[operand].is_value())
     return std::nullopt;
-  return rank_of(program_.values[op.operands[operand].as_value()].shape);
+  return types_.rank_of(program_.values[op.operands[operand].as_value()].shape);
 }
 
-std::optional<AttrValue> TextReader::claim_attr(MeshId mesh, std::optional<unsigned> rank) {
-  std::optional<ClaimId> stated = claim(mesh, rank);
+std::optional<AttrValue> TextOperandReader::claim_attr(MeshId mesh, std::optional<unsigned> rank) {
+  std::optional<ClaimId> stated = types_.claim(mesh, rank);
   return stated ? std::optional(AttrValue::claim(*stated)) : std::nullopt;
 }
 
 // Shapes of results are not known yet, those of operands are.
-std::optional<AttrValue> TextReader::claims_attr(const Operation &op, Key key) {
+std::optional<AttrValue> TextOperandReader::claims_attr(const Operation &op, Key key) {
   AttrList claims;
   bool ok = list('[', ']', [&] {
     std::optional<unsigned> rank =
@@ -327,13 +285,13 @@ std::optional<AttrValue> TextReader::claims_attr(const Operation &op, Key key) {
 }
 
 // The mesh of a target type: that of the key `mesh`, which may stand further on.
-MeshId TextReader::target_mesh(const Operation &op) {
+MeshId TextOperandReader::target_mesh(const Operation &op) {
   for (const Attr &attr : op.attrs.attrs)
     if (program_.strings[attr.key] == "mesh" && attr.value.form == AttrForm::String)
       if (MeshId found = find_mesh(program_, program_.strings[attr.value.as<StringId>()]);
           found.valid())
         return found;
-  Lexer ahead(bytes_);
+  Lexer ahead(in_.bytes);
   ahead.seek(peek().offset);
   int depth = 0;
   for (Token token = ahead.next(true); token.kind != TokenKind::End && depth >= 0;
@@ -350,10 +308,10 @@ MeshId TextReader::target_mesh(const Operation &op) {
 }
 
 // A list with a value in it is a named operand.
-bool TextReader::at_list_of_values() {
+bool TextOperandReader::at_list_of_values() {
   if (!peek().is('['))
     return false;
-  Lexer ahead = lexer_;
+  Lexer ahead = in_.lexer;
   Token before = peek();
   for (int depth = 1; depth > 0 && before.kind != TokenKind::End;) {
     Token token = ahead.next(true);
@@ -367,7 +325,7 @@ bool TextReader::at_list_of_values() {
   return false;
 }
 
-std::optional<AttrValue> TextReader::plain_attr() {
+std::optional<AttrValue> TextOperandReader::plain_attr() {
   Token token = peek();
   if (token.is('['))
     return plain_list();
@@ -375,14 +333,14 @@ std::optional<AttrValue> TextReader::plain_attr() {
     return plain_dict();
   if (token.is('('))
     return parenthesised_attr();
-  if (at_shape() || at_kind())
+  if (types_.at_shape() || types_.at_kind())
     return kind_attr();
   bool word = token.kind == TokenKind::Name &&
               !(at_operand() && (token.text != "sym" || peek_second().is('(')));
   if (word)
     return name_attr();
   if (token.kind == TokenKind::Integer && at_expression()) {
-    std::optional<Extent> size = extent();
+    std::optional<Extent> size = types_.extent();
     if (!size)
       return std::nullopt;
     return size->is_number() ? AttrValue::integer(size->number()) : AttrValue::expr(size->expr());
@@ -391,14 +349,14 @@ std::optional<AttrValue> TextReader::plain_attr() {
 }
 
 // True if an operator follows the token at hand.
-bool TextReader::at_expression() {
+bool TextOperandReader::at_expression() {
   Token second = peek_second();
   bool sign =
       second.kind == TokenKind::Punctuation && llvm::StringRef("+-*/%").contains(second.text);
   return sign || (second.kind == TokenKind::Value && !second.quoted);
 }
 
-std::optional<AttrValue> TextReader::plain_list() {
+std::optional<AttrValue> TextOperandReader::plain_list() {
   AttrList items;
   bool ok = open_value() && list('[', ']', [&] {
               std::optional<AttrValue> item = plain_attr();
@@ -408,11 +366,11 @@ std::optional<AttrValue> TextReader::plain_list() {
             });
   if (!ok)
     return std::nullopt;
-  --values_;
+  --in_.values;
   return AttrValue::list(program_.lists.add(std::move(items)));
 }
 
-std::optional<AttrValue> TextReader::plain_dict() {
+std::optional<AttrValue> TextOperandReader::plain_dict() {
   AttrDict items;
   bool ok = open_value() && dict([&](const Token &, Key key) {
               std::optional<AttrValue> item = plain_attr();
@@ -422,20 +380,20 @@ std::optional<AttrValue> TextReader::plain_dict() {
             });
   if (!ok)
     return std::nullopt;
-  --values_;
+  --in_.values;
   return AttrValue::dict(builder_.attrs(std::move(items)));
 }
 
 // A symbol, an expression that starts with one, or a word.
-std::optional<AttrValue> TextReader::name_attr() {
+std::optional<AttrValue> TextOperandReader::name_attr() {
   Token token = peek();
-  if (is_symbol(token.text) || at_expression()) {
-    std::optional<Extent> size = extent();
+  if (types_.is_symbol(token.text) || at_expression()) {
+    std::optional<Extent> size = types_.extent();
     if (!size)
       return std::nullopt;
     return size->is_number() ? AttrValue::integer(size->number()) : AttrValue::expr(size->expr());
   }
-  std::optional<AxisRef> ref = axis_ref();
+  std::optional<AxisRef> ref = types_.axis_ref();
   if (!ref)
     return std::nullopt;
   std::string text = program_.strings[ref->axis].str();
@@ -445,12 +403,12 @@ std::optional<AttrValue> TextReader::name_attr() {
 }
 
 // `(dp, tp)` is a list of words, `(s0 / 8) * 8` an expression.
-std::optional<AttrValue> TextReader::parenthesised_attr() {
-  Lexer ahead = lexer_;
+std::optional<AttrValue> TextOperandReader::parenthesised_attr() {
+  Lexer ahead = in_.lexer;
   Token first = ahead.next(true), second = ahead.next(true);
   bool words = first.kind == TokenKind::Name && (second.is(',') || second.is('.'));
   if (!words) {
-    std::optional<Extent> size = extent();
+    std::optional<Extent> size = types_.extent();
     if (!size)
       return std::nullopt;
     return size->is_number() ? AttrValue::integer(size->number()) : AttrValue::expr(size->expr());
@@ -466,10 +424,10 @@ std::optional<AttrValue> TextReader::parenthesised_attr() {
 }
 
 // A single kind is a word, as in JSON; what says more is a type, which JSON tells by its key.
-std::optional<AttrValue> TextReader::kind_attr() {
+std::optional<AttrValue> TextOperandReader::kind_attr() {
   Token token = peek();
-  if (at_kind()) {
-    std::optional<KindWord> word = kind();
+  if (types_.at_kind()) {
+    std::optional<KindWord> word = types_.kind();
     if (!word)
       return std::nullopt;
     if (peek().is(',') || peek().is('}') || peek().is(']'))

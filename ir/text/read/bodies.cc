@@ -1,49 +1,21 @@
 // Functions of the text form, and the inline bodies of `local_map`, which become functions too.
-// A function may be used before it is defined; what is left undefined at the end is an error.
-#include "ir/text/read.h"
+#include "ir/text/read/statements.h"
 
 #include <fmt/core.h>
 
 namespace spmd::ir {
 
-StringId TextReader::function_name(const Token &token) {
-  std::string text = token.text.str();
-  if (token.quoted)
-    text = unescaped(token).value_or("");
-  if (text.empty())
-    error(token, "trace-key", "a function has no name");
-  return builder_.string("@" + text);
-}
-
-FunctionId TextReader::use_function(const Token &token) {
-  FunctionId id = builder_.function(program_.strings[function_name(token)]);
-  function_uses_.try_emplace(id.index, token);
-  return id;
-}
-
-void TextReader::add_function(const Token &token, Function function) {
-  llvm::StringRef name = program_.strings[function.name];
-  FunctionId id = builder_.function(name);
-  if (builder_.is_defined(id)) {
-    error(token, "trace-duplicate",
-          fmt::format("function `{}` is defined twice", std::string_view(name)));
-    return;
-  }
-  program_.functions[id] = std::move(function);
-  builder_.mark_defined(id);
-}
-
 // True if the `{` at hand opens attributes and no body.
-bool TextReader::starts_attrs() {
+bool TextStatementReader::starts_attrs() {
   if (!peek().is('{'))
     return false;
-  Lexer ahead = lexer_;
+  Lexer ahead = in_.lexer;
   Token first = ahead.next(true);
   bool key = first.kind == TokenKind::Name || first.kind == TokenKind::String;
   return first.is('}') || (key && ahead.next(true).is('='));
 }
 
-bool TextReader::read_function() {
+bool TextStatementReader::read_function() {
   begin_body();
   Token token = peek();
   if (token.kind != TokenKind::Function)
@@ -51,13 +23,13 @@ bool TextReader::read_function() {
   take();
   Function function;
   function.origin = token.offset;
-  function.name = function_name(token);
+  function.name = functions_.function_name(token);
   builder_.function(program_.strings[function.name]); // before those that its body names
   builder_.open_body();
-  Context around = context_;
+  Context around = in_.context;
   bool ok = list('(', ')', [&] { return read_parameter(function); });
   if (ok && starts_attrs()) {
-    ok = dict([&](const Token &at, Key key) { return read_with_key(context_, at, key); });
+    ok = dict([&](const Token &at, Key key) { return read_with_key(in_.context, at, key); });
     function.context = context_id();
   }
   function.opaque = peek().kind == TokenKind::Arrow;
@@ -66,34 +38,34 @@ bool TextReader::read_function() {
   Body body = builder_.close_body();
   if (!function.opaque)
     function.body = body;
-  context_ = around;
-  add_function(token, std::move(function));
+  in_.context = around;
+  functions_.add_function(token, std::move(function));
   return ok;
 }
 
-bool TextReader::read_parameter(Function &function) {
+bool TextStatementReader::read_parameter(Function &function) {
   llvm::SmallVector<WrittenValue, 1> values;
   WrittenValue value;
   value.token = peek();
   if (value.token.kind != TokenKind::Value)
     return expected("a parameter");
   take();
-  std::optional<ValueName> name = value_name(value.token);
+  std::optional<ValueName> name = values_.value_name(value.token);
   if (!name)
     return false;
   value.name = *name;
-  if (!read_value_words(value))
+  if (!values_.read_value_words(value))
     return false;
   if (take_if(':')) {
-    std::optional<WrittenType> written = type(mesh());
+    std::optional<WrittenType> written = types_.type(mesh());
     if (!written)
       return false;
     value.type = *written;
   }
-  FunctionParam param{define(value), {}};
+  FunctionParam param{values_.define(value), {}};
   if (take_word("grad")) {
     std::optional<ClaimId> grad =
-        claim(mesh_of(program_, param.value, mesh()), rank_of(value.type.shape));
+        types_.claim(mesh_of(program_, param.value, mesh()), types_.rank_of(value.type.shape));
     if (!grad)
       return false;
     param.grad = *grad;
@@ -103,12 +75,12 @@ bool TextReader::read_parameter(Function &function) {
 }
 
 // `-> T, T`, or `-> ()` for no result.
-bool TextReader::read_opaque(Function &function) {
+bool TextStatementReader::read_opaque(Function &function) {
   take();
   if (peek().is('('))
     return open('(') && close(')');
   do {
-    std::optional<ClaimId> out = claim(mesh());
+    std::optional<ClaimId> out = types_.claim(mesh());
     if (!out)
       return false;
     function.outs.push_back(*out);
@@ -117,13 +89,13 @@ bool TextReader::read_opaque(Function &function) {
 }
 
 // A block that ends in `return` or `yield` and the results.
-bool TextReader::read_body(Function &function, llvm::StringRef last_word) {
+bool TextStatementReader::read_body(Function &function, llvm::StringRef last_word) {
   if (!enter_block())
     return false;
-  read_block(false);
+  read_block(nullptr);
   Operation results;
   bool ok = take_word(last_word) || expected(fmt::format("`{}`", std::string_view(last_word)));
-  ok = ok && read_operands(results);
+  ok = ok && operands_.read_operands(results);
   if (ok && !results.named.empty())
     ok = expected("results without names");
   if (ok)
@@ -133,23 +105,24 @@ bool TextReader::read_body(Function &function, llvm::StringRef last_word) {
     recover();
     skip_separators();
   }
-  --nesting_;
+  --in_.blocks;
   function.results = program_.blocks.add(results.operands);
   return take_if('}') || ok;
 }
 
-bool TextReader::read_local_map(llvm::SmallVectorImpl<WrittenValue> &results, Operation &op) {
+bool TextStatementReader::read_local_map(llvm::SmallVectorImpl<WrittenValue> &results,
+                                         Operation &op) {
   if (results.empty())
     return error(op.origin, "trace-syntax", "a `local_map` with a body has no results");
   Token token = peek();
-  Lexer before = lexer_;
-  std::optional<AxisRefs> refs = axes();
+  Lexer before = in_.lexer;
+  std::optional<AxisRefs> refs = types_.axes();
   if (!refs)
     return false;
-  Context inner = context_;
-  lexer_ = before;
-  next_ = token;
-  inner.local |= axis_set(context_.mesh).value_or(AxisSet());
+  Context inner = in_.context;
+  in_.lexer = before;
+  in_.next = token;
+  inner.local |= types_.axis_set(in_.context.mesh).value_or(AxisSet());
   op.attrs.attrs.push_back(
       {builder_.string("axis"), AttrValue::axes(program_.axis_refs.add(std::move(*refs)))});
 
@@ -166,36 +139,37 @@ bool TextReader::read_local_map(llvm::SmallVectorImpl<WrittenValue> &results, Op
                                                          program_.strings[function.name]))});
   builder_.open_body();
   for (const WrittenValue &param : params)
-    function.params.push_back({define(param), {}});
-  Context around = std::exchange(context_, inner);
+    function.params.push_back({values_.define(param), {}});
+  Context around = std::exchange(in_.context, inner);
   function.context = context_id();
   bool ok = read_body(function, "yield");
-  context_ = around;
+  in_.context = around;
   function.body = builder_.close_body();
-  add_function(token, std::move(function));
+  functions_.add_function(token, std::move(function));
   return ok;
 }
 
 // `%q = %x S(1)@tp`.
-bool TextReader::read_binding(Operation &op, llvm::SmallVectorImpl<WrittenValue> &params,
-                              AttrList &in_types) {
+bool TextStatementReader::read_binding(Operation &op, llvm::SmallVectorImpl<WrittenValue> &params,
+                                       AttrList &in_types) {
   WrittenValue param;
   param.token = peek();
   if (param.token.kind != TokenKind::Value)
     return expected("a value");
   take();
-  std::optional<ValueName> name = value_name(param.token);
+  std::optional<ValueName> name = values_.value_name(param.token);
   if (!name || !expect('='))
     return false;
   param.name = *name;
-  std::optional<ValueId> operand = value_use();
+  std::optional<ValueId> operand = values_.value_use();
   if (!operand)
     return false;
   op.operands.push_back(Operand::value(*operand));
   params.push_back(param);
   ClaimId stated = program_.claims.add({});
-  if (at_type()) {
-    std::optional<ClaimId> written = claim(mesh(), rank_of(program_.values[*operand].shape));
+  if (types_.at_type()) {
+    std::optional<ClaimId> written =
+        types_.claim(mesh(), types_.rank_of(program_.values[*operand].shape));
     if (!written)
       return false;
     stated = *written;
@@ -205,7 +179,8 @@ bool TextReader::read_binding(Operation &op, llvm::SmallVectorImpl<WrittenValue>
 }
 
 // The claims on the results are those of the boundary; the values keep their shapes.
-void TextReader::take_result_types(llvm::SmallVectorImpl<WrittenValue> &results, Operation &op) {
+void TextStatementReader::take_result_types(llvm::SmallVectorImpl<WrittenValue> &results,
+                                            Operation &op) {
   AttrList out_types;
   for (WrittenValue &result : results) {
     TypeId stated = std::exchange(result.type.type, TypeId{});
@@ -215,7 +190,7 @@ void TextReader::take_result_types(llvm::SmallVectorImpl<WrittenValue> &results,
 }
 
 // Left out where no entry says anything.
-void TextReader::add_claims(Operation &op, llvm::StringRef key, AttrList list) {
+void TextStatementReader::add_claims(Operation &op, llvm::StringRef key, AttrList list) {
   AttrValue nothing = AttrValue::claim(program_.claims.add({}));
   bool silent = llvm::all_of(list.items, [&](AttrValue item) { return item == nothing; });
   if (!silent)
@@ -224,34 +199,17 @@ void TextReader::add_claims(Operation &op, llvm::StringRef key, AttrList list) {
 }
 
 // `@local_map_<n>`, n beyond any that the program writes itself.
-StringId TextReader::local_map_name() {
+StringId TextStatementReader::local_map_name() {
   static constexpr llvm::StringLiteral kPrefix = "@local_map_";
   if (local_maps_ == 0)
-    for (size_t at = bytes_.find(kPrefix); at != llvm::StringRef::npos;
-         at = bytes_.find(kPrefix, at + 1)) {
+    for (size_t at = in_.bytes.find(kPrefix); at != llvm::StringRef::npos;
+         at = in_.bytes.find(kPrefix, at + 1)) {
       uint64_t number = 0;
-      llvm::StringRef digits = bytes_.substr(at + kPrefix.size(), 12);
+      llvm::StringRef digits = in_.bytes.substr(at + kPrefix.size(), 12);
       if (!digits.consumeInteger(10, number))
         local_maps_ = std::max(local_maps_, number + 1);
     }
   return builder_.string(kPrefix.str() + std::to_string(local_maps_++));
-}
-
-// Each function that is used must be defined. That none calls itself is for verify() to say.
-void TextReader::check_functions() {
-  for (uint32_t i = 0; i < program_.functions.size(); ++i) {
-    FunctionId id{i};
-    if (builder_.is_defined(id))
-      continue;
-    llvm::SmallVector<llvm::StringRef, 8> known;
-    for (uint32_t j = 0; j < program_.functions.size(); ++j)
-      if (builder_.is_defined(FunctionId{j}))
-        known.push_back(program_.strings[program_.functions[FunctionId{j}].name]);
-    llvm::StringRef name = program_.strings[program_.functions[id].name];
-    error(
-        function_uses_.lookup(i), "trace-reference",
-        fmt::format("no function `{}` is defined{}", std::string_view(name), nearest(name, known)));
-  }
 }
 
 } // namespace spmd::ir

@@ -1,6 +1,6 @@
 // A stream: a header like a document without `ops`, then one record per line. The last line may be
 // torn off, and what was read before it stands.
-#include "ir/json/read.h"
+#include "ir/json/read/reader.h"
 
 #include <fmt/format.h>
 
@@ -14,13 +14,13 @@ void JsonReader::records() {
         break;
       record();
       // A region's function stands before its first use.
-      check_functions();
-      region_uses_.clear();
+      attributes_.check_functions();
+      attributes_.forget_functions();
     }
   while (!ended_ && json_.next_window());
   if (json_.failed())
     return;
-  late_gradients();
+  declarations_.late_gradients();
   if (!ended_)
     json_.error_at(json_.torn() ? json_.torn()->offset : json_.offset(json_.at()),
                    "trace-truncated",
@@ -38,7 +38,7 @@ void JsonReader::record() {
   else if (kind == "end")
     end();
   else
-    op();
+    bodies_.op();
 }
 
 // Appends to tables, each after those that it refers to.
@@ -52,19 +52,19 @@ void JsonReader::definitions() {
     return;
   auto members = object(kKeys);
   if (members.at(Files))
-    files();
+    tables_.files();
   if (members.at(Locs))
-    locs();
+    tables_.locs();
   if (members.at(Scopes))
-    scopes();
+    tables_.scopes();
   if (members.at(Contexts)) {
-    contexts();
-    context_ = ContextId{0};
+    tables_.contexts();
+    in_.context = ContextId{0};
   }
   if (members.at(Functions))
-    functions();
+    bodies_.functions();
   if (members.at(Params))
-    params();
+    declarations_.params();
 }
 
 void JsonReader::end() {
@@ -83,7 +83,7 @@ void JsonReader::end() {
       json_.error(members.token(0), "trace-truncated",
                   fmt::format("{} ops are announced, and {} stand here", *announced, count));
   if (members.at(1))
-    outputs();
+    declarations_.outputs();
 }
 
 } // namespace spmd::ir

@@ -1,7 +1,8 @@
 // Meshes and groups in the text form. finish() in mesh.h derives strides and checks the layout;
 // this file knows how it is spelled, and where a sub-mesh lies in its parent.
+#include "ir/text/read/meshes.h"
+
 #include "ir/mesh/symbols.h"
-#include "ir/text/read.h"
 
 #include <fmt/core.h>
 
@@ -9,21 +10,21 @@ namespace spmd::ir {
 
 static std::string_view view(llvm::StringRef text) { return text; }
 
-bool TextReader::read_mesh() {
+bool TextMeshReader::read_mesh() {
   Token token = peek();
   std::optional<StringId> stated = name("a mesh");
   if (!stated)
     return false;
   if (peek().ends_statement()) {
     // `mesh m` makes a declared mesh the current one again.
-    next_.reset();
-    lexer_.seek(token.offset);
-    std::optional<MeshId> found = mesh_name();
-    context_.mesh = found.value_or(context_.mesh);
-    context_.local = {};
+    in_.next.reset();
+    in_.lexer.seek(token.offset);
+    std::optional<MeshId> found = types_.mesh_name();
+    in_.context.mesh = found.value_or(in_.context.mesh);
+    in_.context.local = {};
     return true;
   }
-  if (mesh_named(token.text).valid())
+  if (types_.mesh_named(token.text).valid())
     error(token, "trace-duplicate", fmt::format("mesh `{}` is declared twice", view(token.text)));
   Mesh mesh;
   mesh.name = *stated;
@@ -42,7 +43,7 @@ bool TextReader::read_mesh() {
   return true;
 }
 
-void TextReader::add_mesh(Mesh mesh, const Token &token) {
+void TextMeshReader::add_mesh(Mesh mesh, const Token &token) {
   if (mesh.axes.size() > kMaxAxes) {
     error(token, "trace-limit",
           fmt::format("mesh `{}` has {} axes, and the limit is {}", view(token.text),
@@ -55,26 +56,26 @@ void TextReader::add_mesh(Mesh mesh, const Token &token) {
     if (std::string wrong = finish_mesh(program_, mesh); !wrong.empty())
       error(token, "trace-mesh", std::move(wrong));
   }
-  context_ = {};
-  context_.mesh = program_.meshes.add(std::move(mesh));
+  in_.context = {};
+  in_.context.mesh = program_.meshes.add(std::move(mesh));
   if (program_.meshes.size() > (Type::kGradientFree >> 1))
     fail("there are too many meshes");
 }
 
 // `within parent { axis = coordinate }`.
-bool TextReader::read_within(Mesh &mesh) {
-  size_t before = result_.errors.size();
-  std::optional<MeshId> parent = mesh_name();
+bool TextMeshReader::read_within(Mesh &mesh) {
+  size_t before = in_.result.errors.size();
+  std::optional<MeshId> parent = types_.mesh_name();
   if (!parent)
     return false;
-  if (result_.errors.size() > before || !parent->valid())
-    return skip_attr(); // the coordinates say nothing without their mesh
+  if (in_.result.errors.size() > before || !parent->valid())
+    return operands_.skip_attr(); // the coordinates say nothing without their mesh
   mesh.within = SubMesh{*parent, {}};
   mesh.offset = program_.meshes[*parent].offset;
   return dict([&](const Token &at, Key key) { return read_coordinate(mesh, at, key); });
 }
 
-bool TextReader::read_coordinate(Mesh &mesh, const Token &token, Key key) {
+bool TextMeshReader::read_coordinate(Mesh &mesh, const Token &token, Key key) {
   const Mesh &parent = program_.meshes[mesh.within->parent];
   std::string wrong;
   std::optional<FoundAxis> found =
@@ -94,7 +95,7 @@ bool TextReader::read_coordinate(Mesh &mesh, const Token &token, Key key) {
 }
 
 // The rank at a coordinate of a layout, innermost piece fastest.
-int64_t TextReader::rank_at(const Layout &layout, int64_t coordinate) {
+int64_t TextMeshReader::rank_at(const Layout &layout, int64_t coordinate) {
   int64_t rank = 0;
   for (Atom atom : llvm::reverse(layout)) {
     rank += coordinate % atom.size * atom.stride;
@@ -103,7 +104,7 @@ int64_t TextReader::rank_at(const Layout &layout, int64_t coordinate) {
   return rank;
 }
 
-bool TextReader::read_axis(Mesh &mesh) {
+bool TextMeshReader::read_axis(Mesh &mesh) {
   Token token = peek();
   std::optional<StringId> stated = name("an axis");
   if (!stated)
@@ -129,7 +130,7 @@ bool TextReader::read_axis(Mesh &mesh) {
 }
 
 // An axis of the parent mesh, unchanged.
-void TextReader::take_parent_axis(const Mesh &mesh, Axis &axis, const Token &token) {
+void TextMeshReader::take_parent_axis(const Mesh &mesh, Axis &axis, const Token &token) {
   std::string wrong =
       fmt::format("axis `{}` has no size, and its mesh is within no other", view(token.text));
   std::optional<FoundAxis> found;
@@ -149,19 +150,19 @@ void TextReader::take_parent_axis(const Mesh &mesh, Axis &axis, const Token &tok
 }
 
 // `(dp, tp)`, and not `(2 * n)`.
-bool TextReader::at_axis_names() {
+bool TextMeshReader::at_axis_names() {
   Token open = peek();
   if (!open.is('('))
     return false;
   take();
   bool name = take().kind == TokenKind::Name, alone = peek().is(',') || peek().is(')');
   bool empty = !name && alone;
-  next_.reset();
-  lexer_.seek(open.offset);
+  in_.next.reset();
+  in_.lexer.seek(open.offset);
   return (name && alone) || empty;
 }
 
-bool TextReader::read_axis_layout(Mesh &mesh, Axis &axis) {
+bool TextMeshReader::read_axis_layout(Mesh &mesh, Axis &axis) {
   Token open = peek();
   auto made_of = [&](bool nothing) {
     if (nothing)
@@ -193,7 +194,7 @@ bool TextReader::read_axis_layout(Mesh &mesh, Axis &axis) {
 }
 
 // `size` or `size:stride`; the stride is 0 where it is not stated.
-bool TextReader::read_atom(const Mesh &mesh, Layout &layout, bool needs_stride) {
+bool TextMeshReader::read_atom(const Mesh &mesh, Layout &layout, bool needs_stride) {
   std::optional<int64_t> size = read_ranks(mesh, "a size");
   if (!size)
     return false;
@@ -212,12 +213,12 @@ bool TextReader::read_atom(const Mesh &mesh, Layout &layout, bool needs_stride) 
 }
 
 // A number, or an expression over symbols.
-std::optional<int64_t> TextReader::read_ranks(const Mesh &mesh, std::string_view what) {
+std::optional<int64_t> TextMeshReader::read_ranks(const Mesh &mesh, std::string_view what) {
   Token token = peek();
   bool symbols = token.kind == TokenKind::Name || token.is('(');
   std::optional<Extent> size;
   if (symbols)
-    size = extent();
+    size = types_.extent();
   else if (std::optional<int64_t> number = integer(what, 1, "trace-mesh"))
     size = *number;
   if (!size)
@@ -232,7 +233,7 @@ std::optional<int64_t> TextReader::read_ranks(const Mesh &mesh, std::string_view
 }
 
 // Pieces may stand before or after the axis that they make up.
-void TextReader::resolve_pieces(Mesh &mesh, const Token &token) {
+void TextMeshReader::resolve_pieces(Mesh &mesh, const Token &token) {
   for (size_t i = 0; i < mesh.axes.size(); ++i) {
     Axis &axis = mesh.axes[i];
     if (!axis.flattened || axis.explicit_layout)
@@ -253,7 +254,7 @@ void TextReader::resolve_pieces(Mesh &mesh, const Token &token) {
   }
 }
 
-bool TextReader::read_group() {
+bool TextMeshReader::read_group() {
   Token token = peek();
   std::optional<std::string> key = string("a key in quotes");
   if (!key || !expect('='))
@@ -276,13 +277,13 @@ bool TextReader::read_group() {
   return true;
 }
 
-bool TextReader::read_group_axes(Group &group) {
-  std::optional<MeshId> found = mesh_name();
+bool TextMeshReader::read_group_axes(Group &group) {
+  std::optional<MeshId> found = types_.mesh_name();
   if (!found || !expect('.'))
     return false;
   group.mesh = *found;
   Token token = peek();
-  std::optional<AxisRefs> refs = axes();
+  std::optional<AxisRefs> refs = types_.axes();
   if (!refs || !found->valid())
     return refs.has_value();
   for (AxisRef ref : refs->refs) {
@@ -296,7 +297,7 @@ bool TextReader::read_group_axes(Group &group) {
 }
 
 // `[4:1, 2:8]` is a layout, `[0, 3, 5]` a list of ranks.
-bool TextReader::read_group_ranks(Group &group) {
+bool TextMeshReader::read_group_ranks(Group &group) {
   Token token = peek();
   Layout atoms;
   bool ok = list('[', ']', [&] {

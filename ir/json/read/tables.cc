@@ -1,5 +1,8 @@
 // The tables of a trace: what instructions refer to by index or by name, except functions.
-#include "ir/json/read.h"
+#include "ir/json/read/tables.h"
+
+#include "ir/boundary_ops.h"
+#include "ir/input/read_operands.h"
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,98 +12,7 @@
 
 namespace spmd::ir {
 
-void JsonReader::symbols() {
-  json_.object([&](llvm::StringRef name) { symbol(name); });
-}
-
-void JsonReader::symbol(llvm::StringRef name) {
-  static constexpr std::array<std::string_view, 4> kKeys = {"min", "max", "multiple_of", "hint"};
-  uint64_t origin = json_.offset(json_.at());
-  auto members = object(kKeys);
-  SymbolInfo symbol;
-  symbol.origin = origin;
-  symbol.name = builder_.string(name);
-  std::optional<int64_t> *const facts[] = {&symbol.min, &symbol.max, &symbol.multiple_of,
-                                           &symbol.hint};
-  for (unsigned i = 0; i < 4; ++i)
-    if (members && members.at(i))
-      *facts[i] = json_.integer(i == 2 ? 1 : -kMaxInteger, kMaxInteger, "trace-shape");
-  if (std::string wrong = contradiction(symbol); !wrong.empty())
-    json_.error(members.token(), "trace-shape", fmt::format("the symbol has {}", wrong));
-  symbols_.insert(symbol.name.index);
-  program_.symbols.push_back(symbol);
-}
-
-void JsonReader::groups() {
-  json_.object([&](llvm::StringRef key) { group(key); });
-}
-
-void JsonReader::group(llvm::StringRef key) {
-  static constexpr std::array<std::string_view, 5> kKeys = {"mesh", "axes", "layout", "offset",
-                                                            "ranks"};
-  enum { MeshName, Axes, LayoutKey, Offset, Ranks };
-  auto members = object(kKeys);
-  Group group;
-  group.key = builder_.string(key);
-  if (members.at(MeshName) && members.has(Axes)) {
-    group.mesh = mesh_ref();
-    members.at(Axes);
-    Token token = json_.at();
-    size_t before = json_.errors().size();
-    if (group.mesh.valid())
-      group.axes = axes_of(group.mesh);
-    if (group.mesh.valid() && group.axes.empty() && json_.errors().size() == before)
-      json_.error(token, "trace-mesh", "a group has no axes");
-  } else if (members.at(LayoutKey)) {
-    group.form = Group::Form::Layout;
-    layout({}, group.layout);
-    if (members.at(Offset))
-      group.offset = json_.integer(0, kMaxInteger, "trace-mesh").value_or(0);
-  } else if (members.at(Ranks)) {
-    group.form = Group::Form::Ranks;
-    ranks(group);
-  } else if (members) {
-    json_.error(members.token(), "trace-mesh",
-                "a group states neither `mesh` and `axes` nor `layout` nor `ranks`");
-  }
-  program_.groups.push_back(std::move(group));
-}
-
-void JsonReader::ranks(Group &group) {
-  llvm::DenseSet<int64_t> seen;
-  Token list = json_.at();
-  size_t before = json_.errors().size();
-  json_.array([&](uint32_t) {
-    Token token = json_.at();
-    std::optional<int64_t> rank = json_.integer(0, kMaxInteger, "trace-mesh");
-    if (!rank)
-      return;
-    group.ranks.push_back(*rank);
-    if (!seen.insert(*rank).second)
-      json_.error(token, "trace-mesh", fmt::format("rank {} stands twice in a group", *rank));
-  });
-  if (group.ranks.empty() && json_.errors().size() == before)
-    json_.error(list, "trace-mesh", "a group has no ranks");
-}
-
-llvm::SmallVector<AxisId, 2> JsonReader::axes_of(MeshId mesh) {
-  llvm::SmallVector<AxisId, 2> axes;
-  json_.array([&](uint32_t) {
-    Token token = json_.at();
-    std::optional<llvm::StringRef> name = json_.string();
-    if (!name)
-      return;
-    std::string wrong;
-    std::optional<FoundAxis> found = find_axis(program_, mesh, {{}, builder_.string(*name)}, wrong);
-    if (found)
-      axes.push_back(found->axis);
-    else
-      json_.error(token, "trace-mesh", std::move(wrong));
-  });
-  return axes;
-}
-
-void JsonReader::files() {
+void JsonTableReader::files() {
   static constexpr std::array<std::string_view, 2> kKeys = {"path", "sha256"};
   json_.array([&](uint32_t) {
     SourceFile file;
@@ -121,14 +33,14 @@ void JsonReader::files() {
   });
 }
 
-void JsonReader::locs() {
+void JsonTableReader::locs() {
   json_.array([&](uint32_t) {
     Frame frame = loc();
     frames_.push_back(program_.frames.add(frame));
   });
 }
 
-Frame JsonReader::loc() {
+Frame JsonTableReader::loc() {
   static constexpr std::array<std::string_view, 6> kKeys = {"file", "line", "col",
                                                             "end",  "func", "caller"};
   enum { File, Line, Col, End, Func, Caller };
@@ -162,11 +74,11 @@ Frame JsonReader::loc() {
   return frame;
 }
 
-void JsonReader::scopes() {
+void JsonTableReader::scopes() {
   json_.array([&](uint32_t) { scopes_.push_back(text()); });
 }
 
-void JsonReader::contexts() {
+void JsonTableReader::contexts() {
   Token token = json_.at();
   json_.array([&](uint32_t) {
     Context made = context();
@@ -186,7 +98,7 @@ void JsonReader::contexts() {
     json_.error(token, "trace-key", "the list of contexts is empty");
 }
 
-Context JsonReader::context() {
+Context JsonTableReader::context() {
   static constexpr std::array<std::string_view, 5> kKeys = {"mesh", "local", "check", "grad",
                                                             "implicit"};
   enum { MeshName, Local, Check, Grad, Implicit };
@@ -194,10 +106,10 @@ Context JsonReader::context() {
   Context context;
   context.mesh = MeshId{0};
   if (members.at(MeshName))
-    if (MeshId mesh = mesh_ref(); mesh.valid())
+    if (MeshId mesh = types_.mesh_ref(); mesh.valid())
       context.mesh = mesh;
   if (members.at(Local))
-    for (AxisId axis : axes_of(context.mesh))
+    for (AxisId axis : types_.axes_of(context.mesh))
       context.local |= program_.meshes[context.mesh].pieces_of(axis);
   bool *const flags[] = {&context.check, &context.grad, &context.implicit};
   for (unsigned i = 0; i < 3; ++i)
@@ -206,7 +118,7 @@ Context JsonReader::context() {
   return context;
 }
 
-void JsonReader::rules() {
+void JsonTableReader::rules() {
   static constexpr std::array<std::string_view, 1> kKeys = {"like"};
   json_.object([&](llvm::StringRef op) {
     UserRule rule;
@@ -227,11 +139,11 @@ void JsonReader::rules() {
   });
 }
 
-void JsonReader::suppressions() {
+void JsonTableReader::suppressions() {
   json_.array([&](uint32_t) { suppression(); });
 }
 
-void JsonReader::suppression() {
+void JsonTableReader::suppression() {
   static constexpr std::array<std::string_view, 5> kKeys = {"ignore", "scope", "loc", "reason",
                                                             "until"};
   enum { Ignore, ScopeKey, Loc, Reason, Until };
@@ -256,6 +168,18 @@ void JsonReader::suppression() {
   if (made.until.valid() && !is_date(program_.strings[made.until]))
     json_.error(members.token(Until), "trace-key", "`until` is no date of the form YYYY-MM-DD");
   program_.suppressions.push_back(made);
+}
+
+LocId JsonTableReader::location(const JsonMembers &members, unsigned loc, unsigned scope) {
+  FrameId frame;
+  StringId path;
+  if (members.at(loc))
+    if (std::optional<uint32_t> i = index(frames_.size(), "locs"))
+      frame = frames_[*i];
+  if (members.at(scope))
+    if (std::optional<uint32_t> i = index(scopes_.size(), "scopes"))
+      path = scopes_[*i];
+  return builder_.location(frame, path);
 }
 
 } // namespace spmd::ir

@@ -1,10 +1,10 @@
 // The JSON document as a whole: what it says of itself, and the order in which its tables are read.
-#include "ir/json/read.h"
-#include "ir/mesh/symbols.h"
-#include "ir/support/strings.h"
+#include "ir/json/read/reader.h"
 
 #include "ir/dialect/dialect.h"
+#include "ir/mesh/symbols.h"
 #include "ir/support/misspelling.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -68,7 +68,8 @@ std::string compact(llvm::StringRef json) {
 } // namespace
 
 ReadResult read_json(llvm::StringRef bytes, const ReadOptions &options) {
-  return JsonReader(bytes, options).read();
+  JsonInput input(bytes, options);
+  return JsonReader(input).read();
 }
 
 ReadResult JsonReader::read() {
@@ -76,11 +77,11 @@ ReadResult JsonReader::read() {
   builder_.finish();
   if (!json_.failed())
     fill_declarations(program_);
-  result_.errors = json_.errors();
+  in_.result.errors = json_.errors();
   auto earlier = [](const InputError &a, const InputError &b) { return a.offset < b.offset; };
-  llvm::stable_sort(result_.errors, earlier);
-  llvm::stable_sort(result_.warnings, earlier);
-  return std::move(result_);
+  llvm::stable_sort(in_.result.errors, earlier);
+  llvm::stable_sort(in_.result.warnings, earlier);
+  return std::move(in_.result);
 }
 
 void JsonReader::document() {
@@ -163,7 +164,7 @@ void JsonReader::version() {
         fmt::format("version {} is not read, only {}.N is", text->str(), kMajorVersion));
   program_.minor_version = minor;
   if (minor > kMinorVersion)
-    result_.warnings.push_back(
+    in_.result.warnings.push_back(
         {.name = "trace-newer",
          .message = fmt::format("version {} is newer than {}.{}: what it adds is ignored",
                                 text->str(), kMajorVersion, kMinorVersion),
@@ -193,9 +194,9 @@ void JsonReader::facts(const JsonMembers &top) {
   if (top.at(MissingKey))
     missing();
   if (top.at(Symbols))
-    symbols();
+    types_.symbols();
   if (top.at(World))
-    program_.world = number_or_extent("trace-mesh");
+    program_.world = types_.number_or_extent("trace-mesh");
   if (top.at(Rank))
     program_.rank = json_.integer(0, kMaxInteger, "trace-mesh");
   if (program_.world && program_.rank && *program_.rank >= *program_.world)
@@ -204,7 +205,7 @@ void JsonReader::facts(const JsonMembers &top) {
   if (top.at(OpCount))
     program_.op_count = json_.integer(0);
   if (top.at(Rules))
-    rules();
+    tables_.rules();
 }
 
 void JsonReader::producer() {
@@ -235,7 +236,7 @@ void JsonReader::tables(const JsonMembers &top) {
   require(top, Meshes, kTopKeys[Meshes]);
   size_t before = json_.errors().size();
   if (top.at(Meshes))
-    meshes();
+    meshes_.meshes();
   if (json_.errors().size() != before || program_.meshes.empty()) {
     program_.meshes = {};
     return;
@@ -247,20 +248,20 @@ void JsonReader::tables(const JsonMembers &top) {
                               program_.strings[mesh.name].str(), mesh.rank_count(),
                               *program_.world));
   if (top.at(Groups))
-    groups();
+    meshes_.groups();
   if (top.at(Files))
-    files();
+    tables_.files();
   if (top.at(Locs))
-    locs();
+    tables_.locs();
   if (top.at(Scopes))
-    scopes();
+    tables_.scopes();
   program_.contexts = {};
   program_.contexts.add({.mesh = MeshId{0}, .local = {}});
   if (top.at(Contexts))
-    contexts();
-  context_ = ContextId{0};
+    tables_.contexts();
+  in_.context = ContextId{0};
   if (top.at(Suppress))
-    suppressions();
+    tables_.suppressions();
 }
 
 // What a stream says before its records.
@@ -269,25 +270,25 @@ void JsonReader::header(const JsonMembers &top) {
     json_.error(top.token(Outputs), "trace-key",
                 "`outputs` stand in the `end` record of a stream, not in its header");
   if (top.at(Functions))
-    functions();
+    bodies_.functions();
   if (top.at(Params))
-    params();
-  check_functions();
+    declarations_.params();
+  attributes_.check_functions();
 }
 
 void JsonReader::body(const JsonMembers &top) {
   if (top.at(Functions))
-    functions();
+    bodies_.functions();
   if (top.at(Params))
-    params();
+    declarations_.params();
   require(top, Ops, kTopKeys[Ops]);
   if (top.at(Ops))
-    ops();
+    bodies_.ops();
   count_ops(top);
-  late_gradients();
+  declarations_.late_gradients();
   if (top.at(Outputs))
-    outputs();
-  check_functions();
+    declarations_.outputs();
+  attributes_.check_functions();
 }
 
 // The count may include the bodies of functions.
@@ -299,21 +300,6 @@ void JsonReader::count_ops(const JsonMembers &top) {
                 fmt::format("{} ops are announced, and {} stand here", *program_.op_count, main));
 }
 
-void JsonReader::check_functions() {
-  llvm::SmallVector<llvm::StringRef, 8> known;
-  for (size_t i = 0; i < program_.functions.size(); ++i)
-    if (FunctionId id{static_cast<uint32_t>(i)}; builder_.is_defined(id))
-      known.push_back(program_.strings[program_.functions[id].name]);
-  for (auto [function, token] : region_uses_) {
-    if (builder_.is_defined(function))
-      continue;
-    llvm::StringRef name = program_.strings[program_.functions[function].name];
-    json_.error(token, "trace-reference",
-                fmt::format("no function is named `{}`{}", name.take_front(60).str(),
-                            nearest(name, known)));
-  }
-}
-
 void JsonReader::keep_extra(llvm::StringRef key) {
   Token token = json_.at();
   json_.skip();
@@ -323,29 +309,6 @@ void JsonReader::keep_extra(llvm::StringRef key) {
   json_.seek(end);
   if (!json_.failed())
     program_.extras.push_back({builder_.string(key), builder_.string(compact(text))});
-}
-
-void JsonReader::unknown(llvm::StringRef key, llvm::ArrayRef<std::string_view> known) {
-  Token token = json_.at() - 2; // the key, before the colon
-  bool slip =
-      program_.minor_version <= kMinorVersion && llvm::any_of(known, [&](std::string_view name) {
-        return is_misspelling(key, {name.data(), name.size()});
-      });
-  if (slip) {
-    llvm::SmallVector<llvm::StringRef, 16> names(known.begin(), known.end());
-    json_.error(
-        token, "trace-key",
-        fmt::format("the key `{}` is not known{}", key.take_front(60).str(), nearest(key, names)));
-  } else if (options_.strict_schema && !ir::starts_with(key, "x_")) {
-    if (result_.warnings.size() < kMaxInputErrors)
-      result_.warnings.push_back(
-          {.name = "trace-key",
-           .message =
-               fmt::format("the key `{}` is not known, and is ignored", key.take_front(60).str()),
-           .offset = json_.offset(token),
-           .path = json_.path_of(token)});
-  }
-  json_.skip();
 }
 
 } // namespace spmd::ir

@@ -1,105 +1,58 @@
 // Names, extents, shapes and claims of the JSON format.
-#include "ir/json/read.h"
+#include "ir/json/read/types.h"
+
+#include "ir/support/strings.h"
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 
+#include <cmath>
 #include <fmt/format.h>
 
 namespace spmd::ir {
 
-namespace {
-
-llvm::SmallVector<llvm::StringRef, 24> as_refs(llvm::ArrayRef<std::string_view> words) {
-  return {words.begin(), words.end()};
+void JsonTypeReader::symbols() {
+  json_.object([&](llvm::StringRef name) { symbol(name); });
 }
 
-std::string cut(llvm::StringRef text) {
-  return text.size() > 60 ? text.take_front(60).str() + "..." : text.str();
+void JsonTypeReader::symbol(llvm::StringRef name) {
+  static constexpr std::array<std::string_view, 4> kKeys = {"min", "max", "multiple_of", "hint"};
+  uint64_t origin = json_.offset(json_.at());
+  auto members = object(kKeys);
+  SymbolInfo symbol;
+  symbol.origin = origin;
+  symbol.name = builder_.string(name);
+  std::optional<int64_t> *const facts[] = {&symbol.min, &symbol.max, &symbol.multiple_of,
+                                           &symbol.hint};
+  for (unsigned i = 0; i < 4; ++i)
+    if (members && members.at(i))
+      *facts[i] = json_.integer(i == 2 ? 1 : -kMaxInteger, kMaxInteger, "trace-shape");
+  if (std::string wrong = contradiction(symbol); !wrong.empty())
+    json_.error(members.token(), "trace-shape", fmt::format("the symbol has {}", wrong));
+  symbols_.insert(symbol.name.index);
+  program_.symbols.push_back(symbol);
 }
 
-} // namespace
-
-std::optional<llvm::StringRef> JsonReader::word(llvm::ArrayRef<std::string_view> words,
-                                                std::string_view what, unsigned &index) {
-  Token token = json_.at();
-  std::optional<llvm::StringRef> text = json_.string();
-  if (!text)
-    return std::nullopt;
-  const auto *found = llvm::find(words, std::string_view(*text));
-  index = static_cast<unsigned>(found - words.begin());
-  if (found != words.end())
-    return text;
-  json_.error(token, "trace-key",
-              fmt::format("`{}` is no {}{}", cut(*text), what, nearest(*text, as_refs(words))));
-  return std::nullopt;
+llvm::SmallVector<AxisId, 2> JsonTypeReader::axes_of(MeshId mesh) {
+  llvm::SmallVector<AxisId, 2> axes;
+  json_.array([&](uint32_t) {
+    Token token = json_.at();
+    std::optional<llvm::StringRef> name = json_.string();
+    if (!name)
+      return;
+    std::string wrong;
+    std::optional<FoundAxis> found = find_axis(program_, mesh, {{}, builder_.string(*name)}, wrong);
+    if (found)
+      axes.push_back(found->axis);
+    else
+      json_.error(token, "trace-mesh", std::move(wrong));
+  });
+  return axes;
 }
 
-StringId JsonReader::text() {
-  std::optional<llvm::StringRef> text = json_.string();
-  return text ? builder_.string(*text) : StringId();
-}
-
-bool JsonReader::is_identifier(llvm::StringRef text) { return is_name(text) && !is_reserved(text); }
-
-StringId JsonReader::identifier(std::string_view what) {
-  Token token = json_.at();
-  std::optional<llvm::StringRef> text = json_.string();
-  if (!text)
-    return {};
-  if (is_reserved(*text)) {
-    json_.error(token, "trace-key",
-                fmt::format("`{}` is a kind and names nothing else", text->str()));
-    return {};
-  }
-  if (is_name(*text))
-    return builder_.string(*text);
-  json_.error(token, "trace-key",
-              fmt::format("`{}` is no name of {}: letters, digits and `_`", cut(*text), what));
-  return {};
-}
-
-StringId JsonReader::finding() {
-  Token token = json_.at();
-  std::optional<llvm::StringRef> text = json_.string();
-  if (!text)
-    return {};
-  if (is_finding(*text))
-    return builder_.string(*text);
-  json_.error(token, "trace-key", fmt::format("`{}` is no name of a finding", cut(*text)));
-  return {};
-}
-
-std::optional<ValueName> JsonReader::value_name() {
-  if (std::optional<uint32_t> number = json_.signed_digits('%')) // needs no look-up
-    return ValueName::number(*number);
-  Token token = json_.at();
-  std::optional<llvm::StringRef> text = json_.string();
-  if (!text)
-    return std::nullopt;
-  llvm::StringRef name = *text;
-  if (!name.consume_front("%") || !is_value_name(name)) {
-    json_.error(token, "trace-key",
-                fmt::format("`{}` is no value: `%`, then letters, digits, `_ . / -`", cut(*text)));
-    return std::nullopt;
-  }
-  return make_name(name, program_.strings);
-}
-
-ValueId JsonReader::value_ref() {
-  Token token = json_.at();
-  std::optional<ValueName> name = value_name();
-  if (!name)
-    return {};
-  if (std::optional<ValueId> found = builder_.lookup(*name))
-    return *found;
-  json_.error(token, "trace-reference",
-              fmt::format("`{}` is not defined before this use", print(*name, program_.strings)));
-  return {};
-}
-
-std::optional<Extent> JsonReader::extent(std::string_view name) {
+std::optional<Extent> JsonTypeReader::extent(std::string_view name) {
   if (json_.peek() != '"') {
     std::optional<int64_t> number = json_.integer(0, kMaxInteger, name);
     return number ? std::optional<Extent>(*number) : std::nullopt;
@@ -116,7 +69,7 @@ std::optional<Extent> JsonReader::extent(std::string_view name) {
   return found;
 }
 
-bool JsonReader::check_symbols(Extent extent, Token token, std::string_view name) {
+bool JsonTypeReader::check_symbols(Extent extent, Token token, std::string_view name) {
   if (extent.is_number())
     return true;
   Expr expr = program_.exprs[extent.expr()];
@@ -133,7 +86,7 @@ bool JsonReader::check_symbols(Extent extent, Token token, std::string_view name
   return false;
 }
 
-std::optional<int64_t> JsonReader::number_or_extent(std::string_view name) {
+std::optional<int64_t> JsonTypeReader::number_or_extent(std::string_view name) {
   Token token = json_.at();
   std::optional<Extent> found = extent(name);
   if (!found)
@@ -144,14 +97,14 @@ std::optional<int64_t> JsonReader::number_or_extent(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<unsigned> JsonReader::rank_of(ShapeId id) const {
+std::optional<unsigned> JsonTypeReader::rank_of(ShapeId id) const {
   if (!id.valid() || !program_.shapes[id].ranked)
     return std::nullopt;
   return static_cast<unsigned>(program_.shapes[id].dims.size());
 }
 
 // `dims` names the member that holds the extents: `shape` or `gshape`.
-ShapeId JsonReader::shape(const JsonMembers &members, unsigned dims) {
+ShapeId JsonTypeReader::shape(const JsonMembers &members, unsigned dims) {
   RawCache::Key key;
   key.a = members.raw(DTypeKey);
   key.b = members.raw(dims);
@@ -165,7 +118,7 @@ ShapeId JsonReader::shape(const JsonMembers &members, unsigned dims) {
   return id;
 }
 
-ShapeId JsonReader::read_shape(const JsonMembers &members, unsigned dims) {
+ShapeId JsonTypeReader::read_shape(const JsonMembers &members, unsigned dims) {
   Shape shape;
   bool ok = true;
   if (members.at(DTypeKey)) {
@@ -197,7 +150,7 @@ ShapeId JsonReader::read_shape(const JsonMembers &members, unsigned dims) {
                                                          : ShapeId();
 }
 
-TypeId JsonReader::type(const JsonMembers &members, MeshId mesh, std::optional<unsigned> rank) {
+TypeId JsonTypeReader::type(const JsonMembers &members, MeshId mesh, std::optional<unsigned> rank) {
   RawCache::Key key;
   key.salt = uint64_t(mesh.index) << 8 | (rank ? *rank : 0xFF);
   key.a = members.raw(TypeKey);
@@ -214,8 +167,8 @@ TypeId JsonReader::type(const JsonMembers &members, MeshId mesh, std::optional<u
   return id;
 }
 
-TypeId JsonReader::read_type(const JsonMembers &members, MeshId mesh,
-                             std::optional<unsigned> rank) {
+TypeId JsonTypeReader::read_type(const JsonMembers &members, MeshId mesh,
+                                 std::optional<unsigned> rank) {
   ClaimBuilder claims(program_, mesh);
   size_t before = json_.errors().size();
   Token wrong = members.has(TypeKey) ? members.token(TypeKey) : members.token(SpecKey);
@@ -241,7 +194,7 @@ TypeId JsonReader::read_type(const JsonMembers &members, MeshId mesh,
 }
 
 // Claims on an axis each; after a claim that cannot stand, the cursor is at it.
-bool JsonReader::kinds(ClaimBuilder &claims) {
+bool JsonTypeReader::kinds(ClaimBuilder &claims) {
   Token wrong = JsonCursor::kAbsent;
   bool listed = json_.object([&](llvm::StringRef axis) {
     Token token = json_.at();
@@ -256,7 +209,7 @@ bool JsonReader::kinds(ClaimBuilder &claims) {
   return listed && wrong == JsonCursor::kAbsent;
 }
 
-bool JsonReader::spec(ClaimBuilder &claims) {
+bool JsonTypeReader::spec(ClaimBuilder &claims) {
   bool ok = true;
   unsigned length = 0;
   Token token = json_.at();
@@ -276,7 +229,7 @@ bool JsonReader::spec(ClaimBuilder &claims) {
   return listed && ok && length <= kMaxDims;
 }
 
-ScaleId JsonReader::scale() {
+ScaleId JsonTypeReader::scale() {
   Token token = json_.at();
   RawCache::Key key{json_.raw()};
   if (std::optional<uint32_t> found = scale_cache_.find(key))
@@ -306,7 +259,7 @@ ScaleId JsonReader::scale() {
   return id;
 }
 
-bool JsonReader::scales_are_full(Token token) {
+bool JsonTypeReader::scales_are_full(Token token) {
   bool full = program_.scales.size() >= ScaleId::kNone - 1u;
   if (full)
     json_.fail(json_.offset(token), "trace-limit",
@@ -315,7 +268,7 @@ bool JsonReader::scales_are_full(Token token) {
   return full;
 }
 
-MeshId JsonReader::mesh_named(llvm::StringRef name) {
+MeshId JsonTypeReader::mesh_named(llvm::StringRef name) {
   for (; meshes_entered_ < program_.meshes.size(); ++meshes_entered_) {
     MeshId id{static_cast<uint16_t>(meshes_entered_)};
     meshes_.try_emplace(program_.meshes[id].name.index, id);
@@ -324,7 +277,7 @@ MeshId JsonReader::mesh_named(llvm::StringRef name) {
   return at == meshes_.end() ? MeshId() : at->second;
 }
 
-MeshId JsonReader::mesh_ref() {
+MeshId JsonTypeReader::mesh_ref() {
   Token token = json_.at();
   std::optional<llvm::StringRef> text = json_.string();
   if (!text)
@@ -341,7 +294,8 @@ MeshId JsonReader::mesh_ref() {
 }
 
 // `rank`: the number of dimensions where no shape is stated here.
-Claim JsonReader::claim_of(const JsonMembers &members, MeshId mesh, std::optional<unsigned> rank) {
+Claim JsonTypeReader::claim_of(const JsonMembers &members, MeshId mesh,
+                               std::optional<unsigned> rank) {
   Claim claim;
   claim.shape = shape(members, ShapeKey);
   claim.global_shape = members.has(GlobalShapeKey) ? shape(members, GlobalShapeKey) : ShapeId();
@@ -354,7 +308,7 @@ Claim JsonReader::claim_of(const JsonMembers &members, MeshId mesh, std::optiona
   return claim;
 }
 
-ClaimId JsonReader::claim(MeshId mesh, std::optional<unsigned> rank) {
+ClaimId JsonTypeReader::claim(MeshId mesh, std::optional<unsigned> rank) {
   Claim made;
   if (!json_.null())
     if (auto members = object(kClaimKeys)) {
@@ -367,47 +321,66 @@ ClaimId JsonReader::claim(MeshId mesh, std::optional<unsigned> rank) {
 }
 
 // The mesh that an object names, or else the one given.
-MeshId JsonReader::stated_mesh(const JsonMembers &members, MeshId mesh) {
+MeshId JsonTypeReader::stated_mesh(const JsonMembers &members, MeshId mesh) {
   MeshId stated = members.at(MeshKey) ? mesh_ref() : MeshId();
   return stated.valid() ? stated : mesh;
 }
 
-// All but `id`; `mesh` is that of the context. What a parameter is the gradient of may come later.
-Value JsonReader::value(const JsonMembers &members, MeshId mesh, bool grads_known) {
-  Value value;
-  if (members.at(MeshKey))
-    value.mesh = mesh_ref();
-  Claim claim = claim_of(members, value.mesh.valid() ? value.mesh : mesh, {});
-  value.shape = claim.shape;
-  value.global_shape = claim.global_shape;
-  value.declared = claim.type;
-  if (members.at(RequiresGradKey))
-    if (std::optional<bool> needed = json_.boolean())
-      value.requires_grad = *needed ? Tristate::True : Tristate::False;
-  if (grads_known && members.at(GradOfKey))
-    value.grad_of = value_ref();
-  if (members.at(AliasOfKey))
-    value.alias_of = value_ref();
-  return value;
+std::optional<KindWord> JsonTypeReader::kind() {
+  Token token = json_.at();
+  std::optional<llvm::StringRef> text = json_.string();
+  if (!text)
+    return std::nullopt;
+  if (std::optional<KindWord> word = parse_kind(*text))
+    return word;
+  llvm::SmallVector<llvm::StringRef, 8> known = {"R|I", "S(0)"};
+  for (const KindInfo &row : kKinds)
+    known.push_back(row.word);
+  json_.error(token, "trace-type",
+              fmt::format("`{}` is no kind{}", text->take_front(60).str(), nearest(*text, known)));
+  return std::nullopt;
 }
 
-ValueId JsonReader::define(const JsonMembers &members, MeshId mesh, bool grads_known) {
-  Value made = value(members, mesh, grads_known);
-  require(members, IdKey, kValueKeys[IdKey]);
-  if (!members.at(IdKey))
-    return {};
-  std::optional<ValueName> name = value_name();
-  if (!name)
-    return {};
-  made.name = *name;
-  std::optional<ValueId> id = builder_.define(made);
-  if (!id) {
-    json_.error(members.token(IdKey), "trace-duplicate",
-                fmt::format("`{}` is defined twice", print(*name, program_.strings)));
-    return {};
-  }
-  value_meshes_.push_back(made.mesh.valid() ? made.mesh : mesh);
-  return *id;
+// `tp`, or `dense.dp` of another mesh.
+AxisRef JsonTypeReader::axis_ref(llvm::StringRef text) {
+  auto [mesh, axis] = text.split('.');
+  if (mesh.size() == text.size())
+    return {{}, builder_.string(text)};
+  return {builder_.string(mesh), builder_.string(axis)};
+}
+
+// An axis or a list of axes, outermost first.
+void JsonTypeReader::axis_refs(llvm::SmallVectorImpl<AxisRef> &refs) {
+  auto one = [&] {
+    Token token = json_.at();
+    std::optional<llvm::StringRef> text = json_.string();
+    if (!text)
+      return;
+    auto [mesh, axis] = text->split('.');
+    bool qualified = mesh.size() != text->size();
+    if (is_identifier(mesh) && (!qualified || is_identifier(axis)))
+      refs.push_back(axis_ref(*text));
+    else
+      json_.error(token, "trace-key",
+                  fmt::format("`{}` is no name of an axis", text->take_front(60).str()));
+  };
+  if (json_.peek() != '[')
+    return json_.peek() == '"' ? one() : json_.mismatch("an axis or a list of axes");
+  Token token = json_.at();
+  json_.array([&](uint32_t) { one(); });
+  if (refs.empty() && !json_.failed())
+    json_.error(token, "trace-type", "a list of axes is empty");
+}
+
+// Axes of a declaration, which must be those of its mesh.
+AxisRefsId JsonTypeReader::declared_axes(MeshId mesh) {
+  Token token = json_.at();
+  AxisRefs refs;
+  axis_refs(refs.refs);
+  for (AxisRef ref : refs.refs)
+    if (std::string wrong; !find_axis(program_, mesh, ref, wrong))
+      json_.error(token, "trace-type", std::move(wrong));
+  return program_.axis_refs.add(std::move(refs));
 }
 
 } // namespace spmd::ir

@@ -1,8 +1,8 @@
 // Types, kinds, axes and expressions in the text form. ClaimBuilder says what a claim means; this
 // file knows only how it is spelled and where it stands.
+#include "ir/text/read/types.h"
 #include "ir/dialect/dialect.h"
 #include "ir/support/strings.h"
-#include "ir/text/read.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -11,161 +11,6 @@
 namespace spmd::ir {
 
 static std::string_view view(llvm::StringRef text) { return text; }
-
-bool TextReader::at_shape() {
-  Token token = peek();
-  return (token.kind == TokenKind::Name || token.is('?')) && peek_second().is('[');
-}
-
-bool TextReader::at_kind() {
-  Token token = peek();
-  return token.is('?') || (token.kind == TokenKind::Name && is_reserved(token.text));
-}
-
-std::optional<TextReader::WrittenType> TextReader::type(MeshId mesh, std::optional<unsigned> rank) {
-  if (!at_type())
-    return expected("a type"), std::nullopt;
-  WrittenType type;
-  WrittenClaims claims{.first = peek(), .list = {}, .scale = {}};
-  bool shaped = at_shape();
-  if (shaped && (!read_shape(type, claims) || !read_words(claims)))
-    return std::nullopt;
-  while (at_kind())
-    if (!read_claim(claims))
-      return std::nullopt;
-  if (!read_scale_and_mesh(type, claims))
-    return std::nullopt;
-  if (std::optional<unsigned> own = rank_of(type.shape.valid() ? type.shape : type.global_shape))
-    rank = own;
-  type.type = finish_claims(claims, type.on.valid() ? type.on : mesh, rank);
-  if (claims.words.contains("_StridedShard") && type.type.valid() && !cuts_evenly(type))
-    error(claims.words_at, "trace-type",
-          "strided-uneven: axes against mesh order need even blocks");
-  return type;
-}
-
-// Whether the extents of one rank make up the global ones that are stated.
-bool TextReader::cuts_evenly(const WrittenType &written) const {
-  if (!written.shape.valid() || !written.global_shape.valid())
-    return true;
-  const Shape &local = program_.shapes[written.shape],
-              &whole = program_.shapes[written.global_shape];
-  const Type &type = program_.types[written.type];
-  for (unsigned dim = 0; dim < local.dims.size() && dim < whole.dims.size(); ++dim) {
-    int64_t ranks = 1;
-    for (AxisId axis : shards_of(type, dim))
-      ranks *= program_.meshes[type.mesh()][axis].size();
-    bool known = local.dims[dim].is_number() && whole.dims[dim].is_number();
-    if (known && local.dims[dim].number() * ranks != whole.dims[dim].number())
-      return false;
-  }
-  return true;
-}
-
-std::optional<ClaimId> TextReader::claim(MeshId mesh, std::optional<unsigned> rank) {
-  if (take_word("null"))
-    return program_.claims.add({});
-  std::optional<WrittenType> written = type(mesh, rank);
-  if (!written)
-    return std::nullopt;
-  return program_.claims.add({written->type, written->shape, written->global_shape});
-}
-
-std::optional<unsigned> TextReader::rank_of(ShapeId shape) const {
-  if (!shape.valid() || !program_.shapes[shape].ranked)
-    return std::nullopt;
-  return static_cast<unsigned>(program_.shapes[shape].dims.size());
-}
-
-bool TextReader::read_shape(WrittenType &type, WrittenClaims &claims) {
-  Shape shape;
-  if (!read_dtype(shape) || !open('['))
-    return false;
-  if (peek().kind == TokenKind::Ellipsis) {
-    shape.ranked = false;
-    take();
-  } else if (!peek().is(']') && !read_dims(shape, claims))
-    return false;
-  if (!close(']'))
-    return false;
-  if (shape.ranked || shape.dtype != DType::Unknown)
-    type.shape = program_.shapes.add(shape);
-  return !take_word("of") || read_global_shape(type, shape);
-}
-
-bool TextReader::read_dtype(Shape &shape) {
-  Token token = take();
-  shape.dtype = parse_dtype(view(token.text));
-  if (shape.dtype != DType::Unknown || token.is('?'))
-    return true;
-  llvm::SmallVector<llvm::StringRef, 20> known;
-  for (const DTypeInfo &row : kDTypes)
-    known.push_back(row.word);
-  error(token, "trace-shape",
-        fmt::format("`{}` is no dtype{}", view(token.text), nearest(token.text, known)));
-  return true;
-}
-
-bool TextReader::read_dims(Shape &shape, WrittenClaims &claims) {
-  do {
-    Token token = peek();
-    std::optional<Extent> size = extent();
-    if (!size)
-      return false;
-    if (shape.dims.size() == kMaxDims)
-      return error(token, "trace-limit",
-                   fmt::format("a shape has more than {} dimensions", kMaxDims));
-    auto dim = static_cast<unsigned>(shape.dims.size());
-    shape.dims.push_back(*size);
-    Token at = peek();
-    if (!at.is('@') && at.kind != TokenKind::Function)
-      continue;
-    std::optional<AxisRefs> axes = axes_after_at();
-    if (!axes)
-      return false;
-    claims.list.push_back({at, std::nullopt, dim, std::move(*axes)});
-  } while (take_if(','));
-  return true;
-}
-
-bool TextReader::read_global_shape(WrittenType &type, const Shape &local) {
-  Token token = peek();
-  Shape shape;
-  shape.dtype = local.dtype;
-  bool ok = list('[', ']', [&] {
-    std::optional<Extent> size = extent();
-    if (size)
-      shape.dims.push_back(*size);
-    return size.has_value();
-  });
-  if (!ok)
-    return false;
-  if (shape.dims.size() > kMaxDims)
-    return error(token, "trace-limit",
-                 fmt::format("a shape has more than {} dimensions", kMaxDims));
-  if (local.ranked && local.dims.size() != shape.dims.size())
-    error(token, "trace-shape",
-          fmt::format("the global shape has {} dimensions, the local one {}", shape.dims.size(),
-                      local.dims.size()));
-  type.global_shape = program_.shapes.add(shape);
-  return true;
-}
-
-bool TextReader::read_claim(WrittenClaims &claims) {
-  Token token = peek();
-  std::optional<KindWord> word = kind();
-  if (!word)
-    return false;
-  AxisRefs axes;
-  if (peek().is('@') || peek().kind == TokenKind::Function) {
-    std::optional<AxisRefs> stated = axes_after_at();
-    if (!stated)
-      return false;
-    axes = std::move(*stated);
-  }
-  claims.list.push_back({token, *word, 0, std::move(axes)});
-  return true;
-}
 
 // What a type in the words of a dialect begins with, up to its end; empty: it is none.
 static llvm::StringRef words_at(llvm::StringRef text, Dialect dialect) {
@@ -201,24 +46,179 @@ static llvm::StringRef words_at(llvm::StringRef text, Dialect dialect) {
   return end == llvm::StringRef::npos ? llvm::StringRef() : text.take_front(end);
 }
 
-bool TextReader::read_words(WrittenClaims &claims) {
+bool TextTypeReader::at_shape() {
+  Token token = peek();
+  return (token.kind == TokenKind::Name || token.is('?')) && peek_second().is('[');
+}
+
+bool TextTypeReader::at_kind() {
+  Token token = peek();
+  return token.is('?') || (token.kind == TokenKind::Name && is_reserved(token.text));
+}
+
+std::optional<WrittenType> TextTypeReader::type(MeshId mesh, std::optional<unsigned> rank) {
+  if (!at_type())
+    return expected("a type"), std::nullopt;
+  WrittenType type;
+  WrittenClaims claims{.first = peek(), .list = {}, .scale = {}};
+  bool shaped = at_shape();
+  if (shaped && (!read_shape(type, claims) || !read_words(claims)))
+    return std::nullopt;
+  while (at_kind())
+    if (!read_claim(claims))
+      return std::nullopt;
+  if (!read_scale_and_mesh(type, claims))
+    return std::nullopt;
+  if (std::optional<unsigned> own = rank_of(type.shape.valid() ? type.shape : type.global_shape))
+    rank = own;
+  type.type = finish_claims(claims, type.on.valid() ? type.on : mesh, rank);
+  if (claims.words.contains("_StridedShard") && type.type.valid() && !cuts_evenly(type))
+    error(claims.words_at, "trace-type",
+          "strided-uneven: axes against mesh order need even blocks");
+  return type;
+}
+
+// Whether the extents of one rank make up the global ones that are stated.
+bool TextTypeReader::cuts_evenly(const WrittenType &written) const {
+  if (!written.shape.valid() || !written.global_shape.valid())
+    return true;
+  const Shape &local = program_.shapes[written.shape],
+              &whole = program_.shapes[written.global_shape];
+  const Type &type = program_.types[written.type];
+  for (unsigned dim = 0; dim < local.dims.size() && dim < whole.dims.size(); ++dim) {
+    int64_t ranks = 1;
+    for (AxisId axis : shards_of(type, dim))
+      ranks *= program_.meshes[type.mesh()][axis].size();
+    bool known = local.dims[dim].is_number() && whole.dims[dim].is_number();
+    if (known && local.dims[dim].number() * ranks != whole.dims[dim].number())
+      return false;
+  }
+  return true;
+}
+
+std::optional<ClaimId> TextTypeReader::claim(MeshId mesh, std::optional<unsigned> rank) {
+  if (take_word("null"))
+    return program_.claims.add({});
+  std::optional<WrittenType> written = type(mesh, rank);
+  if (!written)
+    return std::nullopt;
+  return program_.claims.add({written->type, written->shape, written->global_shape});
+}
+
+std::optional<unsigned> TextTypeReader::rank_of(ShapeId shape) const {
+  if (!shape.valid() || !program_.shapes[shape].ranked)
+    return std::nullopt;
+  return static_cast<unsigned>(program_.shapes[shape].dims.size());
+}
+
+bool TextTypeReader::read_shape(WrittenType &type, WrittenClaims &claims) {
+  Shape shape;
+  if (!read_dtype(shape) || !open('['))
+    return false;
+  if (peek().kind == TokenKind::Ellipsis) {
+    shape.ranked = false;
+    take();
+  } else if (!peek().is(']') && !read_dims(shape, claims))
+    return false;
+  if (!close(']'))
+    return false;
+  if (shape.ranked || shape.dtype != DType::Unknown)
+    type.shape = program_.shapes.add(shape);
+  return !take_word("of") || read_global_shape(type, shape);
+}
+
+bool TextTypeReader::read_dtype(Shape &shape) {
+  Token token = take();
+  shape.dtype = parse_dtype(view(token.text));
+  if (shape.dtype != DType::Unknown || token.is('?'))
+    return true;
+  llvm::SmallVector<llvm::StringRef, 20> known;
+  for (const DTypeInfo &row : kDTypes)
+    known.push_back(row.word);
+  error(token, "trace-shape",
+        fmt::format("`{}` is no dtype{}", view(token.text), nearest(token.text, known)));
+  return true;
+}
+
+bool TextTypeReader::read_dims(Shape &shape, WrittenClaims &claims) {
+  do {
+    Token token = peek();
+    std::optional<Extent> size = extent();
+    if (!size)
+      return false;
+    if (shape.dims.size() == kMaxDims)
+      return error(token, "trace-limit",
+                   fmt::format("a shape has more than {} dimensions", kMaxDims));
+    auto dim = static_cast<unsigned>(shape.dims.size());
+    shape.dims.push_back(*size);
+    Token at = peek();
+    if (!at.is('@') && at.kind != TokenKind::Function)
+      continue;
+    std::optional<AxisRefs> axes = axes_after_at();
+    if (!axes)
+      return false;
+    claims.list.push_back({at, std::nullopt, dim, std::move(*axes)});
+  } while (take_if(','));
+  return true;
+}
+
+bool TextTypeReader::read_global_shape(WrittenType &type, const Shape &local) {
+  Token token = peek();
+  Shape shape;
+  shape.dtype = local.dtype;
+  bool ok = list('[', ']', [&] {
+    std::optional<Extent> size = extent();
+    if (size)
+      shape.dims.push_back(*size);
+    return size.has_value();
+  });
+  if (!ok)
+    return false;
+  if (shape.dims.size() > kMaxDims)
+    return error(token, "trace-limit",
+                 fmt::format("a shape has more than {} dimensions", kMaxDims));
+  if (local.ranked && local.dims.size() != shape.dims.size())
+    error(token, "trace-shape",
+          fmt::format("the global shape has {} dimensions, the local one {}", shape.dims.size(),
+                      local.dims.size()));
+  type.global_shape = program_.shapes.add(shape);
+  return true;
+}
+
+bool TextTypeReader::read_claim(WrittenClaims &claims) {
+  Token token = peek();
+  std::optional<KindWord> word = kind();
+  if (!word)
+    return false;
+  AxisRefs axes;
+  if (peek().is('@') || peek().kind == TokenKind::Function) {
+    std::optional<AxisRefs> stated = axes_after_at();
+    if (!stated)
+      return false;
+    axes = std::move(*stated);
+  }
+  claims.list.push_back({token, *word, 0, std::move(axes)});
+  return true;
+}
+
+bool TextTypeReader::read_words(WrittenClaims &claims) {
   Dialect dialect = dialect_of(program_);
   if (dialect == Dialect::Spmd)
     return true;
   Token token = peek();
-  claims.words = words_at(bytes_.drop_front(token.offset), dialect);
+  claims.words = words_at(in_.bytes.drop_front(token.offset), dialect);
   if (claims.words.empty())
     return true;
   claims.words_at = token;
-  next_.reset();
-  last_end_ = token.offset + claims.words.size();
-  lexer_.seek(last_end_);
+  in_.next.reset();
+  in_.last_end = token.offset + claims.words.size();
+  in_.lexer.seek(in_.last_end);
   return true;
 }
 
 // The words speak of the axes that nothing else in the type does.
-std::optional<std::string> TextReader::add_words(ClaimBuilder &builder, const WrittenClaims &claims,
-                                                 MeshId mesh) {
+std::optional<std::string> TextTypeReader::add_words(ClaimBuilder &builder,
+                                                     const WrittenClaims &claims, MeshId mesh) {
   llvm::Expected<Type> type = ir::read_words(program_, mesh, claims.words, dialect_of(program_));
   if (!type)
     return llvm::toString(type.takeError());
@@ -254,7 +254,7 @@ std::optional<std::string> TextReader::add_words(ClaimBuilder &builder, const Wr
   return std::nullopt;
 }
 
-bool TextReader::read_scale_and_mesh(WrittenType &type, WrittenClaims &claims) {
+bool TextTypeReader::read_scale_and_mesh(WrittenType &type, WrittenClaims &claims) {
   if (take_word("scale")) {
     claims.scale = scale();
     if (!claims.scale)
@@ -269,8 +269,8 @@ bool TextReader::read_scale_and_mesh(WrittenType &type, WrittenClaims &claims) {
   return true;
 }
 
-TypeId TextReader::finish_claims(const WrittenClaims &claims, MeshId mesh,
-                                 std::optional<unsigned> rank) {
+TypeId TextTypeReader::finish_claims(const WrittenClaims &claims, MeshId mesh,
+                                     std::optional<unsigned> rank) {
   ClaimBuilder builder(program_, mesh);
   builder.in_order();
   Token at = claims.first;
@@ -294,7 +294,7 @@ TypeId TextReader::finish_claims(const WrittenClaims &claims, MeshId mesh,
   return result.type;
 }
 
-std::optional<KindWord> TextReader::kind() {
+std::optional<KindWord> TextTypeReader::kind() {
   Token token = peek();
   if (!at_kind())
     return expected("a kind"), std::nullopt;
@@ -314,7 +314,7 @@ std::optional<KindWord> TextReader::kind() {
 }
 
 // The dimension of S, or the combiner of P.
-bool TextReader::read_kind_argument(KindWord &word) {
+bool TextTypeReader::read_kind_argument(KindWord &word) {
   Token token = peek();
   if (token.kind == TokenKind::Name) {
     word = {.form = KindWord::Form::Plain, .kind = Kind::Partial};
@@ -332,7 +332,7 @@ bool TextReader::read_kind_argument(KindWord &word) {
   return true;
 }
 
-std::optional<AxisRef> TextReader::axis_ref() {
+std::optional<AxisRef> TextTypeReader::axis_ref() {
   std::optional<StringId> first = name("an axis");
   if (!first)
     return std::nullopt;
@@ -344,7 +344,7 @@ std::optional<AxisRef> TextReader::axis_ref() {
   return AxisRef{*first, *second};
 }
 
-std::optional<AxisRefs> TextReader::axes() {
+std::optional<AxisRefs> TextTypeReader::axes() {
   AxisRefs refs;
   auto one = [&] {
     std::optional<AxisRef> ref = axis_ref();
@@ -357,25 +357,25 @@ std::optional<AxisRefs> TextReader::axes() {
   if (!list('(', ')', one))
     return std::nullopt;
   if (refs.refs.empty())
-    return error(last_end_ - 1, "trace-syntax", "a list of axes is empty"), std::nullopt;
+    return error(in_.last_end - 1, "trace-syntax", "a list of axes is empty"), std::nullopt;
   return refs;
 }
 
 // `@tp` comes as one token, `@(` as two.
-std::optional<AxisRefs> TextReader::axes_after_at() {
+std::optional<AxisRefs> TextTypeReader::axes_after_at() {
   Token token = peek();
   if (token.kind != TokenKind::Function || token.quoted) {
     if (!expect('@'))
       return std::nullopt;
     return axes();
   }
-  next_.reset();
-  last_end_ = token.offset + 1;
-  lexer_.seek(last_end_);
+  in_.next.reset();
+  in_.last_end = token.offset + 1;
+  in_.lexer.seek(in_.last_end);
   return axes();
 }
 
-std::optional<MeshId> TextReader::mesh_name() {
+std::optional<MeshId> TextTypeReader::mesh_name() {
   std::optional<Token> token = any_name("a mesh");
   if (!token)
     return std::nullopt;
@@ -387,10 +387,10 @@ std::optional<MeshId> TextReader::mesh_name() {
     known.push_back(program_.strings[mesh.name]);
   error(*token, "trace-reference",
         fmt::format("no mesh is named `{}`{}", view(token->text), nearest(token->text, known)));
-  return context_.mesh;
+  return in_.context.mesh;
 }
 
-bool TextReader::check_axes(const Token &at, MeshId mesh, const AxisRefs &refs) {
+bool TextTypeReader::check_axes(const Token &at, MeshId mesh, const AxisRefs &refs) {
   for (AxisRef ref : refs.refs) {
     std::string wrong;
     if (!find_axis(program_, mesh, ref, wrong))
@@ -400,7 +400,7 @@ bool TextReader::check_axes(const Token &at, MeshId mesh, const AxisRefs &refs) 
 }
 
 // Axes of one mesh, flattened ones as their pieces.
-std::optional<AxisSet> TextReader::axis_set(MeshId mesh) {
+std::optional<AxisSet> TextTypeReader::axis_set(MeshId mesh) {
   Token token = peek();
   std::optional<AxisRefs> refs = axes();
   if (!refs)
@@ -421,13 +421,13 @@ std::optional<AxisSet> TextReader::axis_set(MeshId mesh) {
   return set;
 }
 
-bool TextReader::is_symbol(llvm::StringRef name) {
+bool TextTypeReader::is_symbol(llvm::StringRef name) {
   for (; symbols_entered_ < program_.symbols.size(); ++symbols_entered_)
     symbols_.insert(program_.symbols[symbols_entered_].name.index);
   return symbols_.contains(builder_.string(name).index);
 }
 
-MeshId TextReader::mesh_named(llvm::StringRef name) {
+MeshId TextTypeReader::mesh_named(llvm::StringRef name) {
   for (; meshes_entered_ < program_.meshes.size(); ++meshes_entered_) {
     MeshId id{static_cast<uint16_t>(meshes_entered_)};
     meshes_.try_emplace(program_.meshes[id].name.index, id);
@@ -437,21 +437,21 @@ MeshId TextReader::mesh_named(llvm::StringRef name) {
 }
 
 // After an operand, `%4` is a remainder and no value.
-bool TextReader::at_operator() {
+bool TextTypeReader::at_operator() {
   Token token = peek();
   if (token.kind == TokenKind::Value && !token.quoted) {
-    lexer_.seek(token.offset + 1);
+    in_.lexer.seek(token.offset + 1);
     token = {.kind = TokenKind::Punctuation,
              .offset = token.offset,
              .end = token.offset + 1,
-             .text = bytes_.substr(token.offset, 1)};
-    next_ = token;
+             .text = in_.bytes.substr(token.offset, 1)};
+    in_.next = token;
   }
   return token.kind == TokenKind::Punctuation &&
          llvm::StringRef("+-*/%").contains(token.text.front());
 }
 
-bool TextReader::expression(std::string &text, bool symbols) {
+bool TextTypeReader::expression(std::string &text, bool symbols) {
   if (!expression_operand(text, symbols))
     return false;
   while (at_operator()) {
@@ -462,14 +462,14 @@ bool TextReader::expression(std::string &text, bool symbols) {
   return true;
 }
 
-bool TextReader::expression_operand(std::string &text, bool symbols) {
+bool TextTypeReader::expression_operand(std::string &text, bool symbols) {
   Token token = peek();
   if (token.is('(')) {
     // Whoever reads the text bounds the expression; this bounds the stack.
-    if (brackets_ + nesting_ >= kMaxNesting + kMaxExprNodes)
+    if (in_.brackets + in_.blocks >= kMaxNesting + kMaxExprNodes)
       return fail(fmt::format("an expression is nested more than {} deep", kMaxExprNodes));
     text += take().text;
-    ++brackets_;
+    ++in_.brackets;
     if (!expression(text, symbols) || !close(')'))
       return false;
     text += ')';
@@ -500,7 +500,7 @@ bool TextReader::expression_operand(std::string &text, bool symbols) {
   return true;
 }
 
-std::optional<Extent> TextReader::extent() {
+std::optional<Extent> TextTypeReader::extent() {
   Token token = peek();
   std::string text;
   if (!expression(text, true))
@@ -514,7 +514,7 @@ std::optional<Extent> TextReader::extent() {
   return Extent(1);
 }
 
-std::optional<ScaleId> TextReader::scale() {
+std::optional<ScaleId> TextTypeReader::scale() {
   Token token = peek();
   std::string text;
   if (!expression(text, false))
