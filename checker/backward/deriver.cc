@@ -72,16 +72,16 @@ bool Deriver::differentiate(const Inst &inst, Gradients &gradients) {
   const rules::ResolvedOp op = rules_.resolve(inst.op);
   switch (op.form) {
   case rules::OpForm::Equation:
-    return through_op(inst, op, results, gradients);
+    return rows_.through_op(inst, op, results, gradients);
   case rules::OpForm::Transition:
-    return through_transition(inst, op, results, gradients);
+    return transitions_.through_transition(inst, op, results, gradients);
   case rules::OpForm::Boundary:
-    return through_boundary(inst, op, results, gradients);
+    return transitions_.through_boundary(inst, op, results, gradients);
   case rules::OpForm::Call:
     if (op.boundary == rules::Boundary::Cond)
-      return through_cond(inst, results, gradients);
+      return control_.through_cond(inst, results, gradients);
     if (op.boundary == rules::Boundary::Scan)
-      return through_scan(inst, results, gradients);
+      return control_.through_scan(inst, results, gradients);
     return fail(inst, op.boundary == rules::Boundary::While
                           ? "runs a number of rounds that is not known: it has no derivative"
                           : "is opaque: it has no derivative");
@@ -261,7 +261,8 @@ std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptio
     return wrong;
   for (const Annotation &annotation : annotate(program, result))
     program.insts[annotation.inst].attrs = annotation.attrs;
-  if (std::optional<NoBackward> none = Deriver(program, result).run())
+  BackwardState state(program, result);
+  if (std::optional<NoBackward> none = Deriver(state).run())
     return none;
   return checked(result);
 }

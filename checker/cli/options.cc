@@ -7,7 +7,7 @@
 #include "ir/support/strings.h"
 
 #include "rules/ops/registry.h"
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -5,6 +5,7 @@
 #include "checker/definitions.h"
 
 #include "rules/ops/registry.h"
+#include "rules/redistribute/plan.h"
 #include "rules/shards/blocks.h"
 #include "rules/transitions/transition.h"
 

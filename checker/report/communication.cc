@@ -7,6 +7,7 @@
 #include "ir/mesh/symbols.h"
 #include "ir/text/text.h"
 #include "rules/redistribute/call.h"
+#include "rules/redistribute/plan.h"
 #include "rules/transitions/call.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -3,6 +3,7 @@
 
 #include "rules/boundary/claims.h"
 #include "rules/redistribute/ends.h"
+#include "rules/redistribute/plan.h"
 #include "rules/redistribute/verify.h"
 #include "rules/shards/blocks.h"
 #include "rules/transitions/axes.h"

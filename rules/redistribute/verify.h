@@ -3,7 +3,7 @@
 #pragma once
 
 #include "rules/apply.h"
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 #include <string>
 

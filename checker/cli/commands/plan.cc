@@ -5,6 +5,7 @@
 #include "checker/cli/topology.h"
 #include "checker/render/json_text.h"
 
+#include "rules/redistribute/plan.h"
 #include "rules/redistribute/prove.h"
 #include "rules/redistribute/verify.h"
 #include "rules/shards/blocks.h"

@@ -1,18 +1,19 @@
 // Instructions that a backward puts out, typed as they are: what is summed across ranks must be
 // stated, and gradients that meet must have one type.
-#include "checker/backward/deriver.h"
+#include "checker/backward/builder.h"
 
 #include "rules/ops/registry.h"
 #include "rules/shards/remesh.h"
 #include "rules/shards/shards.h"
+#include "rules/transitions/transition.h"
 #include "rules/violations/shards.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::checker {
 
-ir::AttrsId Deriver::attrs(llvm::ArrayRef<std::pair<llvm::StringRef, AttrValue>> list,
-                           ir::AttrsId base, llvm::ArrayRef<llvm::StringRef> without) {
+ir::AttrsId BackwardBuilder::attrs(llvm::ArrayRef<std::pair<llvm::StringRef, AttrValue>> list,
+                                   ir::AttrsId base, llvm::ArrayRef<llvm::StringRef> without) {
   ir::AttrDict dict;
   if (base.valid())
     for (const ir::Attr &attr : program_.attrs[base].attrs)
@@ -27,7 +28,7 @@ ir::AttrsId Deriver::attrs(llvm::ArrayRef<std::pair<llvm::StringRef, AttrValue>>
   return program_.attrs.add(std::move(dict));
 }
 
-std::optional<rules::Arg> Deriver::ask(const Inst &inst, AxisSet *summed) {
+std::optional<rules::Arg> BackwardBuilder::ask(const Inst &inst, AxisSet *summed) {
   OperandList operands;
   operands.read(program_, inst.operands);
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
@@ -59,9 +60,9 @@ std::optional<rules::Arg> Deriver::ask(const Inst &inst, AxisSet *summed) {
   return rules::Arg{outcome.types[0], shape, outcome.sizes[0]};
 }
 
-ValueId Deriver::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
-                     const InsertionPoint &around, std::string stem, AxisSet *summed,
-                     const std::optional<Type> &claimed) {
+ValueId BackwardBuilder::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
+                             const InsertionPoint &around, std::string stem, AxisSet *summed,
+                             const std::optional<Type> &claimed) {
   Inst inst;
   inst.op = op;
   inst.attrs = attrs.valid() ? attrs : program_.no_attrs();
@@ -85,8 +86,8 @@ ValueId Deriver::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::Attr
   return inst.first_result;
 }
 
-ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
-                             const InsertionPoint &around) {
+ValueId BackwardBuilder::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
+                                     const InsertionPoint &around) {
   auto word = [](Kind kind) { return AttrValue::kind({.kind = kind}); };
   const rules::Transition *row = rules::find_transition(rules::TransitionOp::Reinterpret, src, dst);
   llvm::SmallVector<std::pair<llvm::StringRef, AttrValue>, 4> list = {
@@ -105,7 +106,7 @@ ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
 // The gradient as the dual of its value's type, on the mesh of the value. What differs between
 // ranks, or is the same on all of them, where the dual is P is an addend; what is the same on all
 // where it is V is one value per rank.
-ValueId Deriver::fit(ValueId gradient, ValueId of, const InsertionPoint &around) {
+ValueId BackwardBuilder::fit(ValueId gradient, ValueId of, const InsertionPoint &around) {
   Type want = wanted(of);
   InsertionPoint there = around;
   there.context = context_on(want.mesh(), around.context);
@@ -131,7 +132,7 @@ ValueId Deriver::fit(ValueId gradient, ValueId of, const InsertionPoint &around)
 
 // States the type that a gradient has. A statement on a value made in a region says how its pieces
 // join.
-void Deriver::state(ValueId gradient, ValueId of) {
+void BackwardBuilder::state(ValueId gradient, ValueId of) {
   ir::Value &made = program_.values[gradient];
   ir::Type want = wanted(of);
   want.scale = type(gradient).scale;
@@ -145,8 +146,8 @@ void Deriver::state(ValueId gradient, ValueId of) {
 }
 
 // Adds to what is known of the gradient of a value.
-void Deriver::give(Gradients &gradients, ValueId of, ValueId gradient,
-                   const InsertionPoint &around) {
+void BackwardBuilder::give(Gradients &gradients, ValueId of, ValueId gradient,
+                           const InsertionPoint &around) {
   if (!gradient.valid())
     return;
   gradient = fit(gradient, of, around);
@@ -157,7 +158,7 @@ void Deriver::give(Gradients &gradients, ValueId of, ValueId gradient,
 }
 
 // A part of a gradient that cannot be typed is no zero.
-void Deriver::lose(ValueId of) {
+void BackwardBuilder::lose(ValueId of) {
   if (!problem_)
     problem_ = NoBackward{{},
                           "what is known of the gradient of " + name(of) +
@@ -166,7 +167,7 @@ void Deriver::lose(ValueId of) {
 
 // The sum of all that was given; none if nothing was. Lists are added where they are lists; pieces
 // of a tensor, which may be uneven, as a tensor.
-ValueId Deriver::total(Gradients &gradients, ValueId of) {
+ValueId BackwardBuilder::total(Gradients &gradients, ValueId of) {
   auto found = gradients.find(of.index);
   if (found == gradients.end())
     return {};
