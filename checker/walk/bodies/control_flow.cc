@@ -240,7 +240,7 @@ ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_
     met.type.set_either(enters.equal() & open_axes(leaves));
   met.differs -= started;
   AxisSet loose; // where nobody declares what a carry is: what rounds do not agree in
-  if (state_.second) {
+  if (state_.inference) {
     AxisSet blocks = met.differs & (enters.either() | enters.zero()) & leaves.sharded();
     adopt(met.type, leaves, blocks); // a number everywhere is a block, too
     for (AxisId axis : blocks)
