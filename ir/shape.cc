@@ -2,7 +2,7 @@
 // Relies on combine() for every bound, so that no expression is too deep to walk by recursion.
 #include "ir/shape.h"
 
-#include "ir/input/input.h"
+#include "ir/support/limits.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -1,12 +1,16 @@
 // Typing one application of any op, and the cache that makes equal applications cost one look-up.
 // What it costs and spares: checker/README.md, "One cache".
-#include "rules/application_key.h"
+#include "rules/apply.h"
 
+#include "rules/application_key.h"
+#include "rules/attributes/attributes.h"
+#include "rules/boundary/boundary.h"
 #include "rules/kinds/unknown.h"
 #include "rules/ops/registry.h"
 #include "rules/ops/user_rules.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 #include "rules/transitions/axes.h"
+#include "rules/transitions/call.h"
 #include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
 
@@ -16,12 +20,6 @@
 namespace spmd::rules {
 
 using ir::AxisSet;
-
-bool lacks_vjp(const ir::Program &program, ir::AttrsId attrs) {
-  const ir::AttrValue *vjp = program.find(attrs, "vjp");
-  return vjp && vjp->form == ir::AttrForm::String &&
-         program.strings[vjp->as<ir::StringId>()] == "none";
-}
 
 ir::TypeId without_gradient(ir::Program &program, ir::TypeId id) {
   ir::Type type = program.types[id];
@@ -108,7 +106,9 @@ static void dispatch(const Application &app, Outcome &out) {
     apply_transition(app, out);
     break;
   case OpForm::Boundary:
-    apply_boundary(app, out);
+    forget_results(app, out);
+    if (!check_boundary_attributes(app, out))
+      apply_boundary(app, out);
     break;
   case OpForm::Call:
   case OpForm::Unknown:

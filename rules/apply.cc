@@ -16,6 +16,8 @@
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
 
+#include "ir/support/misspelling.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::rules {
@@ -360,7 +362,7 @@ AxisSet stated_axes(const Application &app, Outcome &out) {
         names.push_back(app.program.strings[known.name]);
       llvm::StringRef name = app.program.strings[ref.axis];
       out.violations.push_back(UnknownAxis{name.str(), app.program.strings[mesh.name].str(),
-                                           nearest_name(name, names).str()});
+                                           ir::nearest_name(name, names).str()});
       continue;
     }
     axes |= *named;

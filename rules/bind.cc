@@ -3,8 +3,7 @@
 // mismatch.
 #include "rules/bind.h"
 
-#include "rules/ops/registry.h"
-#include "rules/shapes/shape_rule.h"
+#include "rules/ops/table.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -212,6 +211,32 @@ private:
 };
 
 } // namespace
+
+llvm::SmallVector<uint8_t, 6> read_order(std::string_view order, const Equation &equation) {
+  llvm::SmallVector<llvm::StringRef, 8> words;
+  llvm::StringRef(order).split(words, ' ', -1, false);
+  llvm::SmallVector<uint8_t, 6> positions;
+  for (llvm::StringRef word : words) {
+    word.consume_back("...");
+    unsigned operand = equation.find_operand({word.data(), word.size()});
+    positions.push_back(operand < equation.operand_count ? static_cast<uint8_t>(operand)
+                        : word == "~"                    ? ResolvedOp::kState
+                                                         : ResolvedOp::kIgnored);
+  }
+  return positions;
+}
+
+const OpDef *row_of(const Application &app, const Equation &equation) {
+  if (app.op.row && &app.op.row->equation.equation == &equation)
+    return app.op.row;
+  const auto *at = reinterpret_cast<const char *>(&equation);
+  for (llvm::ArrayRef<OpDef> family : op_families())
+    if (at >= reinterpret_cast<const char *>(family.begin()) &&
+        at < reinterpret_cast<const char *>(family.end()))
+      return &family[static_cast<size_t>(at - reinterpret_cast<const char *>(family.begin())) /
+                     sizeof(OpDef)];
+  return nullptr;
+}
 
 std::optional<Binding> bind_operands(const Application &app, const Equation &equation,
                                      OperandMismatch &problem) {

@@ -2,7 +2,7 @@
 #include "rules/derivative.h"
 
 #include "rules/bind.h"
-#include "rules/ops/registry.h"
+#include "rules/ops/table.h"
 #include "rules/shapes/attrs.h"
 #include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
@@ -198,8 +198,7 @@ struct Cache {
 
 } // namespace
 
-// Of a list whose members are multiplied, those before and after the one that is meant.
-static bool takes_rest(const OpDef &derived) {
+bool takes_rest(const OpDef &derived) {
   return derived.derivative_of->equation.equation.operands[derived.derivative_at].list ==
          ListForm::Multiplied;
 }
@@ -243,143 +242,6 @@ std::optional<DerivativeName> read_derivative_name(llvm::StringRef spelling) {
 
 std::string derivative_name(llvm::StringRef op, llvm::StringRef operand) {
   return fmt::format("{}{}.{}", view(kPrefix), view(op), view(operand));
-}
-
-namespace {
-
-// Gradients as the instruction has them, one per result of the forward instruction: tensors, or
-// nothing.
-llvm::SmallVector<Slot, 4> gradients_of(const Application &app) {
-  llvm::SmallVector<Slot, 4> gradients;
-  if (app.slots.empty())
-    return gradients;
-  const Slot &given = app.slots.front();
-  if (given.form != Slot::Form::List) {
-    gradients.push_back(given);
-    return gradients;
-  }
-  auto present = given.literal.form == ir::AttrForm::Integer
-                     ? static_cast<uint64_t>(given.literal.as_integer())
-                     : (uint64_t(1) << given.count) - 1;
-  uint32_t next = given.first;
-  for (unsigned i = 0; i < 64 && present >> i; ++i) {
-    Slot one;
-    if (present >> i & 1)
-      one = {.form = Slot::Form::Tensor, .first = next++, .count = 1};
-    gradients.push_back(one);
-  }
-  return gradients;
-}
-
-llvm::SmallVector<ResultClaim, 4> claims_of(const Application &app,
-                                            llvm::ArrayRef<Slot> gradients) {
-  llvm::SmallVector<ResultClaim, 4> claims;
-  for (const Slot &slot : gradients) {
-    claims.emplace_back();
-    if (slot.count)
-      claims.back().shape = app.args[slot.first].shape;
-  }
-  return claims;
-}
-
-} // namespace
-
-// The operand of a derived row per position: gradients, then the operands of the row that it is of.
-static llvm::SmallVector<uint8_t, 6> order_of(const OpDef &derived) {
-  const Equation &own = derived.equation.equation,
-                 &forward = derived.derivative_of->equation.equation;
-  llvm::SmallVector<uint8_t, 6> order;
-  auto place = [&](std::string_view name) {
-    unsigned operand = own.find_operand(name);
-    order.push_back(operand < own.operand_count ? static_cast<uint8_t>(operand)
-                                                : ResolvedOp::kIgnored);
-  };
-  unsigned gradients = gradient_count(*derived.derivative_of);
-  for (unsigned r = 0; r < gradients; ++r)
-    place(gradients > 1 ? fmt::format("dr{}", r) : "dr");
-  if (takes_rest(derived)) {
-    place("before");
-    place("after");
-  }
-  for (unsigned i = 0; i < forward.operand_count; ++i)
-    place(forward.operands[i].name);
-  return order;
-}
-
-// Members [first, last) of a list.
-static Slot part_of(const Slot &list, unsigned first, unsigned last) {
-  Slot part;
-  if (first >= last)
-    return part;
-  part.form = Slot::Form::List;
-  part.first = static_cast<uint32_t>(list.first + first);
-  part.count = static_cast<uint32_t>(last - first);
-  return part;
-}
-
-std::optional<RowUse> derivative_use(const Application &app) {
-  llvm::SmallVector<Slot, 4> gradients = gradients_of(app);
-  if (gradients.empty())
-    return std::nullopt;
-  llvm::SmallVector<ResultClaim, 4> claims = claims_of(app, gradients);
-  Application forward{app.program, *app.op.forward, app.attrs, app.context, app.slots.drop_front(),
-                      app.args,    claims};
-  llvm::SmallVector<RowUse, 1> uses = row_uses(forward);
-  // Of a zipped op the member tells which of its rows is meant.
-  auto member = static_cast<uint64_t>(number_attr(app, {"member"}).value_or(0));
-  size_t at = uses.size() > 1 ? std::min<uint64_t>(member, uses.size() - 1) : 0;
-  if (uses.empty())
-    return std::nullopt;
-  RowUse &use = uses[at];
-  const Equation &equation = use.row->equation.equation;
-  unsigned operand = equation.find_operand(app.op.differentiated);
-  Application bound = forward.bound_to(use);
-  OperandMismatch ignored;
-  std::optional<Binding> binding = bind_operands(bound, equation, ignored);
-  if (!binding)
-    return std::nullopt;
-  bool list = equation.result_count == 1 && equation.results[0].list;
-  llvm::SmallVector<Slot, 4> given(equation.result_count);
-  uint32_t flowing = list ? 1 : 0;
-  for (unsigned k = 0; k < use.results.size() && !list; ++k) {
-    unsigned r = row_result(bound, k);
-    if (r >= given.size() || use.results[k] >= gradients.size() ||
-        gradients[use.results[k]].form == Slot::Form::Missing)
-      continue;
-    given[r] = gradients[use.results[k]];
-    flowing |= 1u << r;
-  }
-  const OpDef *row =
-      operand < equation.operand_count ? derivative(*use.row, operand, flowing) : nullptr;
-  if (!row)
-    return std::nullopt;
-  RowUse made{use.op, row, {}, {}};
-  if (!app.results.empty())
-    made.results.push_back(0);
-  made.op.spelling = app.op.spelling;
-  made.op.row = row;
-  made.op.order = order_of(*row);
-  made.op.in_place = false;
-  made.op.forward = std::make_shared<const ResolvedOp>(use.op);
-  if (list)
-    made.slots.push_back(app.slots.front());
-  else
-    made.slots.append(given.begin(), given.end());
-  if (takes_rest(*row) && (*binding)[operand]) {
-    const Slot &all = *(*binding)[operand];
-    auto at = static_cast<uint32_t>(std::min<uint64_t>(member, all.count ? all.count - 1u : 0u));
-    made.slots.push_back(part_of(all, 0, at));
-    made.slots.push_back(part_of(all, at + 1, all.count));
-  }
-  for (unsigned i = 0; i < equation.operand_count; ++i) {
-    made.slots.push_back(binding->missing(i) ? Slot() : *(*binding)[i]);
-    made.slots.back().name = {};
-  }
-  if (binding->generator) {
-    made.slots.push_back(*binding->generator);
-    made.slots.back().name = app.program.strings.add("rng");
-  }
-  return made;
 }
 
 // A spelling that chose another row than its own, read in the order of that row.

@@ -11,7 +11,7 @@
 // `member` counts the members of a list operand. Attributes are those of OP.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 #include <optional>
 #include <string>
@@ -33,8 +33,9 @@ std::string derivative_name(llvm::StringRef op, llvm::StringRef operand);
 // Results of the row that have gradients of their own: `r*` counts as one.
 unsigned gradient_count(const OpDef &row);
 
-// What `vjp.OP.OPERAND` means for these operands; none if it means nothing.
-std::optional<RowUse> derivative_use(const Application &app);
+// Whether a derived row takes, of a list whose members are multiplied, those before and after the
+// one that is meant.
+bool takes_rest(const OpDef &derived);
 
 // The forward application that one of a derived row belongs to, and its operands in the row's
 // order.

@@ -1,7 +1,7 @@
 // Branches and loops. The backward of a branch is a branch on the same condition; that of a scan a
 // scan in the other direction, over the carries that each round began with, which a scan forward
 // collects.
-#include "checker/backward/deriver.h"
+#include "checker/backward/control.h"
 #include "ir/support/arrays.h"
 
 #include "rules/shards/stacked.h"
@@ -35,7 +35,7 @@ template <class A, class B> llvm::SmallVector<ValueId, 8> joined(const A &first,
 } // namespace
 
 // A body that is run a second time would draw other random numbers.
-bool Deriver::draws(ir::FunctionId id) {
+bool ControlBackward::draws(ir::FunctionId id) {
   ir::Body body = program_.functions[id].body;
   for (uint32_t i = body.first.index; i < body.last.index; ++i) {
     const rules::OpDef *row = rules_.resolve(program_.insts[InstId{i}].op).row;
@@ -46,7 +46,7 @@ bool Deriver::draws(ir::FunctionId id) {
 }
 
 // The body of a function with values of its own, known as those of the function are.
-Deriver::Copied Deriver::copy_body(ir::FunctionId id) {
+ControlBackward::Copied ControlBackward::copy_body(ir::FunctionId id) {
   Copied made;
   auto copy = [&](ValueId value) {
     rules::Arg known = arg(value);
@@ -71,7 +71,7 @@ Deriver::Copied Deriver::copy_body(ir::FunctionId id) {
 }
 
 // A parameter of a new function.
-ValueId Deriver::parameter(const rules::Arg &like, std::string stem) {
+ValueId ControlBackward::parameter(const rules::Arg &like, std::string stem) {
   ir::Value value;
   value.name = copier_.fresh_name(std::move(stem));
   value.shape = like.shape;
@@ -81,8 +81,8 @@ ValueId Deriver::parameter(const rules::Arg &like, std::string stem) {
   return made;
 }
 
-ir::FunctionId Deriver::add_function(std::string stem, llvm::ArrayRef<ValueId> params, NewBody body,
-                                     llvm::ArrayRef<ValueId> results) {
+ir::FunctionId ControlBackward::add_function(std::string stem, llvm::ArrayRef<ValueId> params,
+                                             NewBody body, llvm::ArrayRef<ValueId> results) {
   ir::Function made;
   std::string name = stem;
   for (unsigned number = 1;
@@ -101,11 +101,10 @@ ir::FunctionId Deriver::add_function(std::string stem, llvm::ArrayRef<ValueId> p
   return program_.functions.add(std::move(made));
 }
 
-llvm::SmallVector<ValueId, 4> Deriver::put_call(rules::Boundary call,
-                                                llvm::ArrayRef<ValueId> operands, ir::AttrsId attrs,
-                                                llvm::ArrayRef<rules::Arg> made,
-                                                const InsertionPoint &around,
-                                                const std::string &stem) {
+llvm::SmallVector<ValueId, 4>
+ControlBackward::put_call(rules::Boundary call, llvm::ArrayRef<ValueId> operands, ir::AttrsId attrs,
+                          llvm::ArrayRef<rules::Arg> made, const InsertionPoint &around,
+                          const std::string &stem) {
   Inst inst;
   inst.op = op(rules::boundary_name(call));
   inst.attrs = attrs;
@@ -130,8 +129,8 @@ llvm::SmallVector<ValueId, 4> Deriver::put_call(rules::Boundary call,
 }
 
 // One operand may be handed over twice: the sum of what both are given, as the branch returns it.
-ValueId Deriver::branch_gradient(const CondParts &cond, const Copied &body, Gradients &inner,
-                                 ValueId value) {
+ValueId ControlBackward::branch_gradient(const CondParts &cond, const Copied &body,
+                                         Gradients &inner, ValueId value) {
   Gradients sum;
   for (size_t i = 0; i < cond.args.size(); ++i)
     if (cond.args[i] == value)
@@ -152,7 +151,8 @@ ValueId Deriver::branch_gradient(const CondParts &cond, const Copied &body, Grad
 }
 
 // The backward of one branch as a function; none if it cannot be typed.
-std::optional<AttrValue> Deriver::reverse_branch(const CondParts &cond, ir::FunctionId side) {
+std::optional<AttrValue> ControlBackward::reverse_branch(const CondParts &cond,
+                                                         ir::FunctionId side) {
   Copied body = copy_body(side);
   NewBody made;
   for (const Inst &each : body.insts)
@@ -171,7 +171,7 @@ std::optional<AttrValue> Deriver::reverse_branch(const CondParts &cond, ir::Func
   for (size_t i = 0; i < cond.args.size(); ++i)
     if (carries(body.params[i]) && active_.count(cond.args[i].index))
       wanted_params.push_back(body.params[i]);
-  const bool fine = reverse(body.insts, wanted_params, inner);
+  const bool fine = body_.reverse(body.insts, wanted_params, inner);
   for (ValueId value : cond.wanted)
     if (fine)
       returned.push_back(branch_gradient(cond, body, inner, value));
@@ -185,8 +185,8 @@ std::optional<AttrValue> Deriver::reverse_branch(const CondParts &cond, ir::Func
       add_function(stem, joined(params, body.params), std::move(made), returned));
 }
 
-bool Deriver::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
-                           Gradients &gradients) {
+bool ControlBackward::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
+                                   Gradients &gradients) {
   OperandList operands;
   operands.read(program_, inst.operands);
   std::optional<ir::FunctionId> sides[2] = {function_of(program_, inst, "then"),
@@ -228,7 +228,7 @@ bool Deriver::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
 }
 
 // What is stacked along dimension 0, the last round first.
-ValueId Deriver::put_flipped(ValueId value, const InsertionPoint &around) {
+ValueId ControlBackward::put_flipped(ValueId value, const InsertionPoint &around) {
   ir::AttrList dims;
   dims.items.push_back(AttrValue::integer(0));
   AttrValue zero = AttrValue::list(program_.lists.add(std::move(dims)));
@@ -236,7 +236,7 @@ ValueId Deriver::put_flipped(ValueId value, const InsertionPoint &around) {
 }
 
 // How many rounds a scan has; none if nothing tells.
-std::optional<ir::Extent> Deriver::rounds_of(const ScanParts &scan) const {
+std::optional<ir::Extent> ControlBackward::rounds_of(const ScanParts &scan) const {
   std::optional<ir::Extent> length;
   llvm::ArrayRef<ValueId> xs = scan.xs();
   if (!xs.empty() && shapes_[xs[0].index].valid())
@@ -248,7 +248,7 @@ std::optional<ir::Extent> Deriver::rounds_of(const ScanParts &scan) const {
 }
 
 // A scan forward that also returns the carries that each round began with.
-bool Deriver::save_carries(ScanParts &scan) {
+bool ControlBackward::save_carries(ScanParts &scan) {
   Copied body = copy_body(scan.forward);
   NewBody made;
   for (const Inst &each : body.insts)
@@ -278,7 +278,7 @@ bool Deriver::save_carries(ScanParts &scan) {
 }
 
 // Which operands have a gradient.
-void Deriver::find_positions(ScanParts &scan) {
+void ControlBackward::find_positions(ScanParts &scan) {
   for (size_t i = 0; i < scan.args.size(); ++i) {
     const bool carry = i >= scan.consts && i < scan.consts + scan.carries;
     if (!carries(scan.body.params[i]) || (!carry && !active_.count(scan.args[i].index)))
@@ -293,7 +293,7 @@ void Deriver::find_positions(ScanParts &scan) {
 
 // The operands of the scan back: constants; gradients of the carries and sums for the constants;
 // what is taken apart.
-bool Deriver::hand_over(ScanParts &scan) {
+bool ControlBackward::hand_over(ScanParts &scan) {
   const auto consts = static_cast<ptrdiff_t>(scan.consts);
   scan.handed.append(scan.args.begin(), scan.args.begin() + consts);
   for (size_t i : scan.carry_positions) {
@@ -322,7 +322,7 @@ bool Deriver::hand_over(ScanParts &scan) {
 
 // What a round back returns: gradients of the carries, the sums for the constants with its own
 // part, and gradients of what it took apart.
-llvm::SmallVector<ValueId, 8> Deriver::round_back(const ScanParts &scan, Gradients &inner) {
+llvm::SmallVector<ValueId, 8> ControlBackward::round_back(const ScanParts &scan, Gradients &inner) {
   auto leave = [&](ValueId value) {
     ValueId gradient = total(inner, value);
     if (!gradient.valid())
@@ -345,7 +345,7 @@ llvm::SmallVector<ValueId, 8> Deriver::round_back(const ScanParts &scan, Gradien
 }
 
 // The backward of one round as a function; none if it cannot be typed.
-std::optional<ir::FunctionId> Deriver::reverse_round(const ScanParts &scan) {
+std::optional<ir::FunctionId> ControlBackward::reverse_round(const ScanParts &scan) {
   const Copied &body = scan.body;
   NewBody made;
   for (const Inst &each : body.insts)
@@ -360,7 +360,7 @@ std::optional<ir::FunctionId> Deriver::reverse_round(const ScanParts &scan) {
   for (size_t r = scan.carries; r < scan.results.size(); ++r)
     if (scan.results[r].valid() && body.results[r].valid())
       give(inner, body.results[r], scan.y_params[next++], scan.inside);
-  const bool fine = reverse(body.insts, scan.wanted_params, inner);
+  const bool fine = body_.reverse(body.insts, scan.wanted_params, inner);
   llvm::SmallVector<ValueId, 8> returned;
   if (fine)
     returned = round_back(scan, inner);
@@ -377,7 +377,8 @@ std::optional<ir::FunctionId> Deriver::reverse_round(const ScanParts &scan) {
 }
 
 // The scan back, and what it gives to the operands.
-bool Deriver::put_scan_back(const ScanParts &scan, ir::FunctionId backward, Gradients &gradients) {
+bool ControlBackward::put_scan_back(const ScanParts &scan, ir::FunctionId backward,
+                                    Gradients &gradients) {
   llvm::SmallVector<rules::Arg, 8> known;
   for (const auto *positions : {&scan.carry_positions, &scan.const_positions, &scan.x_positions})
     for (size_t i : *positions)
@@ -405,8 +406,8 @@ bool Deriver::put_scan_back(const ScanParts &scan, ir::FunctionId backward, Grad
   return true;
 }
 
-bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
-                           Gradients &gradients) {
+bool ControlBackward::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
+                                   Gradients &gradients) {
   OperandList operands;
   operands.read(program_, inst.operands);
   std::optional<ir::FunctionId> forward = function_of(program_, inst, "body");

@@ -1,5 +1,5 @@
 // Ordinary ops: one derived instruction per operand that a gradient is asked for.
-#include "checker/backward/deriver.h"
+#include "checker/backward/rows.h"
 
 #include "rules/bind.h"
 #include "rules/derivative.h"
@@ -11,8 +11,8 @@
 
 namespace spmd::checker {
 
-bool Deriver::through_op(const Inst &inst, const rules::ResolvedOp &op,
-                         llvm::ArrayRef<ValueId> results, Gradients &gradients) {
+bool RowBackward::through_op(const Inst &inst, const rules::ResolvedOp &op,
+                             llvm::ArrayRef<ValueId> results, Gradients &gradients) {
   OperandList operands;
   operands.read(program_, inst.operands);
   llvm::SmallVector<rules::Arg, 8> args;
@@ -32,9 +32,9 @@ bool Deriver::through_op(const Inst &inst, const rules::ResolvedOp &op,
 }
 
 // `at`: which member of zipped lists it is; none: ~0.
-bool Deriver::through_row(const Inst &inst, const rules::Application &app, const rules::RowUse &use,
-                          unsigned at, llvm::ArrayRef<ValueId> values,
-                          llvm::ArrayRef<ValueId> results, Gradients &gradients) {
+bool RowBackward::through_row(const Inst &inst, const rules::Application &app,
+                              const rules::RowUse &use, unsigned at, llvm::ArrayRef<ValueId> values,
+                              llvm::ArrayRef<ValueId> results, Gradients &gradients) {
   if (llvm::none_of(use.results, [&](unsigned r) { return results[r].valid(); }))
     return true;
   const rules::Equation &equation = use.row->equation.equation;
@@ -88,9 +88,10 @@ bool Deriver::through_row(const Inst &inst, const rules::Application &app, const
 
 // All gradients of the results at once; where they do not go together (one is of addends, one of
 // whole parts) one after the other.
-bool Deriver::through_operand(const Inst &inst, const rules::OpDef &row, std::string_view operand,
-                              std::optional<int64_t> member, llvm::ArrayRef<ValueId> results,
-                              ValueId value, Gradients &gradients) {
+bool RowBackward::through_operand(const Inst &inst, const rules::OpDef &row,
+                                  std::string_view operand, std::optional<int64_t> member,
+                                  llvm::ArrayRef<ValueId> results, ValueId value,
+                                  Gradients &gradients) {
   InsertionPoint around{inst.context, inst.loc, inst.first_result};
   auto go = [&](llvm::ArrayRef<ValueId> some) {
     std::optional<Operand> given = gradient_operand(inst, row, some);
@@ -112,8 +113,8 @@ bool Deriver::through_operand(const Inst &inst, const rules::OpDef &row, std::st
 }
 
 // The gradients of the results as the first operand of a derived instruction.
-std::optional<Operand> Deriver::gradient_operand(const Inst &inst, const rules::OpDef &row,
-                                                 llvm::ArrayRef<ValueId> results) {
+std::optional<Operand> RowBackward::gradient_operand(const Inst &inst, const rules::OpDef &row,
+                                                     llvm::ArrayRef<ValueId> results) {
   if (inst.result_count == 1)
     return Operand::value(results[0]);
   bool list = row.equation.equation.result_count == 1 && row.equation.equation.results[0].list;
@@ -140,8 +141,8 @@ std::optional<Operand> Deriver::gradient_operand(const Inst &inst, const rules::
 }
 
 // `vjp.OP.OPERAND`, with the axes over which its sum goes stated.
-ValueId Deriver::derived(const Inst &inst, std::string_view operand, std::optional<int64_t> member,
-                         Operand given, ValueId of) {
+ValueId RowBackward::derived(const Inst &inst, std::string_view operand,
+                             std::optional<int64_t> member, Operand given, ValueId of) {
   llvm::SmallVector<Operand, 8> operands = {given};
   for (Operand each : program_.blocks[inst.operands]) {
     each.mut = false;

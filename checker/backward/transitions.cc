@@ -1,5 +1,5 @@
 // Duals of transitions, the last axis first, and ops at the edges of the typed world.
-#include "checker/backward/deriver.h"
+#include "checker/backward/transitions.h"
 
 #include "rules/boundary/boundary.h"
 #include "rules/boundary/claims.h"
@@ -19,8 +19,9 @@
 
 namespace spmd::checker {
 
-std::optional<llvm::SmallVector<DualStep, 2>>
-Deriver::steps(const rules::Application &app, const rules::TransitionCall &call, uint32_t operand) {
+std::optional<llvm::SmallVector<TransitionBackward::DualStep, 2>>
+TransitionBackward::steps(const rules::Application &app, const rules::TransitionCall &call,
+                          uint32_t operand) {
   const Type found = app.type(app.args[operand]);
   AxisSet lists = app.local_axes() | (found.of(Kind::Varying) - found.sharded());
   rules::TransitionOperand view{
@@ -65,7 +66,7 @@ Deriver::steps(const rules::Application &app, const rules::TransitionCall &call,
 
 // Where a step joined blocks of a value that do not follow the rule for what is cut, the lengths in
 // which its dual cuts.
-std::optional<AttrValue> Deriver::lengths_of(ValueId of, const DualStep &step) {
+std::optional<AttrValue> TransitionBackward::lengths_of(ValueId of, const DualStep &step) {
   if (step.src.form != KindWord::Form::Shard || !sizes_[of.index].valid())
     return std::nullopt;
   const Type found = type(of);
@@ -102,8 +103,9 @@ std::optional<AttrValue> Deriver::lengths_of(ValueId of, const DualStep &step) {
 }
 
 // The attributes of the dual of one step; none if the call states something that has no inverse.
-std::optional<ir::AttrsId> Deriver::dual_attrs(const Inst &inst, const DualStep &step,
-                                               const rules::Transition &row, ValueId of) {
+std::optional<ir::AttrsId> TransitionBackward::dual_attrs(const Inst &inst, const DualStep &step,
+                                                          const rules::Transition &row,
+                                                          ValueId of) {
   auto word = [](Kind kind, KindWord of_forward) {
     of_forward.combiner = ir::Combiner::Sum;
     return AttrValue::kind(kind == Kind::Varying ? of_forward : KindWord{.kind = kind});
@@ -151,8 +153,9 @@ std::optional<ir::AttrsId> Deriver::dual_attrs(const Inst &inst, const DualStep 
 }
 
 // The gradient taken back through one step.
-ValueId Deriver::dual(const Inst &inst, const DualStep &step, const rules::TransitionCall &call,
-                      ValueId gradient, ValueId of, const InsertionPoint &outside) {
+ValueId TransitionBackward::dual(const Inst &inst, const DualStep &step,
+                                 const rules::TransitionCall &call, ValueId gradient, ValueId of,
+                                 const InsertionPoint &outside) {
   const rules::Transition *row = rules::dual_of(*step.row);
   if (!row)
     return {};
@@ -180,9 +183,10 @@ ValueId Deriver::dual(const Inst &inst, const DualStep &step, const rules::Trans
 }
 
 // A call that is one step over all of its axes.
-ValueId Deriver::joint_dual(const rules::Application &app, const rules::TransitionCall &call,
-                            uint32_t operand, ValueId result, ValueId gradient, ValueId of,
-                            const InsertionPoint &around) {
+ValueId TransitionBackward::joint_dual(const rules::Application &app,
+                                       const rules::TransitionCall &call, uint32_t operand,
+                                       ValueId result, ValueId gradient, ValueId of,
+                                       const InsertionPoint &around) {
   const Type found = app.type(app.args[operand]);
   rules::TransitionOperand view{
       app, call, found, app.shape(app.args[operand]), nullptr, app.global_axes()};
@@ -206,8 +210,8 @@ ValueId Deriver::joint_dual(const rules::Application &app, const rules::Transiti
 }
 
 // The backward that a redistribute states: to that type, then to the dual of the operand.
-ValueId Deriver::by_stated(const rules::redistribute::BackwardRedistribution &way, ValueId gradient,
-                           ValueId of, const InsertionPoint &around) {
+ValueId TransitionBackward::by_stated(const rules::redistribute::BackwardRedistribution &way,
+                                      ValueId gradient, ValueId of, const InsertionPoint &around) {
   for (ir::TypeId type : {way.by, way.to}) {
     ir::Type wanted = program_.types[type];
     wanted.set_gradient_free(false);
@@ -223,8 +227,8 @@ ValueId Deriver::by_stated(const rules::redistribute::BackwardRedistribution &wa
   return gradient;
 }
 
-bool Deriver::through_transition(const Inst &inst, const rules::ResolvedOp &op,
-                                 llvm::ArrayRef<ValueId> results, Gradients &gradients) {
+bool TransitionBackward::through_transition(const Inst &inst, const rules::ResolvedOp &op,
+                                            llvm::ArrayRef<ValueId> results, Gradients &gradients) {
   OperandList operands;
   operands.read(program_, inst.operands);
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
@@ -288,7 +292,7 @@ bool Deriver::through_transition(const Inst &inst, const rules::ResolvedOp &op,
 }
 
 // The gradient as it is; where parts that were taken out of a cut value go back, how they join.
-ValueId Deriver::pass_on(ValueId gradient, ValueId of, const InsertionPoint &around) {
+ValueId TransitionBackward::pass_on(ValueId gradient, ValueId of, const InsertionPoint &around) {
   Type found = type(gradient), want = wanted(of);
   AxisSet joined = (found.of(ir::Kind::Varying) - found.sharded()) & want.sharded();
   if (joined.empty() || found.mesh() != want.mesh())
@@ -304,8 +308,8 @@ ValueId Deriver::pass_on(ValueId gradient, ValueId of, const InsertionPoint &aro
 }
 
 // Ops at the edges of the typed world.
-bool Deriver::through_boundary(const Inst &inst, const rules::ResolvedOp &op,
-                               llvm::ArrayRef<ValueId> results, Gradients &gradients) {
+bool TransitionBackward::through_boundary(const Inst &inst, const rules::ResolvedOp &op,
+                                          llvm::ArrayRef<ValueId> results, Gradients &gradients) {
   OperandList operands;
   operands.read(program_, inst.operands);
   InsertionPoint around{inst.context, inst.loc, inst.first_result};

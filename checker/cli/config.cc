@@ -2,7 +2,6 @@
 // Relies on the option table for names, forms and errors.
 #include "checker/cli/config.h"
 
-#include "checker/cli/options.h"
 #include "checker/cli/output.h"
 
 #include "ir/input/read_file.h"
@@ -371,6 +370,25 @@ std::string read_configuration(const std::string &file, const std::vector<std::s
                                Options &options) {
   ConfigurationReader reader(given, options);
   return reader.read(file) ? "" : reader.problem;
+}
+
+std::string parse_call(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &command,
+                       Options &options) {
+  Options called;
+  if (std::string problem = parse_options(words, command, called);
+      !problem.empty() || called.help || !(command.bit & (kTyped)) || called.isolated) {
+    options = std::move(called);
+    return problem;
+  }
+  std::string file = called.config_file.empty() ? find_configuration() : called.config_file;
+  if (file.empty() && !called.quiet)
+    if (std::string beside = configuration_beside(called); !beside.empty())
+      say(fmt::format("note: {} lies beside the input only and is not used; --config={} does",
+                      beside, beside));
+  if (!file.empty())
+    if (std::string problem = read_configuration(file, called.given, options); !problem.empty())
+      return problem;
+  return parse_options(words, command, options);
 }
 
 std::string configuration_template() {

@@ -2,32 +2,13 @@
 // the options of `check` without their dashes; besides them it teaches ops and accepts findings.
 #pragma once
 
-#include "ir/program.h"
+#include "checker/cli/options.h"
 
 #include <string>
 #include <vector>
 
 namespace spmd::checker {
 
-struct Options;
-
-struct Configuration {
-  struct Rule {
-    std::string op, equation, like; // equation or like
-  };
-  struct Suppression {
-    std::string finding, scope, reason, until; // scope, until: may be empty
-  };
-  std::vector<Rule> rules;
-  std::vector<Suppression> suppressions;
-  std::vector<std::string> files; // that were read, the extended ones first
-  std::vector<std::pair<std::string, std::string>> settings; // keys in force, values as in TOML
-
-  // Adds what the program does not say itself.
-  void add_to(ir::Program &program) const;
-};
-
-struct OptionRow;
 // Keys of a file: those of the option table, without dashes, and `rules`, `suppress`, `extend`.
 std::vector<std::string> configuration_keys();
 // Null if no option is configured by that key.
@@ -42,6 +23,10 @@ std::string configuration_beside(const Options &options);
 // `FILE:LINE: what is wrong`.
 std::string read_configuration(const std::string &path, const std::vector<std::string> &given,
                                Options &options);
+// Fills `options` from the words after the command, on top of the configuration file, if the
+// command has one. Empty, or what is wrong with the call.
+std::string parse_call(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &command,
+                       Options &options);
 // A file with every key, its meaning and its standard value, commented out.
 std::string configuration_template();
 

@@ -3,10 +3,11 @@
 
 #include "checker/cli/output.h"
 #include "checker/cli/words.h"
+#include "ir/support/misspelling.h"
 #include "ir/support/strings.h"
 
 #include "rules/ops/registry.h"
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -275,7 +276,7 @@ std::string take_option(llvm::ArrayRef<StringRef> &words, const CommandRow &comm
 llvm::ArrayRef<OptionRow> option_rows() { return kOptions; }
 
 std::string nearest_hint(StringRef name, llvm::ArrayRef<StringRef> candidates) {
-  StringRef nearest = rules::nearest_name(name, candidates);
+  StringRef nearest = ir::nearest_name(name, candidates);
   return nearest.empty() ? "" : fmt::format("; nearest is `{}`", view(nearest));
 }
 
@@ -296,25 +297,6 @@ std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &com
       return problem;
   }
   return "";
-}
-
-std::string parse_call(llvm::ArrayRef<StringRef> words, const CommandRow &command,
-                       Options &options) {
-  Options called;
-  if (std::string problem = parse_options(words, command, called);
-      !problem.empty() || called.help || !(command.bit & (kTyped)) || called.isolated) {
-    options = std::move(called);
-    return problem;
-  }
-  std::string file = called.config_file.empty() ? find_configuration() : called.config_file;
-  if (file.empty() && !called.quiet)
-    if (std::string beside = configuration_beside(called); !beside.empty())
-      say(fmt::format("note: {} lies beside the input only and is not used; --config={} does",
-                      beside, beside));
-  if (!file.empty())
-    if (std::string problem = read_configuration(file, called.given, options); !problem.empty())
-      return problem;
-  return parse_options(words, command, options);
 }
 
 std::string help_text(const CommandRow &command) {

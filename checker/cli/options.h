@@ -2,7 +2,7 @@
 // errors and parsing are derived from the tables.
 #pragma once
 
-#include "checker/cli/config.h"
+#include "checker/cli/configuration.h"
 #include "checker/cli/exit_code.h"
 #include "checker/render/render.h"
 #include "checker/report/communication.h"
@@ -128,9 +128,6 @@ ExitCode run_help(const Options &options);
 // Fills `options` from the words after the command. Empty, or what is wrong with the call.
 std::string parse_options(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &command,
                           Options &options);
-// The same, on top of the configuration file, if the command has one.
-std::string parse_call(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &command,
-                       Options &options);
 // `; nearest is `check``, or empty.
 std::string nearest_hint(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates);
 // A command with its options; the options of some commands, a line each; a line.

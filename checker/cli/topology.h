@@ -1,7 +1,7 @@
 // What the links of a machine cost, from a file.
 #pragma once
 
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 #include <string>
 

@@ -2,6 +2,7 @@
 // otherwise than the instruction does is not taken.
 #include "checker/dialect/printer.h"
 
+#include "rules/factors/factors.h"
 #include "rules/ops/registry.h"
 #include "rules/ops/spellings.h"
 #include "rules/transitions/call.h"

@@ -6,7 +6,7 @@
 #include "checker/rewrite/casts.h"
 #include "checker/rewrite/inline.h"
 
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 
 #include "ir/claims.h"
 #include "ir/dialect/dialect.h"

@@ -2,8 +2,6 @@
 // by itself.
 #include "checker/fix/candidates.h"
 
-#include "checker/report/communication.h"
-
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/product.h"
 #include "ir/text/text.h"
@@ -140,7 +138,7 @@ void Candidates::after(TransitionOp op, Collective collective, std::optional<Kin
                                 axes, src ? ", src = " + from : "", to);
   if (ir::ShapeId shape = state_.known(made).shape; shape.valid())
     if (std::optional<int64_t> bytes = ir::byte_count(program_.shapes[shape]); bytes && !symbolic())
-      fix.forward_bytes = fix.backward_bytes = ring_bytes(collective, *bytes, rank_count());
+      fix.forward_bytes = fix.backward_bytes = rules::ring_bytes(collective, *bytes, rank_count());
   found_.push_back(std::move(fix));
 }
 
@@ -287,11 +285,12 @@ void Candidates::add_price(Fix &fix, const Transition &row, const rules::Arg &be
   if (!a || !b || symbolic())
     return;
   int64_t bytes = std::max(*a, *b), ranks = rank_count();
-  fix.forward_bytes = fix.forward_bytes.value_or(0) + ring_bytes(row.collective, bytes, ranks);
+  fix.forward_bytes =
+      fix.forward_bytes.value_or(0) + rules::ring_bytes(row.collective, bytes, ranks);
   const Transition *dual = rules::find_transition(row.dual.op, row.dual.src, row.dual.dst);
   bool gradient = !program_.types[before.type].gradient_free();
   fix.backward_bytes = fix.backward_bytes.value_or(0) +
-                       (dual && gradient ? ring_bytes(dual->collective, bytes, ranks) : 0);
+                       (dual && gradient ? rules::ring_bytes(dual->collective, bytes, ranks) : 0);
 }
 
 } // namespace spmd::checker

@@ -1,4 +1,4 @@
-// What would make it right: candidate edits, each applied in memory and re-checked before it is
+// What would make a finding right: an edit that was applied in memory and checked before it is
 // offered.
 #pragma once
 
@@ -7,8 +7,6 @@
 #include "ir/dialect/words.h"
 
 #include "llvm/ADT/SmallVector.h"
-
-#include <memory>
 
 namespace spmd::checker {
 
@@ -48,26 +46,6 @@ struct Fix {
   std::string words, words_replacement;
 };
 inline constexpr unsigned kMaxFixes = 3;
-
-struct FixState;
-
-// Finds fixes for the findings of one completed check. Keeps what is costly between findings.
-class FixFinder {
-public:
-  FixFinder(ir::Program &program, const CheckResult &result, const CheckOptions &options);
-  ~FixFinder();
-
-  // Value-preserving before value-changing, local extents kept before changed, then the cheapest
-  // first. Each removes the finding and adds none.
-  llvm::SmallVector<Fix, kMaxFixes> find(const Finding &finding);
-  // Whether the last find() had any candidate to try; if so and it found nothing, none holds.
-  bool tried() const;
-  // Whether it was cut short: more might have been found, or something cheaper.
-  bool cut() const;
-
-private:
-  std::unique_ptr<FixState> state_;
-};
 
 // Tells the fixes in the words of a dialect, where it has words that do just that.
 void tell_fixes(ir::Program &program, ir::Dialect dialect, llvm::MutableArrayRef<Fix> fixes);

@@ -4,7 +4,7 @@
 #include "checker/operand_list.h"
 
 #include "rules/redistribute/ends.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 
 #include "ir/claims.h"
 #include "ir/text/text.h"

@@ -5,7 +5,8 @@
 #include "checker/definitions.h"
 
 #include "rules/ops/registry.h"
-#include "rules/shards/shards.h"
+#include "rules/redistribute/plan.h"
+#include "rules/shards/blocks.h"
 #include "rules/transitions/transition.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -4,7 +4,7 @@
 
 #include "checker/report/communication.h"
 
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 namespace spmd::checker {
 

@@ -7,6 +7,7 @@
 #include "ir/mesh/symbols.h"
 #include "ir/text/text.h"
 #include "rules/redistribute/call.h"
+#include "rules/redistribute/plan.h"
 #include "rules/transitions/call.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -17,22 +18,6 @@
 namespace spmd::checker {
 
 using rules::Collective;
-
-int64_t ring_bytes(Collective collective, int64_t bytes, int64_t ranks) {
-  switch (collective) {
-  case Collective::None:
-    return 0;
-  case Collective::AllReduce:
-    return 2 * bytes / ranks * (ranks - 1);
-  case Collective::AllGather:
-  case Collective::ReduceScatter:
-  case Collective::AllToAll:
-  case Collective::Broadcast:
-  case Collective::Permute:
-    return bytes / ranks * (ranks - 1);
-  }
-  return 0;
-}
 
 namespace {
 
@@ -104,7 +89,7 @@ void Reader::call(const rules::Application &app, const TypedCall &typed,
     Message made = message(collective, axes, ranks);
     made.combiner = call->combiner;
     if (bytes)
-      made.bytes = ring_bytes(collective, *bytes, ranks);
+      made.bytes = rules::ring_bytes(collective, *bytes, ranks);
     out.push_back(made);
   };
   if (call->op != rules::TransitionOp::Redistribute) {

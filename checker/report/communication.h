@@ -17,9 +17,6 @@
 
 namespace spmd::checker {
 
-// Bytes that one rank sends around a ring of that many ranks, for `bytes` of the larger side.
-int64_t ring_bytes(rules::Collective collective, int64_t bytes, int64_t ranks);
-
 struct Message {
   ir::InstId inst;
   rules::Collective collective = rules::Collective::None; // None: a `send`

@@ -1,6 +1,6 @@
 // Sentences of findings: fills the placeholders of DiagnosticInfo::message with the typed fields of
 // the struct. Relies on ir/text/text.h for whatever has a text form.
-#include "checker/report/report.h"
+#include "checker/report/message.h"
 
 #include "checker/definitions.h"
 

@@ -5,7 +5,7 @@
 #include "checker/body_values.h"
 #include "checker/check.h"
 #include "checker/definitions.h"
-#include "checker/report/report.h"
+#include "checker/report/message.h"
 #include "checker/walk/gradients/joint.h"
 
 #include "ir/claims.h"

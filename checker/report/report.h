@@ -5,6 +5,7 @@
 #include "checker/fix/fix.h"
 #include "checker/judged.h"
 #include "checker/report/input_lines.h"
+#include "checker/report/message.h"
 #include "checker/report/provenance.h"
 #include "checker/report/savings.h"
 
@@ -78,7 +79,7 @@ struct Report {
   bool compared = false;      // with what was there before
   unsigned not_selected = 0;  // not suppressed either; in none of the counts above
   Judged judged;
-  InputLines lines;                               // of `bytes`
+  InputLines lines; // of `bytes`
   llvm::DenseMap<uint32_t, ir::LocId> first_uses; // declared values: where each is read first
   std::deque<Finding> made;             // findings that the report adds to those of the check
   std::vector<Saving> savings;          // where findings about costs are asked for
@@ -111,27 +112,18 @@ struct SourcePlace {
   std::string scope;                                     // empty if not stated
   ir::FileId file;                                       // none if in_input
 };
+// The part of the model that a place belongs to, and its line in the user's source; empty, none if
+// the program does not say.
+std::string scope_of(const Report &report, const Place &place);
+ir::FrameId frame_of(const Report &report, const Place &place);
 // The byte in the input where a place stands.
 uint64_t byte_of(const ir::Program &program, const Place &place);
 SourcePlace locate(const Report &report, const Place &place);
 // The same with the path that the program states, wherever the source lies here.
 SourcePlace locate_as_stated(const Report &report, const Place &place);
-// `aten.mm.default`, or `input ids`: the op of an instruction, the role and name of a declaration.
-std::string declared_or_op(const ir::Program &program, const Place &place);
 // The calls by which a program came to a place, the nearest first; none where it states none.
 std::vector<SourcePlace> callers(const Report &report, const Place &place);
 // `model.py:41:13`, as far as it is known.
 std::string print(const SourcePlace &place);
-
-// The value that a finding names. A rule sees no program: where it left the value out, it is the
-// first operand.
-ir::ValueId value_of(const ir::Program &program, const Finding &finding, ir::ValueId named);
-// The sentence of a finding, words in the order of DiagnosticInfo::message.
-std::string message_of(const ir::Program &program, const Finding &finding);
-// The mesh whose axes a finding there names.
-ir::MeshId mesh_of(const ir::Program &program, const Place &place);
-// One argument as it stands in a sentence.
-std::string field_text(const ir::Program &program, const Finding &finding,
-                       const rules::Field &field);
 
 } // namespace spmd::checker

@@ -335,7 +335,7 @@ void Search::fuse(const Step &first, const Step &second) {
   std::optional<int64_t> bytes = sum(first.bytes, second.bytes);
   if (bytes) {
     int64_t whole = *second.bytes * second.ranks / (2 * (second.ranks - 1));
-    bytes = *bytes - ring_bytes(Collective::AllReduce, whole, first.ranks * second.ranks);
+    bytes = *bytes - rules::ring_bytes(Collective::AllReduce, whole, first.ranks * second.ranks);
   }
   std::string made = new_step(first, second, TransitionOp::AllReduce);
   add(second, rules::FusableCollectives{name_of(first), first.axes, second.axes, bytes_text(bytes)},

@@ -6,11 +6,12 @@
 #include "checker/rewrite/inline.h"
 #include "checker/walk/walk.h"
 
+#include "rules/bind.h"
 #include "rules/derivative.h"
 #include "rules/ops/registry.h"
 #include "rules/redistribute/ends.h"
 #include "rules/redistribute/placement.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 #include "rules/violations/operands.h"
 
 #include "ir/claims.h"

@@ -5,7 +5,7 @@
 
 #include "checker/check.h"
 
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 namespace spmd::checker {
 

@@ -6,6 +6,7 @@
 
 #include "rules/ops/registry.h"
 #include "rules/redistribute/call.h"
+#include "rules/redistribute/plan.h"
 #include "rules/redistribute/verify.h"
 
 #include "llvm/ADT/STLExtras.h"

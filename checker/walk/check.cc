@@ -32,11 +32,11 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : state_(program, options, result), program_(program), result_(result),
-      second_(result.gradual ? std::make_unique<SecondPass>(state_) : nullptr), undecided_(state_),
-      contracts_(state_), gradients_(state_, contracts_, undecided_), edits_(state_),
-      typing_(state_, undecided_, contracts_, gradients_, edits_, mover),
+      inference_(result.gradual ? std::make_unique<SecondPass>(state_) : nullptr),
+      undecided_(state_), contracts_(state_), gradients_(state_, contracts_, undecided_),
+      edits_(state_), typing_(state_, undecided_, contracts_, gradients_, edits_, mover),
       interface_(state_, undecided_, contracts_, gradients_) {
-  state_.second = second_.get();
+  state_.inference = inference_.get();
 }
 
 Walk::~Walk() = default;

@@ -4,7 +4,7 @@
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/operands.h"
 

@@ -2,7 +2,6 @@
 // types, claims) is decided before and after.
 #include "checker/walk/instruction_typing.h"
 
-#include "checker/gradual/second_pass/second_pass.h"
 #include "checker/rewrite/casts.h"
 
 #include "rules/application_key.h"
@@ -143,9 +142,9 @@ void InstructionTyping::apply_rule(InstId id) {
     conditions_.judge(id, app);
   if (state_.options.undeclared && is_equal_broadcast(app))
     return results(id, inst, op, as_it_was(app));
-  if (state_.second) {
-    state_.second->bind(inst, app);
-    if (std::optional<rules::Outcome> restated = state_.second->restated(inst, app))
+  if (state_.inference) {
+    state_.inference->bind(inst, app);
+    if (std::optional<rules::Outcome> restated = state_.inference->restated(inst, app))
       return results(id, inst, op, *restated);
   }
   if (mover_ && lifted && context.implicit)
@@ -167,7 +166,7 @@ void InstructionTyping::apply_rule(InstId id) {
 // True where what is known of whole values does not matter.
 inline bool InstructionTyping::may_repeat() const {
   return !rewrites_ && !undecided_.any() && conditions_.empty() && state_.recording &&
-         !state_.edit && !state_.second;
+         !state_.edit && !state_.inference;
 }
 
 // True if the words of an instruction's operands are those of the key, and none is a stale name.
@@ -271,8 +270,8 @@ void InstructionTyping::read_operands(const ir::Inst &inst, const rules::Resolve
   state_.args.resize_for_overwrite(values.size());
   for (size_t i = 0; i < values.size(); ++i)
     state_.args[i] = state_.known(values[i]);
-  if (state_.second)
-    state_.second->begin(inst, op);
+  if (state_.inference)
+    state_.inference->begin(inst, op);
   state_.claims.clear();
   for (uint32_t i = 0; i < inst.result_count; ++i)
     state_.claims.push_back(claim_of(program_.values[inst.result(i)]));
@@ -320,8 +319,8 @@ void InstructionTyping::take(InstId id, const rules::Application &app,
     for (const rules::UndecidedExtents &open : outcome.undecided)
       state_.report(Place::inst(id), open, application);
   }
-  if (state_.second)
-    state_.second->judge(id, app);
+  if (state_.inference)
+    state_.inference->judge(id, app);
   for (const rules::InferredWord &word : outcome.inferred)
     state_.body_result->inferred.push_back({id, word});
   undecided_.apply(id, app, outcome, application);
@@ -400,8 +399,8 @@ void InstructionTyping::type_result(InstId id, const ir::Inst &inst, uint32_t in
     type.set_gradient_free(free);
     state_.report(Place::inst(id), rules::UncheckedClaim{result, value.declared});
   }
-  if (state_.second)
-    state_.second->complete(id, inst, index, type);
+  if (state_.inference)
+    state_.inference->complete(id, inst, index, type);
   state_.body_result->stats.silent += static_cast<uint64_t>(type.unknown.size());
   const bool same = type == program_.types[found.type];
   state_.learn(result, {same ? found.type : state_.intern(type), shape, found.sizes});

@@ -1,13 +1,11 @@
 // Declarations and outputs: what each states is held against what is known.
 #include "checker/walk/program_interface.h"
 
-#include "checker/gradual/second_pass/second_pass.h"
-
 #include "rules/boundary/claims.h"
 #include "rules/boundary/loss.h"
 #include "rules/kinds/scale.h"
+#include "rules/shards/blocks.h"
 #include "rules/shards/remesh.h"
-#include "rules/shards/shards.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/operands.h"
@@ -58,15 +56,15 @@ void ProgramInterface::declare(uint32_t index) {
   const AxisSet same = type.equal() - type.unknown;
   if (AxisSet drifted = rules::axes_of(program_, param.drifted, type.mesh()) & same)
     state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
-  if (state_.second && param.role == ir::Role::Buffer)
-    if (AxisSet drifted = state_.second->drifted(param, type))
+  if (state_.inference && param.role == ir::Role::Buffer)
+    if (AxisSet drifted = state_.inference->drifted(param, type))
       state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
   if (std::string off = rules::off_slope(param.gradient_ratio.value_or(1)); !off.empty())
     state_.report({Place::Form::Param, index},
                   rules::WrongGradient{param.value, std::move(off), {}});
-  if (state_.second) {
-    type = state_.second->with_cuts(param.value, type);
-    state_.second->declare(param.value, type);
+  if (state_.inference) {
+    type = state_.inference->with_cuts(param.value, type);
+    state_.inference->declare(param.value, type);
   }
   state_.learn(param.value, {state_.intern(type), value.shape, sizes.sizes});
   state_.storage.define(param.value);

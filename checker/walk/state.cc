@@ -2,7 +2,6 @@
 #include "checker/walk/state.h"
 
 #include "checker/definitions.h"
-#include "checker/gradual/second_pass/second_pass.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/shards/remesh.h"
@@ -95,10 +94,10 @@ bool WalkState::scale_was_reported(Place place, const rules::ScaleMismatch &wron
 
 void WalkState::report(Place place, rules::Violation violation, uint32_t application) {
   bool inferred = false;
-  if (second) {
-    if (!second->admits(place, violation))
+  if (inference) {
+    if (!inference->admits(place, violation))
       return;
-    inferred = second->stands_on_inference(place, violation);
+    inferred = inference->stands_on_inference(place, violation);
   }
   if (const auto *wrong = violation.as<rules::ScaleMismatch>())
     if (scale_was_reported(place, *wrong))

@@ -5,6 +5,7 @@
 #include "checker/check.h"
 #include "checker/operand_list.h"
 #include "checker/walk/body_result.h"
+#include "checker/walk/inference.h"
 #include "checker/walk/storage.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -17,7 +18,6 @@ struct ScaleMismatch;
 namespace spmd::checker {
 
 struct Edit;
-class SecondPass;
 
 using Args = llvm::SmallVector<rules::Arg, 8>;
 
@@ -74,9 +74,9 @@ public:
   BodyResult main;
   BodyResult *body_result = &main; // of the body that is being typed
   TypedBodies bodies;
-  bool recording = true;        // false once a completed check is only retyped
-  const Edit *edit = nullptr;   // while retyping
-  SecondPass *second = nullptr; // none unless the program is judged without declarations
+  bool recording = true;          // false once a completed check is only retyped
+  const Edit *edit = nullptr;     // while retyping
+  Inference *inference = nullptr; // none unless the program is judged without declarations
 
 private:
   bool scale_was_reported(Place place, const rules::ScaleMismatch &wrong);

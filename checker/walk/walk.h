@@ -38,7 +38,7 @@ private:
   WalkState state_;
   ir::Program &program_;
   CheckResult &result_;
-  std::unique_ptr<SecondPass> second_; // none unless the program is judged without declarations
+  std::unique_ptr<Inference> inference_; // none unless the program is judged without declarations
   UndecidedKinds undecided_;
   GradientContracts contracts_;
   RecordedGradients gradients_;

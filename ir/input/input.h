@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/program.h"
+#include "ir/support/limits.h"
 
 #include <functional>
 #include <string>
@@ -12,10 +13,6 @@
 namespace spmd::ir {
 
 inline constexpr unsigned kMaxInputErrors = 20;
-inline constexpr unsigned kMaxNesting = 64;
-inline constexpr size_t kMaxString = size_t(1) << 20;
-inline constexpr uint64_t kMaxCount = uint64_t(1) << 31; // of ops, and of values
-inline constexpr int64_t kMaxInteger = int64_t(1) << 53;
 inline constexpr uint32_t kMinorVersion = 1; // of version 1 of the format
 // An entry of `requires`: operations are calls, with `args` and `kwargs`.
 inline constexpr llvm::StringLiteral kCallsFeature = "calls";

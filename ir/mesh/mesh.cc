@@ -3,7 +3,7 @@
 // most one atom.
 #include "ir/mesh/mesh.h"
 
-#include "ir/input/input.h"
+#include "ir/support/limits.h"
 #include "ir/support/product.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -2,7 +2,7 @@
 // Relies on every scale being canonical: lowest terms, no exponent 0, factors sorted by name.
 #include "ir/mesh/scale.h"
 
-#include "ir/input/input.h"
+#include "ir/support/limits.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -2,7 +2,7 @@
 // prime.
 #include "ir/mesh/symbols.h"
 
-#include "ir/input/input.h"
+#include "ir/support/limits.h"
 
 #include "llvm/ADT/STLExtras.h"
 

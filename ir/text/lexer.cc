@@ -2,6 +2,7 @@
 #include "ir/text/lexer.h"
 
 #include "ir/kind.h"
+#include "ir/program.h"
 #include "ir/support/escape.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -51,12 +52,24 @@ bool is_reserved(llvm::StringRef name) {
   return kind || name == "S";
 }
 
+static constexpr StatementWord kStatementWords[] = {
+    {"trace", Statement::Trace},       {"file", Statement::File},
+    {"mesh", Statement::Mesh},         {"group", Statement::Group},
+    {"symbol", Statement::Symbol},     {"rule", Statement::Rule},
+    {"suppress", Statement::Suppress}, {"func", Statement::Function},
+    {"output", Statement::Output},     {"with", Statement::With, false},
+    {"local", Statement::Local, false}};
+
+const StatementWord *find_statement(llvm::StringRef word) {
+  const StatementWord *row = llvm::find_if(kStatementWords, [&](const StatementWord &each) {
+    return word == llvm::StringRef(each.word);
+  });
+  return row == std::end(kStatementWords) ? nullptr : row;
+}
+
 bool is_keyword(llvm::StringRef name) {
-  static constexpr llvm::StringLiteral kWords[] = {
-      "trace", "file",   "mesh",  "group",     "symbol", "rule",  "suppress",
-      "func",  "output", "with",  "local",     "return", "yield", "input",
-      "param", "buffer", "const", "opt_state", "token"};
-  return llvm::is_contained(kWords, name);
+  return find_statement(name) || name == "return" || name == "yield" ||
+         llvm::is_contained(kRoleWords, std::string_view(name.data(), name.size()));
 }
 
 bool is_plain_id(llvm::StringRef text) {

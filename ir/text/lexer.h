@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace spmd::ir {
 
@@ -68,6 +69,28 @@ private:
 std::string bad_token(const Token &token);
 // The token as a message quotes it.
 std::string describe(const Token &token);
+
+// Statements that a word of their own begins.
+enum class Statement : uint8_t {
+  Trace,
+  File,
+  Mesh,
+  Group,
+  Symbol,
+  Rule,
+  Suppress,
+  Function,
+  Output,
+  With,
+  Local
+};
+struct StatementWord {
+  std::string_view word;
+  Statement statement;
+  bool outside_blocks = true; // it stands nowhere else
+};
+// Null if the word begins none of them.
+const StatementWord *find_statement(llvm::StringRef word);
 
 // What a string stands for; none if an escape is malformed.
 std::optional<std::string> unescape(llvm::StringRef text);

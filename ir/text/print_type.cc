@@ -1,4 +1,4 @@
-// Types and shapes as text: what read_types.cc reads back, and the listing of kinds that
+// Types and shapes as text: what read/types.cc reads back, and the listing of kinds that
 // sentences use.
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"

@@ -2,7 +2,9 @@
 #include "rules/attributes/attributes.h"
 
 #include "rules/boundary/boundary.h"
-#include "rules/ops/families.h"
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
+#include "rules/ops/table.h"
 #include "rules/transitions/transition.h"
 
 #include "llvm/ADT/STLExtras.h"

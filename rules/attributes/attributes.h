@@ -3,7 +3,7 @@
 // attributes of that map. Judged with the application, so equal applications are judged once.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 #include "rules/bind.h"
 
 namespace spmd::rules {

@@ -1,14 +1,13 @@
 // The table of boundary ops and their rules. Each rule is one function of types and attributes.
 #include "rules/boundary/boundary.h"
 
-#include "rules/attributes/attributes.h"
 #include "rules/boundary/claims.h"
 #include "rules/boundary/norms.h"
 #include "rules/boundary/rule.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
+#include "rules/shards/blocks.h"
 #include "rules/shards/remesh.h"
-#include "rules/shards/shards.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/control.h"
@@ -596,11 +595,8 @@ bool is_own_backward(Boundary op) {
 }
 
 void apply_boundary(const Application &app, Outcome &out) {
-  forget_results(app, out);
   const BoundaryOp *op = row_of(app.op.boundary);
   SPMD_CHECK(op, "no row of that boundary op");
-  if (check_boundary_attributes(app, out))
-    return;
   if (app.args.size() >= op->operands)
     return op->apply(app, out);
   out.violations.push_back(OperandMismatch{std::to_string(op->operands) + " values",

@@ -3,7 +3,7 @@
 // checker, which owns bodies.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 namespace spmd::rules {
 
@@ -44,6 +44,9 @@ struct CallOp {
 
   std::string_view name() const { return boundary_name(op); }
 };
+
+// The results of one that rules type. Its attributes have been checked, and all results forgotten.
+void apply_boundary(const Application &app, Outcome &out);
 
 llvm::ArrayRef<BoundaryOp> boundary_ops();
 llvm::ArrayRef<CallOp> call_ops();

@@ -2,7 +2,7 @@
 #include "rules/boundary/claims.h"
 
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 #include "rules/violations/operands.h"
 
 #include "ir/claims.h"

@@ -1,7 +1,7 @@
 // Whether a value is what is claimed of it: kinds, shards, shapes.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 namespace spmd::rules {
 

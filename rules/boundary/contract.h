@@ -2,7 +2,7 @@
 // of the program, and what the optimizer needs. Source: rules/README.md, "Gradients".
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 namespace spmd::rules {
 

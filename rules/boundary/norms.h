@@ -1,7 +1,7 @@
 // `total_norm` and `clip_norm`: rows of the table of boundary ops.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 namespace spmd::rules {
 

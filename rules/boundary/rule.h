@@ -1,7 +1,7 @@
 // What rules of boundary ops share: operands as they are seen at the op, and results.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 namespace spmd::rules {
 

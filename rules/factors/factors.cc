@@ -2,8 +2,8 @@
 // of their operands.
 #include "rules/factors/factors.h"
 
-#include "rules/checked.h"
 #include "rules/shapes/attrs.h"
+#include "rules/shapes/checked.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/violations/operands.h"
 
@@ -26,6 +26,8 @@ unsigned FactorSink::position(unsigned operand, unsigned member) const {
   const Slot &slot = *binding_[operand];
   if (slot.form != Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)
     return member;
+  // A list with gaps says by bits which of its places hold a tensor: the place is that of the bit
+  // that is left when those of the members before it are cleared, the lowest first.
   uint64_t present = slot.literal.bits;
   for (; member; --member)
     present &= present - 1;
@@ -77,6 +79,8 @@ void FactorSink::set(unsigned operand, unsigned member, TensorFactors factors) {
   map_.args[arg(operand, member)] = std::move(factors);
 }
 
+// Broadcasting as in NumPy: one element is stretched over what the others have there, so that any
+// other extent takes the place of 1 (numpy.org, "Broadcasting").
 bool FactorSink::unify(uint8_t factor, Extent extent, unsigned operand, unsigned member,
                        unsigned dim) {
   std::optional<Extent> &known = map_.factors[factor].extent;
@@ -92,6 +96,8 @@ bool FactorSink::unify(uint8_t factor, Extent extent, unsigned operand, unsigned
     return clash(*known, extent, operand, member, dim);
   if (equality != Equality::Equal)
     out_.undecided.push_back(undecided(app_.program, place(operand, member, dim), *known, extent));
+  // Which of the two is stretched decides what the result has, and nobody knows it. Where both must
+  // be one extent a number says more than a symbol.
   if (equality != Equality::Equal && one)
     known = std::nullopt;
   else if (extent.is_number())
@@ -102,6 +108,8 @@ bool FactorSink::unify(uint8_t factor, Extent extent, unsigned operand, unsigned
 bool FactorSink::equal(uint8_t factor, Extent extent, unsigned operand, unsigned member,
                        unsigned dim) {
   std::optional<Extent> &known = map_.factors[factor].extent;
+  // A rank may hold a single element of a dimension that is cut: that is no 1 to be stretched. It
+  // binds this member and the first one, which gave the extent that it is held against.
   map_.factors[factor].strict = true;
   map_.multiplied.resize(app_.args.size());
   map_.multiplied.set(arg(operand, 0));
@@ -129,6 +137,8 @@ bool FactorSink::clash(Extent known, Extent found, unsigned operand, unsigned me
 bool FactorSink::mismatch(std::string what, std::string expected, std::string found,
                           ir::AxisSet axes) {
   map_.mismatched = true;
+  // Extents are those of one rank, so that a wrong cut shows as a wrong extent: what follows on the
+  // axes of the first operand that is cut is not known.
   for (size_t i = 0; axes.empty() && i < app_.args.size(); ++i)
     if (app_.type(app_.args[i]).mesh() == app_.where().mesh)
       axes = app_.type(app_.args[i]).sharded() & app_.global_axes();
@@ -186,6 +196,7 @@ bool arange_factors(const Application &app, FactorSink &sink) {
   int64_t step = any_attr(app, {"step"}) ? number_attr(app, {"step"}).value_or(0) : 1;
   if (!end || start == INT64_MIN || step <= 0 || *end < start)
     return false;
+  // ceil((end - start) / step), as torch has it.
   sink.result({{sink.factor((Checked(*end) - start + step - 1).over(step).extent())}});
   return true;
 }
@@ -198,6 +209,8 @@ bool like_first_factors(const Application &, FactorSink &sink) {
   return true;
 }
 
+// A difference reads both neighbours, and the one of the last row of a block is on another rank:
+// dimensions along which differences are taken are whole.
 bool gradient_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
   if (!shape)
@@ -213,8 +226,9 @@ bool gradient_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
-// A table, the rows that bags hold one after another, and where each bag begins; in the end where
-// the last one does.
+// torch.nn.functional.embedding_bag: a table, the rows that bags hold one after another, and where
+// each bag begins; with `include_last_offset` one number more, where the last bag ends. A bag may
+// begin anywhere and takes any rows of the table, so that only their columns may be cut.
 bool bag_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *t = sink.shape(0), *rows = sink.shape(1), *starts = sink.shape(2);
   if (!t || !rows || !starts || t->dims.size() != 2 || rows->dims.size() != 1 ||
@@ -233,6 +247,7 @@ bool bag_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
+// An index counts the elements of the whole tensor, and may name any of them.
 bool take_factors(const Application &, FactorSink &sink) {
   if (!sink.shape(0) || !sink.shape(1))
     return false;

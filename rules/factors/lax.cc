@@ -1,8 +1,8 @@
 // Maps of ops whose parameters are those of jaxprs: dimensions by number in structured attributes,
 // starts and sizes per dimension. Where a dimension is taken in full it passes; a cut one is whole.
-#include "rules/checked.h"
 #include "rules/factors/factors.h"
 #include "rules/shapes/attrs.h"
+#include "rules/shapes/checked.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,8 +1,8 @@
 // Maps of ops that join, cut, pad or index dimensions. What is cut or joined is whole, and a new
 // factor on the other side; all other dimensions pass.
-#include "rules/checked.h"
 #include "rules/factors/factors.h"
 #include "rules/shapes/attrs.h"
+#include "rules/shapes/checked.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,9 +1,9 @@
 // Maps of views: which factors of the old dimensions make up the new ones. A reshape is the common
 // refinement of both sides, row-major, so that a shard of a leading part can be followed through
 // it.
-#include "rules/checked.h"
 #include "rules/factors/factors.h"
 #include "rules/shapes/attrs.h"
+#include "rules/shapes/checked.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/blocks.h"
 

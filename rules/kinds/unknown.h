@@ -1,7 +1,7 @@
 // What is wrong with an application whatever the unknown types of its operands are.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

@@ -5,8 +5,8 @@
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
 #include "rules/ops/choices.h"
-#include "rules/ops/registry.h"
 #include "rules/ops/spellings.h"
+#include "rules/ops/table.h"
 #include "rules/transitions/transition.h"
 
 #include <algorithm>

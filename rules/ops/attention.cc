@@ -1,5 +1,7 @@
 // Attention and rotary embeddings. Keys are whole, except in the backward: it is given the log of
 // the sum, and is pointwise in the keys. Grouped: several heads of queries look at one of keys.
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
 #include "rules/ops/families.h"
 
 namespace spmd::rules {

@@ -1,4 +1,6 @@
 // Contractions, convolutions and pools, and linear algebra on the last two dimensions.
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
 #include "rules/ops/families.h"
 
 namespace spmd::rules {

@@ -1,4 +1,6 @@
 // Constants, random numbers, dropout. Constants are either R or I, zeros of every kind.
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
 #include "rules/ops/families.h"
 
 namespace spmd::rules {

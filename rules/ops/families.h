@@ -2,9 +2,7 @@
 // cannot say. The functions that columns name are declared here by what they do, not by op.
 #pragma once
 
-#include "rules/factors/factors.h"
 #include "rules/ops/op.h"
-#include "rules/ops/choices.h"
 
 #include "llvm/ADT/ArrayRef.h"
 

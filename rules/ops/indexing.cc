@@ -1,4 +1,6 @@
 // Indexing: `@i[.. :d]` is a one-hot tensor whose last factor is d.
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
 #include "rules/ops/families.h"
 
 namespace spmd::rules {

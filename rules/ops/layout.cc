@@ -1,5 +1,7 @@
 // Views and layout: each op is one linear map of positions; its column `factors` names the map of
 // dimensions.
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
 #include "rules/ops/families.h"
 
 namespace spmd::rules {

@@ -1,5 +1,7 @@
 // Losses: a mean over samples as written; attribute `reduction` drops the division or keeps the
 // samples.
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
 #include "rules/ops/families.h"
 
 namespace spmd::rules {

@@ -1,4 +1,6 @@
 // Normalisation: a function along the normalised dimensions, linear in weight and bias.
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
 #include "rules/ops/families.h"
 
 namespace spmd::rules {

@@ -1,4 +1,6 @@
 // Pointwise ops: linear ones, functions, and backward forms, which are linear in the gradient.
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
 #include "rules/ops/families.h"
 
 namespace spmd::rules {

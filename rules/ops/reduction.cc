@@ -1,4 +1,6 @@
 // Reductions and scans. Any combiner but sum is a function of the whole dimension.
+#include "rules/factors/factors.h"
+#include "rules/ops/choices.h"
 #include "rules/ops/families.h"
 
 namespace spmd::rules {

@@ -1,14 +1,12 @@
-// Look-up by name. The tables are hashed on first use, not at start-up; what a spelling means is
-// worked out here and nowhere else.
+// What a spelling means is worked out here and nowhere else.
 #include "rules/ops/registry.h"
 
+#include "rules/bind.h"
 #include "rules/derivative.h"
-#include "rules/ops/families.h"
-#include "rules/transitions/transition.h"
 
 #include "ir/support/arrays.h"
+#include "ir/support/misspelling.h"
 #include "ir/support/strings.h"
-#include "ir/support/check.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
@@ -20,80 +18,6 @@ namespace spmd::rules {
 namespace {
 
 llvm::StringRef ref(std::string_view text) { return {text.data(), text.size()}; }
-
-struct Tables {
-  llvm::DenseMap<llvm::StringRef, const OpDef *> rows;
-  llvm::DenseMap<llvm::StringRef, const Alias *> aliases;
-  std::string problem; // a name that stands twice, or a spelling of nothing
-
-  Tables(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families, llvm::ArrayRef<Alias> spellings) {
-    rows.reserve(512);
-    for (llvm::ArrayRef<OpDef> family : families)
-      for (const OpDef &row : family) {
-        if (!rows.try_emplace(ref(row.name), &row).second)
-          problem = "two rows are called `" + std::string(row.name) + "`";
-        if (std::string_view word = no_part(row); !word.empty())
-          problem = "a column of `" + std::string(row.name) + "` names `" + std::string(word) +
-                    "`, which its equation does not have";
-      }
-    aliases.reserve(spellings.size());
-    for (const Alias &alias : spellings) {
-      if (!aliases.try_emplace(ref(alias.spelling), &alias).second)
-        problem = "the spelling `" + std::string(alias.spelling) + "` stands twice";
-      if (!means_something(alias.op))
-        problem = "`" + std::string(alias.spelling) + "` is a spelling of `" +
-                  std::string(alias.op) + "`, which is no op";
-      if (std::string_view word = no_operand(alias); !word.empty())
-        problem = "the order of `" + std::string(alias.spelling) + "` has the word `" +
-                  std::string(word) + "`, which is no operand of `" + std::string(alias.op) + "`";
-    }
-  }
-
-private:
-  // What `values` and `chooses` name is an operand, or a factor.
-  static std::string_view no_part(const OpDef &row) {
-    const Equation &equation = row.equation.equation;
-    auto is_operand = [&](std::string_view name) {
-      return name.empty() || equation.find_operand(name) < equation.operand_count;
-    };
-    for (const ValuesOfOperand &known : row.values) {
-      if (!is_operand(known.operand))
-        return known.operand;
-      if (!known.limit.empty() && equation.find_factor(known.limit) == kNoFactor)
-        return known.limit;
-    }
-    return is_operand(row.chooses) ? std::string_view() : row.chooses;
-  }
-  // A word of the order that names nothing; `-` ignores a position on purpose. Where the operands
-  // choose the row, a word may name an operand of another one.
-  std::string_view no_operand(const Alias &alias) const {
-    const OpDef *row = alias.choose ? nullptr : rows.lookup(ref(alias.op));
-    if (row && row->choose)
-      return {};
-    for (llvm::StringRef rest = ref(alias.order), word; row && !rest.empty();) {
-      std::tie(word, rest) = rest.split(' ');
-      word.consume_back("...");
-      const Equation &equation = row->equation.equation;
-      if (!word.empty() && word != "-" && word != "~" &&
-          equation.find_operand({word.data(), word.size()}) >= equation.operand_count)
-        return {word.data(), word.size()};
-    }
-    return {};
-  }
-  bool means_something(std::string_view op) const {
-    return rows.count(ref(op)) || find_transition_op(op) != TransitionOp::None ||
-           find_boundary(ref(op)) != Boundary::None;
-  }
-};
-
-const Tables &tables() {
-  static const Tables made = [] {
-    Tables all(op_families(), rules::aliases());
-    SPMD_CHECK(all.problem.empty(), all.problem.c_str());
-    return all;
-  }();
-  return made;
-}
 
 // What stands in front of the names of frameworks, longest first.
 struct Prefix {
@@ -182,7 +106,7 @@ private:
     return try_transition(name) || try_boundary(name);
   }
   bool try_alias(llvm::StringRef name) {
-    const Alias *alias = tables().aliases.lookup(name);
+    const Alias *alias = find_alias(name);
     if (!alias)
       return false;
     out_.alias = alias;
@@ -277,35 +201,6 @@ llvm::SmallVector<llvm::StringRef, 0> all_names() {
 
 } // namespace
 
-llvm::SmallVector<uint8_t, 6> read_order(std::string_view order, const Equation &equation) {
-  llvm::SmallVector<llvm::StringRef, 8> words;
-  ref(order).split(words, ' ', -1, false);
-  llvm::SmallVector<uint8_t, 6> positions;
-  for (llvm::StringRef word : words) {
-    word.consume_back("...");
-    unsigned operand = equation.find_operand({word.data(), word.size()});
-    positions.push_back(operand < equation.operand_count ? static_cast<uint8_t>(operand)
-                     : word == "~"                    ? ResolvedOp::kState
-                                                      : ResolvedOp::kIgnored);
-  }
-  return positions;
-}
-
-llvm::ArrayRef<llvm::ArrayRef<OpDef>> op_families() {
-  static const llvm::ArrayRef<OpDef> families[] = {
-      pointwise_ops(), contraction_ops(),   reduction_ops(), layout_ops(),   indexing_ops(),
-      loss_ops(),      normalisation_ops(), attention_ops(), creation_ops(), optimizer_ops()};
-  return families;
-}
-
-std::string table_problem(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families,
-                          llvm::ArrayRef<Alias> spellings) {
-  return Tables(families, spellings).problem;
-}
-
-const OpDef *find_op(llvm::StringRef name) { return tables().rows.lookup(name); }
-
-
 // `vjp.OP.OPERAND`, where OP is an op with a row that has such an operand, or may mean one.
 static std::optional<ResolvedOp> resolve_derivative(llvm::StringRef spelling,
                                                     llvm::StringRef dialect) {
@@ -336,37 +231,12 @@ ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect) {
   Resolver resolver(spelling, dialect);
   ResolvedOp resolved = resolver.take();
   if (resolved.form == OpForm::Unknown)
-    resolved.nearest = nearest_name(resolver.stem(), all_names()).str();
+    resolved.nearest = ir::nearest_name(resolver.stem(), all_names()).str();
   return resolved;
 }
 
 ResolvedOp resolve_op(const ir::Program &program, ir::OpNameId op) {
   return resolve_spelling(program.op_name(op), program.dialect_name());
-}
-
-llvm::SmallVector<llvm::StringRef, 8> spellings_of(llvm::StringRef op) {
-  llvm::SmallVector<llvm::StringRef, 8> spellings;
-  for (const Alias &alias : aliases())
-    if (ref(alias.op) == op && ref(alias.spelling) != op)
-      spellings.push_back(ref(alias.spelling));
-  return spellings;
-}
-
-llvm::StringRef nearest_name(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates) {
-  llvm::StringRef best;
-  // Further away than a third of the name is no misspelling of it.
-  unsigned limit = static_cast<unsigned>(std::max<size_t>(1, name.size() / 3));
-  for (llvm::StringRef candidate : candidates) {
-    size_t longer = std::max(candidate.size(), name.size());
-    if (longer - std::min(candidate.size(), name.size()) > limit)
-      continue;
-    unsigned distance = name.edit_distance(candidate, true, limit);
-    if (distance > limit || (!best.empty() && distance == limit))
-      continue;
-    best = candidate;
-    limit = distance;
-  }
-  return best;
 }
 
 } // namespace spmd::rules

@@ -2,7 +2,7 @@
 // the same.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 #include "ir/input/input.h"
 

@@ -3,8 +3,9 @@
 
 #include "rules/boundary/claims.h"
 #include "rules/redistribute/ends.h"
+#include "rules/redistribute/plan.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/operands.h"

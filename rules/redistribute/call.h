@@ -1,7 +1,7 @@
 // `redistribute %x { to = T }`: typed by its ends, without a plan.
 #pragma once
 
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 namespace spmd::rules::redistribute {
 

@@ -1,7 +1,7 @@
 // Moves become calls of transitions.
 #pragma once
 
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 namespace spmd::rules::redistribute {
 

@@ -4,7 +4,7 @@
 #include "rules/boundary/claims.h"
 #include "rules/redistribute/candidates.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/local.h"
 #include "rules/violations/shards.h"

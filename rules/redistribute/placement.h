@@ -2,6 +2,7 @@
 // cheapest of those that its factors name (rules/README.md, "Implicit redistribution").
 #pragma once
 
+#include "rules/apply.h"
 #include "rules/redistribute/plan.h"
 
 namespace spmd::rules::redistribute {

@@ -1,5 +1,5 @@
 // Steps and specs as words.
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 #include "ir/claims.h"
 #include "ir/support/arrays.h"

@@ -1,7 +1,7 @@
 // Whether a plan is the cheapest, by looking at everything.
 #pragma once
 
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 namespace spmd::rules::redistribute {
 

@@ -1,7 +1,7 @@
 // The backward of a plan: no planner runs.
 #pragma once
 
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 namespace spmd::rules::redistribute {
 

@@ -2,7 +2,8 @@
 // is carried out on symbolic blocks.
 #pragma once
 
-#include "rules/redistribute/plan.h"
+#include "rules/apply.h"
+#include "rules/redistribute/request.h"
 
 #include <string>
 

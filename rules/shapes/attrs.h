@@ -2,7 +2,7 @@
 // uses.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 #include "llvm/ADT/SmallVector.h"
 

@@ -23,18 +23,6 @@ uint8_t FactorMap::add(std::optional<ir::Extent> extent, bool whole) {
   return static_cast<uint8_t>(factors.size() - 1);
 }
 
-const OpDef *row_of(const Application &app, const Equation &equation) {
-  if (app.op.row && &app.op.row->equation.equation == &equation)
-    return app.op.row;
-  const auto *at = reinterpret_cast<const char *>(&equation);
-  for (llvm::ArrayRef<OpDef> family : op_families())
-    if (at >= reinterpret_cast<const char *>(family.begin()) &&
-        at < reinterpret_cast<const char *>(family.end()))
-      return &family[static_cast<size_t>(at - reinterpret_cast<const char *>(family.begin())) /
-                     sizeof(OpDef)];
-  return nullptr;
-}
-
 namespace {
 
 class Mapper {

@@ -19,8 +19,6 @@ void apply_shapes(const Application &app, const Equation &equation, const Bindin
 void judge_gradient_shapes(const Application &forward, const Equation &equation,
                            const Binding &binding, const FactorMap &map, Outcome &out);
 
-// The row that an equation stands in; null for an equation of the trace.
-const OpDef *row_of(const Application &app, const Equation &equation);
 // The dimensions of all tensors in factors, extents as far as the operands give them.
 FactorMap map_factors(const Application &app, const Equation &equation, const Binding &binding,
                       Outcome &out);

@@ -1,9 +1,8 @@
 // Blocks of uneven shards, and what a declaration says of them.
 #include "rules/shards/blocks.h"
 
-#include "rules/checked.h"
+#include "rules/shapes/checked.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/shards.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"

@@ -1,6 +1,8 @@
 // The sizes of the blocks into which axes cut one dimension, and what views do to them.
 #pragma once
 
+#include "rules/application.h"
+
 #include "ir/program.h"
 
 #include <optional>
@@ -55,5 +57,35 @@ std::optional<Blocks> joined(ir::Program &program, const Blocks &outer, int64_t 
                              const Blocks &inner, int64_t inner_ranks);
 // `even`, `4 of 14`, `3, 3, 1`
 std::string print(const ir::Program &program, const Blocks &blocks);
+
+// What a declaration says of the sizes of its shards; none: they are even.
+struct DeclaredSizes {
+  ir::ShardSizesId sizes;
+  std::optional<Violation> problem; // local and global extents that do not belong together
+};
+// Shapes are local and global extents; global: none if not stated. `rank`: of which the local ones
+// are, 0 if any.
+DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local,
+                             ir::ShapeId global, int64_t rank);
+
+// Warns of the dimensions that blocks of different size cut along axes whose shards are taken for a
+// list.
+void warn_uneven_lists(const ir::Program &program, const Arg &arg, ir::AxisSet lists,
+                       OperandIndex operand, llvm::SmallVectorImpl<Violation> &out);
+
+// Sizes of the shards of a value whose type becomes `after`: every rank of the axes that a
+// dimension gains holds a part of one shape. `stated`: what a declaration says of them; where it
+// says something else, that is reported.
+ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir::Type &after,
+                              std::optional<ir::ShardSizesId> stated,
+                              llvm::SmallVectorImpl<Violation> &out);
+
+// Makes unknown the axes that cut a dimension that a tensor of this shape does not have, and says
+// which.
+std::optional<Violation> drop_shards_beyond(const ir::Program &program, ir::Type &type,
+                                            ir::ShapeId shape);
+
+// The extents of all ranks together; none where they cannot be determined.
+ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg);
 
 } // namespace spmd::rules

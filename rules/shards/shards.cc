@@ -47,6 +47,8 @@ public:
         llvm::SmallVectorImpl<Violation> &out)
       : in_(in), app_(in.app), sum_(sum), result_index_(result), out_(out) {}
 
+  // Each axis by itself first: only those that cut the same factor in all operands can be compared
+  // in their order, and the order decides where they stand in the result.
   ShardResult run() {
     collect();
     for (AxisId axis : in_.axes)
@@ -62,6 +64,8 @@ public:
 private:
   // --- what takes part ---
 
+  // Operands of other sums of the row are held against the same factors, since they share extents;
+  // they neither cut this result nor are summed in it.
   void collect() {
     collect(sum_, false);
     for (unsigned s = 0; s < in_.equation.sum_count; ++s)
@@ -150,6 +154,8 @@ private:
     // A dimension that stands for none is stretched: it must be one element, not one on each rank.
     bool whole = factors.empty();
     uint8_t factor = whole ? 0 : factors[part_of(operand, dim, axis)];
+    // A factor in two dimensions of one operand is its diagonal: a rank with some rows has only
+    // those columns of them that its own number gives.
     if (!whole)
       whole = in_.map.factors[factor].whole || count_of(operand, factor) > 1;
     if (whole) {
@@ -173,7 +179,8 @@ private:
 
   bool is_one(uint8_t factor) const { return in_.map.factors[factor].extent == Extent(1); }
 
-  // Which part of a merged dimension an axis cuts: the leading one. Of several axes a tail may cut
+  // Which part of a merged dimension an axis cuts: the leading one, since a block is contiguous and
+  // a cut of an inner part would take a stride of the whole. Of several axes a tail may cut
   // the next part, where the leading one is a single element on each rank and the result's type
   // says so.
   unsigned part_of(const Operand &operand, unsigned dim, AxisId axis) const {
@@ -334,6 +341,7 @@ private:
       return Blocks{};
     const DimFactors &factors = (*operand.factors)[dim];
     AxisSet all = set_of(ir::shards_of(operand.type, dim));
+    // Sizes are stated for all axes of the dimension together: they say nothing of a few of them.
     if (!in_.axes.contains(all)) {
       for (AxisId axis : at.axes)
         report(axis, NoShardRule{index(operand), axis});
@@ -393,6 +401,7 @@ private:
     for (unsigned d = 0; d < dims->size(); ++d)
       kept |= dimension((*dims)[d], d, sizes);
     result_.summed = (result_.sharded - result_.bad) - kept;
+    // The mean of the means of ranks is the mean only where all of them divide by the same number.
     for (uint8_t factor = 0; factor < shards_.size(); ++factor)
       if (const FactorShards &at = shards_[factor]; at.from && in_.map.factors[factor].divides) {
         // The gradient of a mean divides as the mean did, which was judged.

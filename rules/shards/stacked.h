@@ -1,7 +1,7 @@
 // Values along a new dimension 0, and one of them: what a scan stacks and takes apart.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 namespace spmd::rules {
 

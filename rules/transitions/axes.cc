@@ -6,6 +6,7 @@
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
+#include "ir/support/misspelling.h"
 #include "ir/support/product.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -146,7 +147,7 @@ bool Resolver::unknown_axis(ir::AxisRef ref, const ir::Mesh &mesh) {
                          ? fmt::format("{}.{}", text_of(program_.strings[ref.mesh]), text_of(axis))
                          : text_of(axis);
   out_.violations.push_back(UnknownAxis{std::move(name), text_of(program_.strings[mesh.name]),
-                                        text_of(nearest_name(axis, names))});
+                                        text_of(ir::nearest_name(axis, names))});
   return false;
 }
 

@@ -2,7 +2,7 @@
 // (rules/README.md).
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 
 #include <optional>
 

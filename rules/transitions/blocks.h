@@ -2,7 +2,7 @@
 // numbers or expressions, of which the facts of the program say what divides them.
 #pragma once
 
-#include "rules/apply.h"
+#include "rules/application.h"
 #include "rules/shapes/extent_facts.h"
 
 #include <optional>

@@ -35,6 +35,9 @@ struct TransitionCall {
 // What attribute `op` of a call names; none if it is no combiner.
 std::optional<ir::Combiner> combiner_of(const ir::Program &program, const ir::AttrValue &op);
 
+// A rule for the results of a transition.
+void apply_transition(const Application &app, Outcome &out);
+
 // None if the call cannot be understood at all; the violations say why.
 std::optional<TransitionCall> read_call(const Application &app, Outcome &out);
 

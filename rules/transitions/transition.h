@@ -33,6 +33,8 @@ inline constexpr std::string_view kCollectiveWords[] = {"none",
                                                         name_of(TransitionOp::AllToAll),
                                                         name_of(TransitionOp::Broadcast),
                                                         "permute"};
+// Bytes that one rank sends around a ring of that many ranks, for `bytes` of the larger side.
+int64_t ring_bytes(Collective collective, int64_t bytes, int64_t ranks);
 // What a rank does after the collective; before it, and as the whole of it, where the collective is
 // None.
 enum class LocalStep : uint8_t {

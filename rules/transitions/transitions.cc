@@ -24,6 +24,22 @@ constexpr auto kUnstatedWords = [] {
 
 } // namespace
 
+int64_t ring_bytes(Collective collective, int64_t bytes, int64_t ranks) {
+  switch (collective) {
+  case Collective::None:
+    return 0;
+  case Collective::AllReduce:
+    return 2 * bytes / ranks * (ranks - 1);
+  case Collective::AllGather:
+  case Collective::ReduceScatter:
+  case Collective::AllToAll:
+  case Collective::Broadcast:
+  case Collective::Permute:
+    return bytes / ranks * (ranks - 1);
+  }
+  return 0;
+}
+
 llvm::ArrayRef<Transition> transitions() { return kTransitions; }
 llvm::ArrayRef<Transition> joint_transitions() { return kJointTransitions; }
 

@@ -1,6 +1,7 @@
 // The rows of the option table of `spmdrun`.
 #include "runtime/cli/options.h"
 
+#include "checker/cli/config.h"
 #include "checker/cli/present.h"
 #include "checker/cli/words.h"
 

@@ -1,6 +1,7 @@
 // Reads the equations of the rows, and the numbers that programs state.
 #include "runtime/judge/whole_numbers.h"
 
+#include "rules/apply.h"
 #include "rules/transitions/call.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -69,6 +69,9 @@ Storage::element_numbers(ValueId value, llvm::function_ref<const Meaning *(Value
     if (!content || content->pieces.empty())
       return make_error(
           fmt::format("what {} holds is not known", ir::print_value(program_, value)));
+    // Counted from 1: 0 is what a view shows where it shows no element, as in what it pads. The
+    // numbers go through the ops that made the views, in modular arithmetic, which keeps them exact
+    // whatever their type.
     Meaning numbers{content->lists, {}};
     for (const Tensor &piece : content->pieces) {
       std::vector<Residue> cells;
@@ -88,6 +91,7 @@ Storage::element_numbers(ValueId value, llvm::function_ref<const Meaning *(Value
   if (numbering_.resolve(inst.op).boundary == rules::Boundary::Alias && operands.values.size() > 1)
     return element_numbers(operands.values[1], meaning); // the same part as the older name
   llvm::Expected<Meaning> from = element_numbers(base, meaning);
+  // A write gives its target a new name: the same elements, whatever is in them.
   if (!from || is_write(program_, inst, value))
     return from;
   std::vector<const Meaning *> args;
@@ -119,7 +123,8 @@ Storage::derive(InstId alias, llvm::function_ref<const Meaning *(ValueId)> meani
     return wanted.takeError();
   if (wanted->pieces.empty())
     return make_error("what the name is a view of is not known");
-  // Writes to this storage so far, the latest first, then what it held at the start.
+  // Writes to this storage so far, the latest first, then what it held at the start: each element
+  // is what the first of them left that has it.
   std::vector<ValueId> writers;
   for (uint32_t i = alias.index; i-- > 0;) {
     const ir::Inst inst = program_.insts[InstId{i}];

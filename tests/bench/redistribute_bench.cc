@@ -2,6 +2,7 @@
 // new and known ones, and its certificate. Prints microseconds per plan: mean, 95th percentile,
 // most; and what share is proven and meets its bound.
 //   spmd_redistribute_bench [PAIRS]
+#include "rules/redistribute/plan.h"
 #include "rules/redistribute/verify.h"
 #include "tests/bench/random_type.h"
 

@@ -1,6 +1,7 @@
 // Plans of redistributions against everything that is not the planner: all states without a
 // heuristic, data on all ranks, the adjoint, other algorithms. Pairs of types are drawn from all
 // types of small meshes.
+#include "rules/redistribute/plan.h"
 #include "rules/redistribute/prove.h"
 #include "rules/redistribute/transpose.h"
 #include "rules/redistribute/verify.h"

@@ -2,7 +2,7 @@
 // rows and words are read.
 #pragma once
 
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 #include "tests/property/tensors.h"
 
 namespace spmd::property {

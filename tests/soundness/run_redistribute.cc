@@ -7,6 +7,7 @@
 
 #include "rules/redistribute/call.h"
 #include "rules/redistribute/ends.h"
+#include "rules/redistribute/plan.h"
 #include "rules/transitions/call.h"
 
 #include "ir/claims.h"

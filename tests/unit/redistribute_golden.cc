@@ -1,4 +1,5 @@
 // Plans of known steps, bytes and bounds: one row each. Bytes are of the busiest rank, f32.
+#include "rules/redistribute/plan.h"
 #include "rules/redistribute/prove.h"
 #include "rules/redistribute/transpose.h"
 #include "rules/redistribute/verify.h"

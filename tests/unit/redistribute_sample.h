@@ -1,7 +1,7 @@
 // Redistribution requests in a short notation: mesh `a2b3`, shape `16x8`, types `[ab, -] Pc Id`.
 #pragma once
 
-#include "rules/redistribute/plan.h"
+#include "rules/redistribute/request.h"
 
 #include "ir/input/input.h"
 

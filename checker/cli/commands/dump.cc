@@ -14,7 +14,7 @@
 #include "checker/rewrite/inlined_size.h"
 #include "checker/rewrite/redistribute.h"
 #include "ir/text/text.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 
 #include <fmt/format.h>
 

@@ -5,9 +5,10 @@
 #include "checker/cli/topology.h"
 #include "checker/render/json_text.h"
 
+#include "rules/redistribute/plan.h"
 #include "rules/redistribute/prove.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"

@@ -28,33 +28,25 @@
 
 namespace spmd::checker {
 
-class SecondPass {
+class SecondPass final : public Inference {
 public:
   explicit SecondPass(WalkState &state); // its result has the first pass
 
-  void declare(ir::ValueId value, const ir::Type &type);
-  // The axes along which ranks have come to different values of a buffer by which they train.
-  ir::AxisSet drifted(const ir::Param &buffer, const ir::Type &type) const;
-  // With what is known of a declared value and no type can state.
-  ir::Type with_cuts(ir::ValueId value, const ir::Type &type) const {
+  void declare(ir::ValueId value, const ir::Type &type) override;
+  ir::AxisSet drifted(const ir::Param &buffer, const ir::Type &type) const override;
+  ir::Type with_cuts(ir::ValueId value, const ir::Type &type) const override {
     return gradual_.known(value, type, {});
   }
 
-  // Of each instruction, in this order; `state` holds its operands.
-  void begin(const ir::Inst &inst, const rules::ResolvedOp &op); // may see operands otherwise
-  void bind(const ir::Inst &inst,
-            const rules::Application &app); // which operands are read; may see the others otherwise
-  // What the results are if it only says of per-rank values what they are to each other; none: the
-  // rule says it.
-  std::optional<rules::Outcome> restated(const ir::Inst &inst, const rules::Application &app);
-  void judge(ir::InstId id, const rules::Application &app);
-  // `type`: of the result at this index, as its rule and its declaration have it.
-  void complete(ir::InstId id, const ir::Inst &inst, uint32_t index, ir::Type &type);
+  void begin(const ir::Inst &inst, const rules::ResolvedOp &op) override;
+  void bind(const ir::Inst &inst, const rules::Application &app) override;
+  std::optional<rules::Outcome> restated(const ir::Inst &inst,
+                                         const rules::Application &app) override;
+  void judge(ir::InstId id, const rules::Application &app) override;
+  void complete(ir::InstId id, const ir::Inst &inst, uint32_t index, ir::Type &type) override;
 
-  // Whether a finding does not depend on what is unknown, and is no repetition.
-  bool admits(Place place, rules::Violation &violation);
-  // Whether it depends on a cut that nobody stated.
-  bool stands_on_inference(Place place, const rules::Violation &violation) const {
+  bool admits(Place place, rules::Violation &violation) override;
+  bool stands_on_inference(Place place, const rules::Violation &violation) const override {
     return gradual_.stands_on_inference(place, violation);
   }
 

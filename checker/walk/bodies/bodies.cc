@@ -1,12 +1,10 @@
 // Bodies are typed once per distinct operand types, opaque functions by their signature.
 #include "checker/walk/bodies/bodies.h"
 
-#include "checker/gradual/second_pass/second_pass.h"
-
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/transitions.h"
 
@@ -252,9 +250,9 @@ void Bodies::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Typed
       edits_.remember(param);
     ir::ShapeId shape = rules::stated_shape(program_, program_.values[param].shape, args[i].shape);
     state_.learn(param, {args[i].type, shape, args[i].sizes});
-    if (state_.second) {
+    if (state_.inference) {
       Type type = program_.types[args[i].type];
-      state_.second->declare(param, type);
+      state_.inference->declare(param, type);
     }
     if (state_.recording) {
       undecided_.define(param, 0, program_.types[args[i].type]);

@@ -7,7 +7,7 @@
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/shards.h"
+#include "rules/shards/blocks.h"
 #include "rules/shards/stacked.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/control.h"
@@ -240,7 +240,7 @@ ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_
     met.type.set_either(enters.equal() & open_axes(leaves));
   met.differs -= started;
   AxisSet loose; // where nobody declares what a carry is: what rounds do not agree in
-  if (state_.second) {
+  if (state_.inference) {
     AxisSet blocks = met.differs & (enters.either() | enters.zero()) & leaves.sharded();
     adopt(met.type, leaves, blocks); // a number everywhere is a block, too
     for (AxisId axis : blocks)

@@ -1,4 +1,5 @@
-// Prices of steps by the table of transitions (rules/README.md), and bounds from below.
+// Prices of steps by the table of transitions (rules/README.md), and bounds from below. Collectives
+// cost what rings cost, an all-reduce 2(n - 1)/n of its bytes (Patarasuk and Yuan 2009).
 #include "rules/redistribute/search/price.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A* over states. Costs are never negative and the heuristic never too high, so that states are
+// A* over states (Hart, Nilsson, Raphael 1968). Costs are never negative and the heuristic never too high, so that states are
 // final once everything that could still be cheaper has been expanded; with partial axes a state
 // may be opened again. A second pass over the equally cheap sequences picks one of them.
 #include "rules/redistribute/search/search.h"
@@ -16,6 +16,8 @@ namespace spmd::rules::redistribute {
 namespace {
 
 constexpr uint32_t kNone = ~0u;
+// States of one depth that are kept where the budget ends: nothing is proved from there on, and time
+// is bounded by this, the moves of a state, and the steps that a sequence has.
 constexpr unsigned kBeamWidth = 64;
 
 class Search {
@@ -199,7 +201,9 @@ void Search::beam() {
   }
 }
 
-// From the target back over all ways that are still the cheapest ones.
+// Many sequences cost the same, and which of them was found first depends on the heuristic. So that
+// the plan does not, the choice is made afterwards, among all of them, by the order of moves. From
+// the target back over all ways that are still the cheapest ones.
 void Search::mark() {
   std::vector<uint32_t> left = {target_};
   nodes_[target_].useful = true;
@@ -247,6 +251,8 @@ Found Search::run() {
   if (source == kNone)
     return found;
   nodes_[source].so_far = {};
+  // Whatever costs more than some way that is known is not worth a node: most moves are dropped
+  // before they are looked up.
   limit_ = some_way();
   push(source);
   while (!queue_.empty()) {
@@ -260,7 +266,8 @@ Found Search::run() {
       break;
     }
     queue_.pop();
-    // The target itself is expanded by no cheapest sequence.
+    // An entry is stale where a cheaper way was found behind it. The target itself is expanded by no
+    // cheapest sequence.
     if (entry.so_far == nodes_[entry.node].so_far && entry.node != target_)
       expand(entry.node, [&](uint32_t to) { push(to); });
   }

@@ -6,6 +6,8 @@
 namespace spmd::rules::redistribute {
 namespace {
 
+// An axis is in one of five sets, or in one of six: 6^7 are 280 000 numbers of sketches, and each
+// axis more is six times as many.
 constexpr unsigned kMostSketchedAxes = 7;
 
 constexpr uint32_t kNone = ~0u;
@@ -21,6 +23,7 @@ template <class Take> void for_each_subset(Axes set, Take take) {
 
 } // namespace
 
+// Blocks of uneven cuts depend on the order of axes, which a sketch forgets.
 bool Sketches::serves(const Problem &problem) {
   return problem.even && problem.axis_count() <= kMostSketchedAxes;
 }
@@ -299,7 +302,8 @@ private:
       });
   }
 
-  // Nothing is better for being further from the target.
+  // Nothing is better for being further from the target: from a better sketch a worse one is reached
+  // for nothing, so that what is left from a sketch is never less than from a better one.
   void move_away() {
     for_each_axis(sketch_.finished, [&](unsigned axis) {
       bool last = true;
@@ -329,6 +333,8 @@ private:
 
 void Sketches::moves_from(uint32_t from) { Moves(*this, from).add_all(); }
 
+// Dijkstra's algorithm from the target over the edges turned round: one pass gives the least cost
+// from every sketch. Edges stand by their ends in one array, found by where each end's begin.
 void Sketches::solve() {
   std::vector<uint32_t> begin(sketches_.size() + 1), by_end(edges_.size());
   for (const Edge &edge : edges_)
