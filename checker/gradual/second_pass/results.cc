@@ -225,6 +225,19 @@ void SecondPass::keep_known_cuts(const rules::OpDef *row, ValueId value, const T
     type.drop_shards(axis);
     cut(type, axis, was);
   }
+  // One row of each rank that a view has put into the dimension behind it belongs there, or into
+  // the one ahead of it: not there, where a parameter that all ranks have has that dimension.
+  const rules::Arg *viewed =
+      row->factors == rules::reshape_factors && state_.args.size() == 1 ? &state_.args[0] : nullptr;
+  for (AxisId axis : viewed &&of.valid() ? type.sharded() : AxisSet()) {
+    const std::optional<unsigned> from = program_.types[viewed->type].dim(axis);
+    const bool one = from && program_.shapes[of].dims[*from] == ir::Extent(1);
+    if (one && program_.shapes[made].dims[*type.dim(axis)] != ir::Extent(1) &&
+        gradual_.cuts().is_whole(value, *type.dim(axis), axis)) {
+      type.drop_shards(axis);
+      type.set_unknown(axis);
+    }
+  }
 }
 
 // Blocks that were cut out of windows, and what one rank alone has.
