@@ -293,7 +293,8 @@ void AxisSizeNumbers::mean_of_sum(ir::InstId id, ValueId sum, int64_t divisor,
                                   rules::Rules &rules) {
   for (unsigned step = 0; step < kSteps && sum.valid(); ++step, sum = before_.lookup(sum.index)) {
     const ir::InstId made = made_by_[sum.index];
-    if (!made.valid())
+    // What is divided after the backward is no mean of what the backward has added up.
+    if (!made.valid() || program_.insts[made].bwd_of.valid())
       return;
     if (const auto [of, products] = contracted(made, rules); products > 0) {
       if (divisor % products != 0)
