@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch.distributed.tensor import DTensor
 
+from ...ranks import gradient_of
 from .. import versions
 from ..communication import messages
 from ..communication.transitions import DUAL
@@ -279,6 +280,7 @@ class Roles:
         self._wholes: set[int] = set()  # ids of numbers that are made of whole ones
         self._draws: list[tuple[str, Op]] = []  # operations that draw at random, with names
         recorder.on_made = self._made
+        recorder.on_summed = self._sums
         # What was made ahead of the first use of a model: as it is compared, and named.
         self._batch: list[tuple[str, str, Value]] = []
         self._ahead: set[int] = set()  # ids of what was made before the model was used
@@ -678,6 +680,19 @@ class Roles:
             self._counts.append((name, op))
             self.note("count", name, count)
         self._note_whole(op)
+
+    def _sums(self, tensors: list[torch.Tensor]) -> None:
+        """Gradients are about to be summed over ranks: what is equal on them is used by all as
+        one."""
+        for tensor in tensors if self.digests is not None else ():
+            value = self.recorder.values.find(tensor)
+            while value is not None:
+                of = value.grad_of or value.arrived_for
+                if of is not None and of.root.claims.get("role") == "param":
+                    name = of.root.claims["name"]
+                    self.note("gradient", gradient_of(name), tensor)
+                    break
+                value = value.alias_of
 
     def _note_whole(self, op: Op) -> None:
         """A number that is made of whole ones alone, such as that of targets which are not
