@@ -401,7 +401,7 @@ static bool below_one(ir::Program &program, ir::ScaleId scale, ir::InstId at) {
   return false;
 }
 
-// Whether a number that is a size divides what holds the elements of a value, ahead of it or behind.
+// Whether a number that is a size divides what holds the elements of a value, ahead or behind.
 bool AxisSizeNumbers::is_divided(ValueId value,
                                  const llvm::DenseMap<uint32_t, ValueId> &next) const {
   for (unsigned step = 0; step < kSteps && value.valid();

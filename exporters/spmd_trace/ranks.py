@@ -99,16 +99,27 @@ def compared(
             equal_ones |= {
                 name: False for name in _drifted(others) if axis not in summed.get(name, [])
             }
-        for name, equal in equal_ones.items():
-            # Ranks that have blocks of one model may sum what is complete, and divide it.
-            whole = cuts and equal_ones.get(gradient_of(name), False)
-            used = "R" if axis in summed.get(name, []) and not whole else "I"
-            same = used if roles.get(name) == "param" else "R|I"
-            kinds.setdefault(name, {})[axis] = same if equal else "V"
+        for name, kind in _kinds(axis, equal_ones, roles, summed, cuts).items():
+            kinds.setdefault(name, {})[axis] = kind
 
     data, whole = _batches(axes, kinds, roles, unsure, exchanged, summed)
     found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
     return found | {"drifted_buffers": buffers, "turns": turns, "taken": taken}
+
+
+def _kinds(
+    axis: str, equal_ones: dict[str, bool], roles: dict, summed: dict[str, list[str]], cuts: bool
+) -> dict[str, str]:
+    """By name: the kind along an axis of what is equal there or not. `cuts`: some parameter is
+    not."""
+    found: dict[str, str] = {}
+    for name, equal in equal_ones.items():
+        # Ranks that have blocks of one model may sum what is complete, and divide it.
+        whole = cuts and equal_ones.get(gradient_of(name), False)
+        used = "R" if axis in summed.get(name, []) and not whole else "I"
+        same = used if roles.get(name) == "param" else "R|I"
+        found[name] = same if equal else "V"
+    return found
 
 
 def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:
