@@ -143,6 +143,9 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
   count_passes(rules);
   for (uint32_t i = first; i < last; ++i)
     instruction(ir::InstId{i}, rules);
+  find_summed();
+  if (summed_)
+    find_shares(rules);
 }
 
 void AxisSizeNumbers::count_passes(rules::Rules &rules) {
@@ -290,7 +293,8 @@ void AxisSizeNumbers::mean_of_sum(ir::InstId id, ValueId sum, int64_t divisor,
                                   rules::Rules &rules) {
   for (unsigned step = 0; step < kSteps && sum.valid(); ++step, sum = before_.lookup(sum.index)) {
     const ir::InstId made = made_by_[sum.index];
-    if (!made.valid())
+    // What is divided after the backward is no mean of what the backward has added up.
+    if (!made.valid() || program_.insts[made].bwd_of.valid())
       return;
     if (const auto [of, products] = contracted(made, rules); products > 0) {
       if (divisor % products != 0)
@@ -388,6 +392,114 @@ AxisSet AxisSizeNumbers::averaged(ValueId sum, ir::MeshId mesh) const {
   return axes;
 }
 
+// Whether a scale has the size of an axis as a divisor.
+static bool below_one(ir::Program &program, ir::ScaleId scale, ir::InstId at) {
+  const ir::MeshId mesh = program.contexts[program.insts[at].context].mesh;
+  for (ir::AxisId axis : ir::axes_in(program, scale, mesh))
+    if (ir::exponent_of(program, scale, mesh, axis) < 0)
+      return true;
+  return false;
+}
+
+// Whether a number that is a size divides what holds the elements of a value, ahead or behind.
+bool AxisSizeNumbers::is_divided(ValueId value,
+                                 const llvm::DenseMap<uint32_t, ValueId> &next) const {
+  for (unsigned step = 0; step < kSteps && value.valid();
+       ++step, value = next.lookup(value.index)) {
+    const ir::InstId by = made_by_[value.index];
+    if (!by.valid())
+      continue;
+    const bool number = scales_.count(by.index) && factors_.lookup(by.index) < 1;
+    const bool named = named_.count(by.index) && below_one(program_, named_.lookup(by.index), by);
+    if (number || named)
+      return true;
+  }
+  return false;
+}
+
+// Sums of gradients over ranks stand between the backward and the update. Numbers, such as those
+// that are logged, are none.
+void AxisSizeNumbers::find_summed() {
+  AxisSet averaged;
+  for (const auto &[result, sum] : left_) {
+    const ir::InstId by = made_by_[result];
+    const ir::ShapeId shape = checked_.shapes[result];
+    if (program_.insts[by].phase != ir::Phase::Optimizer || !shape.valid() ||
+        program_.shapes[shape].dims.empty())
+      continue;
+    const bool divides =
+        sum.averages || is_divided(ValueId{result}, next_) || is_divided(ValueId{result}, before_);
+    (divides ? averaged : summed_) |= sum.all;
+  }
+  summed_ -= averaged;
+}
+
+// A loss that is divided by a whole number before the backward begins from it.
+void AxisSizeNumbers::find_shares(rules::Rules &rules) {
+  llvm::DenseSet<uint32_t> roots;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[ir::InstId{i}];
+    const rules::OpDef *row = rules.resolve(inst.op).row;
+    if (inst.phase == ir::Phase::Backward && inst.bwd_of.valid() && inst.result_count == 1 &&
+        program_.values[inst.first_result].grad_of == inst.bwd_of && row &&
+        row->constant != rules::OpDef::Constant::No)
+      roots.insert(inst.bwd_of.index);
+  }
+  for (uint32_t root : roots) {
+    ValueId value{root};
+    for (unsigned step = 0; step < kSteps && value.valid(); ++step) {
+      const ir::InstId by = made_by_[value.index];
+      if (!by.valid() || elements(value) != 1)
+        break;
+      const ir::Inst &inst = program_.insts[by];
+      OperandList operands;
+      operands.read(program_, inst.operands);
+      const std::optional<double> factor = factor_of(rules.resolve(inst.op), operands);
+      // What a loss is to those of other ranks is said of a view of it.
+      const ValueId viewed = program_.values[value].alias_of;
+      value = viewed.valid() ? viewed : before_.lookup(value.index);
+      if (!factor || *factor >= 1 || !is_forward(inst) || scales_.count(by.index) ||
+          means_.count(by.index))
+        continue;
+      const int64_t of = std::llround(1 / *factor);
+      const int64_t micro_batches = std::max(passes_, passes(inst));
+      if (of > 1 && of != micro_batches && std::abs(1 / *factor - double(of)) < 1e-6 * double(of))
+        shares_[by.index] = {operands.values[0], of};
+    }
+  }
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[ir::InstId{i}];
+    const ir::InstId forward = inst.bwd_of.valid() ? made_by_[inst.bwd_of.index] : ir::InstId();
+    const auto found = forward.valid() ? shares_.find(forward.index) : shares_.end();
+    if (found == shares_.end())
+      continue;
+    OperandList operands;
+    operands.read(program_, inst.operands);
+    const std::optional<double> factor = factor_of(rules.resolve(inst.op), operands);
+    if (factor && std::llround(1 / *factor) == found->second.of)
+      shares_[i] = Share(found->second);
+  }
+}
+
+// The axes whose ranks a loss is shared out over. It is a mean over each rank's own rows, or what
+// all of them have: what is off by nothing is another number's share.
+AxisSet AxisSizeNumbers::shared_by(const Share &share, llvm::ArrayRef<ir::TypeId> types) const {
+  const ir::TypeId id = types[share.operand.index];
+  if (!id.valid() || !program_.types[id].scale.valid())
+    return {};
+  const Type &type = program_.types[id];
+  const AxisSet own = (type.of(ir::Kind::Partial) - type.zero()) - type.unknown;
+  AxisSet axes;
+  for (ir::AxisId axis : summed_ &(own | (type.equal() - type.zero())))
+    if (ir::exponent_of(program_, type.scale, type.mesh(), axis) == (own.contains(axis) ? 1 : 0))
+      axes |= axis;
+  const ir::Mesh &mesh = program_.meshes[type.mesh()];
+  for (AxisSet among : {axes & own, axes})
+    if (rules::size_of(mesh, among) == share.of)
+      return among;
+  return {};
+}
+
 // Some of the axes with so many ranks together, those that come last in the mesh before others. Two
 // choices with as many ranks are the same number; none: there is no such choice.
 static std::optional<AxisSet> with_ranks(const ir::Mesh &mesh, AxisSet axes, int64_t ranks) {
@@ -441,6 +553,11 @@ std::optional<ir::ScaleId> AxisSizeNumbers::scale(ir::InstId id,
     if (const ir::TypeId type = types[found->second.operand.index];
         type.valid() && may_be_size(by, found->second, program_.types[type]))
       return std::nullopt;
+  if (auto found = shares_.find(id.index); found != shares_.end())
+    if (const AxisSet axes = shared_by(found->second, types)) {
+      const ir::MeshId mesh = program_.types[types[found->second.operand.index]].mesh();
+      return ir::quotient(program_, scale, ir::axes_scale(program_, mesh, axes));
+    }
   auto at = means_.find(id.index);
   if (at == means_.end() || !types[at->second.operand.index].valid())
     return scale;

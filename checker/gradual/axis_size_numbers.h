@@ -1,6 +1,6 @@
 // Plain numbers that stand for the size of an axis. A recorded program divides by 8, not by the
-// size of dp; only where it stands says which is meant: beside a collective over as many ranks, or
-// in the backward of a mean.
+// size of dp; only where it stands says which is meant: beside a collective over as many ranks, in
+// the backward of a mean, or below a loss whose gradients are summed over as many ranks.
 #pragma once
 
 #include "checker/check.h"
@@ -47,6 +47,10 @@ private:
     ir::ValueId operand;
     int64_t by;
   };
+  struct Share { // of a loss, and the axes over which its gradients are summed and not averaged
+    ir::ValueId operand;
+    int64_t of;
+  };
   void instruction(ir::InstId id, rules::Rules &rules);
   ir::ValueId summed(ir::InstId id, rules::Rules &rules) const;
   std::pair<ir::ValueId, int64_t> contracted(ir::InstId id, rules::Rules &rules) const;
@@ -59,6 +63,10 @@ private:
   ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks,
                      bool sums = false) const;
   void count_passes(rules::Rules &rules);
+  void find_shares(rules::Rules &rules);
+  void find_summed();
+  bool is_divided(ir::ValueId value, const llvm::DenseMap<uint32_t, ir::ValueId> &next) const;
+  ir::AxisSet shared_by(const Share &share, llvm::ArrayRef<ir::TypeId> types) const;
 
   ir::Program &program_;
   const CheckResult &checked_;
@@ -83,6 +91,8 @@ private:
   llvm::DenseMap<uint32_t, double> factors_;     // likewise: the number that it is
   llvm::DenseMap<uint32_t, Mean> means_;         // likewise
   llvm::DenseMap<uint32_t, Product> products_;   // likewise: with a whole number
+  llvm::DenseMap<uint32_t, Share> shares_;       // likewise: of a loss, by a whole number
+  ir::AxisSet summed_; // axes over which gradients are summed, and nowhere averaged
 };
 
 } // namespace spmd::checker

@@ -123,8 +123,11 @@ void Cuts::declared(const ir::Param &param) {
       axis.repeated.insert(param.value.index);
     if (same.contains(id) && param.role != ir::Role::Const) {
       for (const CutPositions::Found &each : found)
-        if (!repeats || each.at.dim != 0)
+        if (!repeats || each.at.dim != 0) {
           axis.never.insert(each.cls);
+          if (param.role == ir::Role::Param && each.at.outer == 1)
+            axis.shared.insert(each.cls);
+        }
     } else if (type.of(Kind::Varying).contains(id)) {
       std::optional<unsigned> dim = stated.valid() ? program_.types[stated].dim(id) : std::nullopt;
       std::optional<uint32_t> cls = dim ? positions_.in_front(param.value, *dim) : std::nullopt;
@@ -560,6 +563,12 @@ std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
       dim = each.at.dim;
     }
   return dim;
+}
+
+bool Cuts::is_whole(ValueId value, unsigned dim, AxisId id) const {
+  const Axis *axis = find(value, id);
+  const std::optional<uint32_t> cls = positions_.in_front(value, dim);
+  return axis && cls && axis->shared.count(*cls) && !axis->cut.count(*cls);
 }
 
 llvm::SmallVector<AxisId, 4> Cuts::in_order(ValueId value, AxisSet axes) const {

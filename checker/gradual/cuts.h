@@ -27,6 +27,8 @@ public:
   // The dimension of the value that the axis cuts, if it differs there, at its front or inside;
   // none: not known.
   std::optional<unsigned> dim(ir::ValueId value, ir::AxisId axis) const;
+  // Whether a parameter that is the same on all ranks of the axis has the dimension.
+  bool is_whole(ir::ValueId value, unsigned dim, ir::AxisId axis) const;
   // The axes as they are stated to cut the same dimension of another value, the outermost first.
   llvm::SmallVector<ir::AxisId, 4> in_order(ir::ValueId value, ir::AxisSet axes) const;
   // Whether the axis cuts it inside: ranks side by side do not have neighbouring blocks.
@@ -58,8 +60,9 @@ private:
   struct Axis {
     llvm::DenseSet<uint32_t> cut;             // classes
     llvm::DenseMap<uint32_t, unsigned> whole; // classes -> how often a collective leaves them whole
-    llvm::DenseSet<uint32_t> never; // declared values have them and are the same on all ranks
-    llvm::DenseSet<uint32_t> own;   // parameters with them are multiplied with what differs itself
+    llvm::DenseSet<uint32_t> never;  // declared values have them and are the same on all ranks
+    llvm::DenseSet<uint32_t> shared; // those of them that parameters have
+    llvm::DenseSet<uint32_t> own;    // parameters with them are multiplied with what differs itself
     llvm::DenseMap<uint32_t, unsigned> candidates; // classes -> in how many varying parameters
     llvm::DenseMap<uint32_t, Origin> origins;      // by value
     llvm::DenseSet<uint32_t> drifted;              // values

@@ -83,11 +83,29 @@ llvm::DenseSet<CutPositions::Class> CutPositions::classes_of(llvm::ArrayRef<End>
   return classes;
 }
 
+// The dimensions of parameters that no axis cuts.
+std::vector<CutPositions::End> CutPositions::uncut() const {
+  std::vector<End> ends;
+  for (const ir::Param &param : program_.params) {
+    const ir::TypeId id = checked_.types[param.value.index];
+    const ir::ShapeId shape = checked_.shapes[param.value.index];
+    if (param.role != ir::Role::Param || !id.valid() || !shape.valid())
+      continue;
+    const ir::Type &type = program_.types[id];
+    if (type.equal().contains(program_.meshes[type.mesh()].typed_axes()))
+      for (unsigned d = 0; d < program_.shapes[shape].dims.size(); ++d)
+        ends.push_back({param.value, d, 1});
+  }
+  return ends;
+}
+
 // Attention needs the elements of a head whole: what was cut is which heads there are. All that
 // meets its heads, such as values and results, has its blocks there, too; what one pass unites the
-// next one sees.
+// next one sees. A dimension that no axis cuts has no heads: a sample of its own, as it stands
+// ahead of its positions, may stand ahead of it by chance.
 void CutPositions::settle_unit_views() {
   std::vector<End> heads;
+  const std::vector<End> of_uncut = unit_views_.empty() ? std::vector<End>() : uncut();
   auto take = [&](const UnitView &view, const End &end, int64_t length) {
     add_link({length, {view.merged, end}});
     for (ValueId value : {view.merged.value, end.value})
@@ -95,12 +113,14 @@ void CutPositions::settle_unit_views() {
     spread_all();
   };
   for (bool found = true; std::exchange(found, false);) {
-    const llvm::DenseSet<Class> whole = classes_of(whole_), of_heads = classes_of(heads);
+    const llvm::DenseSet<Class> whole = classes_of(whole_), of_heads = classes_of(heads),
+                                never = classes_of(of_uncut);
     std::vector<UnitView> open;
     for (const UnitView &view : std::exchange(unit_views_, {})) {
       const std::optional<Class> beside = in_front(view.split.value, view.split.dim);
       const std::optional<Class> unit = in_front(view.split.value, view.split.dim - 1);
-      if ((beside && whole.contains(*beside)) || (unit && of_heads.contains(*unit))) {
+      const bool meets = unit && of_heads.contains(*unit) && !(beside && never.contains(*beside));
+      if ((beside && whole.contains(*beside)) || meets) {
         heads.push_back(view.unit());
         take(view, view.unit(), 1);
         found = true;

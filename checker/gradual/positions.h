@@ -77,6 +77,7 @@ private:
   void entries(ir::ValueId stacked, ir::ValueId entry);
   bool is_unit_view(const Link &link, UnitView &view) const;
   llvm::DenseSet<Class> classes_of(llvm::ArrayRef<End> ends) const;
+  std::vector<End> uncut() const;
   void settle_unit_views();
   void add_link(Link link);
   void spread_all();

@@ -10,6 +10,11 @@ MOST_LATER = 10.0  # seconds for which it is looked at
 _ROUNDING = 1e-5
 
 
+def gradient_of(name: str) -> str:
+    """How the gradient of a parameter is compared, as it is before a sum over ranks."""
+    return f"gradient {name}"
+
+
 def coordinate(rank: int, size: int, stride: int) -> int:
     """Where a rank is on an axis."""
     return rank // stride % size
@@ -35,8 +40,9 @@ def compared(
 
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes
     along which the program sums the gradient of a parameter. A parameter that is equal on ranks is
-    used by each of them (R) where its gradient is summed, and by all as one (I) elsewhere. What has
-    no gradient is either (R|I). What ranks had in common before the first step, and have no more,
+    used by each of them (R) where its gradient is summed, and by all as one (I) elsewhere, and
+    where ranks that have blocks of other parameters sum equal gradients of it. What has no gradient
+    is either (R|I). What ranks had in common before the first step, and have no more,
     has drifted along the axis; a buffer is each rank's own then. What another rank lacks, such as
     its own expert, differs. `exchanged`: parameters that ranks send to each other, or bring
     together later, whose copies may drift apart. `apart`: ranks run programs of their own.
@@ -93,14 +99,27 @@ def compared(
             equal_ones |= {
                 name: False for name in _drifted(others) if axis not in summed.get(name, [])
             }
-        for name, equal in equal_ones.items():
-            used = "R" if axis in summed.get(name, []) else "I"
-            same = used if roles.get(name) == "param" else "R|I"
-            kinds.setdefault(name, {})[axis] = same if equal else "V"
+        for name, kind in _kinds(axis, equal_ones, roles, summed, cuts).items():
+            kinds.setdefault(name, {})[axis] = kind
 
     data, whole = _batches(axes, kinds, roles, unsure, exchanged, summed)
     found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
     return found | {"drifted_buffers": buffers, "turns": turns, "taken": taken}
+
+
+def _kinds(
+    axis: str, equal_ones: dict[str, bool], roles: dict, summed: dict[str, list[str]], cuts: bool
+) -> dict[str, str]:
+    """By name: the kind along an axis of what is equal there or not. `cuts`: some parameter is
+    not."""
+    found: dict[str, str] = {}
+    for name, equal in equal_ones.items():
+        # Ranks that have blocks of one model may sum what is complete, and divide it.
+        whole = cuts and equal_ones.get(gradient_of(name), False)
+        used = "R" if axis in summed.get(name, []) and not whole else "I"
+        same = used if roles.get(name) == "param" else "R|I"
+        found[name] = same if equal else "V"
+    return found
 
 
 def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:

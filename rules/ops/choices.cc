@@ -1,8 +1,11 @@
 // Which row a spelling means for these operands and attributes. Only kinds of argument and flags
-// are looked at, never types.
+// are looked at, and of losses what is cut.
 #include "rules/ops/choices.h"
 
 #include "rules/shapes/attrs.h"
+#include "rules/shards/remesh.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace spmd::rules {
 
@@ -77,12 +80,35 @@ bool groups_heads(const Application &app, unsigned q, unsigned k) {
   return shapes[0]->dims[1] != shapes[1]->dims[1];
 }
 
+// Whether a recorder saw that all ranks which have targets of their own divide by the same number.
+bool seen_to_count_alike(const Application &app) {
+  const ir::AttrValue *seen = app.attr("counts_equal");
+  if (app.program.mode != ir::Mode::Gradual || !seen)
+    return false;
+  ir::AxisSet equal;
+  auto add = [&](const ir::AttrValue &name) {
+    if (name.form == AttrForm::String)
+      equal |= axes_named(app.program, app.where().mesh, {{}, name.as<ir::StringId>()})
+                   .value_or(ir::AxisSet());
+  };
+  if (seen->form == AttrForm::List)
+    llvm::for_each(app.program.lists[seen->as<ir::AttrListId>()].items, add);
+  else
+    add(*seen);
+  return llvm::all_of(app.args, [&](const Arg &arg) {
+    const ir::Shape *shape = app.shape(arg);
+    return !shape || ir::differentiable(shape->dtype) ||
+           (app.type(arg).sharded() - equal).empty();
+  });
+}
+
 // The divisor of a mean depends on the targets. Frameworks always pass -100, mostly without a use.
 bool counts_targets(const Application &app) {
   if (reduction_of(app) != LossReduction::Mean)
     return false;
-  std::optional<int64_t> ignored = number_attr(app, {"ignore_index"});
-  return slot_at(app, 2) || app.named("weight") || ignored.value_or(-100) != -100;
+  if (slot_at(app, 2) || app.named("weight"))
+    return true;
+  return number_attr(app, {"ignore_index"}).value_or(-100) != -100 && !seen_to_count_alike(app);
 }
 
 } // namespace

@@ -167,6 +167,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
     type.scale = ir::ScaleId();
   keep_scale_of_blocks(op, type);
   keep_known(index, type);
+  keep_equal_addends(inst, value, type);
   follow_means(id, value, index);
   follow_weights(inst, value);
   keep_rows(id, value, index, type);
@@ -224,6 +225,19 @@ void SecondPass::keep_known_cuts(const rules::OpDef *row, ValueId value, const T
       continue;
     type.drop_shards(axis);
     cut(type, axis, was);
+  }
+  // One row of each rank that a view has put into the dimension behind it belongs there, or into
+  // the one ahead of it: not there, where a parameter that all ranks have has that dimension.
+  const rules::Arg *viewed =
+      row->factors == rules::reshape_factors && state_.args.size() == 1 ? &state_.args[0] : nullptr;
+  for (AxisId axis : viewed &&of.valid() ? type.sharded() : AxisSet()) {
+    const std::optional<unsigned> from = program_.types[viewed->type].dim(axis);
+    const bool one = from && program_.shapes[of].dims[*from] == ir::Extent(1);
+    if (one && program_.shapes[made].dims[*type.dim(axis)] != ir::Extent(1) &&
+        gradual_.cuts().is_whole(value, *type.dim(axis), axis)) {
+      type.drop_shards(axis);
+      type.set_unknown(axis);
+    }
   }
 }
 
@@ -320,6 +334,39 @@ void SecondPass::keep_shared_gradient(const ir::Inst &inst, ValueId value) {
                          });
   if (begins || handed_on)
     shared_gradients_.insert(value.index);
+}
+
+// Where each rank has a loss of its own, a term of it that is equal on all ranks, as one that keeps
+// weights small, gets the same gradient on each: an addend, as of what is summed over the ranks.
+void SecondPass::keep_equal_addends(const ir::Inst &inst, ValueId value, Type &type) {
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  if (!inst.bwd_of.valid())
+    return;
+  AxisSet equal;
+  if (op.transition == rules::TransitionOp::Reinterpret) {
+    rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
+                           state_.args, {}};
+    rules::Outcome ignored;
+    if (const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored))
+      equal = axes->all();
+  } else if (op.form != rules::OpForm::Transition) {
+    for (ValueId operand : state_.operands.values)
+      equal |= equal_gradients_.lookup(operand.index);
+  }
+  equal &= type.equal() - type.zero();
+  const ValueId of = program_.values[value].grad_of;
+  // What a sum over ranks made may be used by all of them as one, if it is not known otherwise.
+  const ir::TypeId whose = of.valid() ? gradual_.by_kinds().types[of.index] : ir::TypeId();
+  if (whose.valid() && program_.types[whose].mesh() == type.mesh())
+    for (AxisId axis :
+         equal &(program_.types[whose].replicated() - program_.types[whose].either())) {
+      type.set_kind(axis, Kind::Partial);
+      if (type.scale.valid())
+        type.scale = ir::product(program_, type.scale, ir::axis_scale(program_, type.mesh(), axis));
+      equal -= axis;
+    }
+  if (equal)
+    equal_gradients_[value.index] = equal;
 }
 
 // What counts or orders a rank's own elements numbers what it has by itself: summed over, it is no

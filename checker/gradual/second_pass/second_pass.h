@@ -95,6 +95,7 @@ private:
   void learn(ir::ValueId value);
   void keep_own(ir::ValueId value, ir::Type &type);
   void keep_shared_gradient(const ir::Inst &inst, ir::ValueId value);
+  void keep_equal_addends(const ir::Inst &inst, ir::ValueId value, ir::Type &type);
   void find_sent(const rules::Application &app);
   void apply_norms(ir::ValueId value, uint32_t index, ir::Type &type);
   void restore(ir::ValueId value, ir::Type &type) const;
@@ -151,6 +152,8 @@ private:
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
   ir::AxisSet shared_out_; // axes along which ranks take parts of data that all have
   llvm::DenseSet<uint32_t> shared_gradients_; // values: see keep_shared_gradient
+  // Gradients that are equal on the ranks of axes along which each has a loss of its own.
+  llvm::DenseMap<uint32_t, ir::AxisSet> equal_gradients_; // by value
   llvm::DenseSet<uint32_t> data_;    // values of the forward made of inputs and numbers alone
   llvm::DenseSet<uint32_t> buffers_; // values that are made of buffers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first

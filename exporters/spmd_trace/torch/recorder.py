@@ -104,6 +104,7 @@ class Recorder:
         # By value: sees the tensor when it is first used.
         self.on_first_use: dict[Value, Callable[[torch.Tensor, Value], None]] = {}
         self.on_made: Callable[[Op, object, tuple], None] = lambda op, result, args: None
+        self.on_summed: Callable[[list[torch.Tensor]], None] = lambda tensors: None
         # Numbers of the script that become a tensor: one, as a value; several, after a backward,
         # yet to be one.
         self.on_literal: Callable[[torch.Tensor, Value | None], None] = lambda tensor, value: None

@@ -57,6 +57,18 @@ def test_a_parameter_whose_gradient_is_not_summed_is_invariant():
     assert found["kinds"]["w"] == {"dp": "I"} and found["data"] == []
 
 
+def test_what_is_complete_before_it_is_summed_is_invariant_beside_blocks():
+    def kinds(block: str, gradient: str) -> dict:
+        ranks = [_rows(w="1", b=digest) for digest in ("1", block)]
+        for rows, digest in zip(ranks, ("1", gradient)):
+            rows.append({"name": "gradient w", "role": "gradient", "digest": digest})
+        return compared(0, dict(enumerate(ranks)), [["tp", 2, 1]], {"w": ["tp"]})["kinds"]["w"]
+
+    assert kinds("2", "1") == {"tp": "I"}
+    assert kinds("2", "2") == {"tp": "R"}
+    assert kinds("1", "1") == {"tp": "R"}  # all ranks may have the same batch
+
+
 def test_ranks_that_share_a_model_and_its_loss_have_no_batches_of_their_own():
     def rank(cut, part, loss):
         digests = {"cut": cut, "norm": "1", "head": "1"}

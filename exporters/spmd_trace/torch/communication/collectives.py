@@ -75,6 +75,8 @@ def record(recorder, func, args, kwargs):
         attrs["op"] = _REDUCTIONS[reduction(given["reduce_op"])]
     # What it overwrites is what it was, and what it gives is there.
     recorder.see(flatten(list(given.values())))
+    if name in ("allreduce_", "allreduce_coalesced_"):
+        recorder.on_summed(given["tensors"])
     with recorder.hidden():
         result = func(*args, **kwargs)
         _work(result).wait()

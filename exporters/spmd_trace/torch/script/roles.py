@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch.distributed.tensor import DTensor
 
+from ...ranks import gradient_of
 from .. import versions
 from ..communication import messages
 from ..communication.transitions import DUAL
@@ -190,16 +191,19 @@ def _fills_storage(tensor: torch.Tensor) -> bool:
         return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
 
 
-def _count(op: Op, result, args: tuple) -> torch.Tensor | None:
+def _count(op: Op, result, args: tuple, wholes: set[int]) -> torch.Tensor | None:
     """What an operation divides by that may be the number of a rank's own samples; None:
-    nothing."""
+    nothing. `wholes`: ids of numbers that are made of whole ones."""
     if op.name.startswith(("aten.nll_loss_forward", "aten.nll_loss2d_forward")):
         return result[1] if op.attrs.get("reduction") == 1 else None
     if op.name not in ("aten.div.Tensor", "aten.div_.Tensor") or len(args) < 2:
         return None
     by = args[1]
     counts = isinstance(by, torch.Tensor) and by.dim() == 0 and not by.requires_grad
-    return by if counts and args[0].requires_grad else None
+    # Below autograd, as in a loss that a library computes on local tensors, nothing needs a
+    # gradient.
+    whole = len(op.operands()) == 2 and id(op.operands()[1]) in wholes
+    return by if counts and (args[0].requires_grad or whole) else None
 
 
 def clears_gradients(tensors: list) -> bool:
@@ -273,8 +277,10 @@ class Roles:
         self._lists: dict[int, torch.Tensor] = {}  # by storage: several numbers that are one
         recorder.on_literal = self._literal
         self._counts: list[tuple[str, Op]] = []  # operations that divide by a count, with its name
+        self._wholes: set[int] = set()  # ids of numbers that are made of whole ones
         self._draws: list[tuple[str, Op]] = []  # operations that draw at random, with names
         recorder.on_made = self._made
+        recorder.on_summed = self._sums
         # What was made ahead of the first use of a model: as it is compared, and named.
         self._batch: list[tuple[str, str, Value]] = []
         self._ahead: set[int] = set()  # ids of what was made before the model was used
@@ -669,10 +675,32 @@ class Roles:
             name = f"random.{len(self._draws)}"
             self._draws.append((name, op))
             self.note("random", name, drawn)
-        elif (count := _count(op, result, args)) is not None:
+        elif (count := _count(op, result, args, self._wholes)) is not None:
             name = f"count.{len(self._counts)}"
             self._counts.append((name, op))
             self.note("count", name, count)
+        self._note_whole(op)
+
+    def _sums(self, tensors: list[torch.Tensor]) -> None:
+        """Gradients are about to be summed over ranks: what is equal on them is used by all as
+        one."""
+        for tensor in tensors if self.digests is not None else ():
+            value = self.recorder.values.find(tensor)
+            while value is not None:
+                of = value.grad_of or value.arrived_for
+                if of is not None and of.root.claims.get("role") == "param":
+                    name = of.root.claims["name"]
+                    self.note("gradient", gradient_of(name), tensor)
+                    break
+                value = value.alias_of
+
+    def _note_whole(self, op: Op) -> None:
+        """A number that is made of whole ones alone, such as that of targets which are not
+        ignored, is a count, whatever it is cast to."""
+        operands = op.operands()
+        whole = all(not value.floating or id(value) in self._wholes for value in operands)
+        if operands and whole:
+            self._wholes |= {id(value) for value in op.outs if not value.shape}
 
     def note_counts(self) -> None:
         """Of what is divided by: along which axes ranks have the same, and along which they have
