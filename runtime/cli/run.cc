@@ -12,7 +12,7 @@
 #include "runtime/cli/trace_out.h"
 #include "runtime/extents/scale_down.h"
 #include "runtime/inputs/inputs.h"
-#include "runtime/judge/judged_run.h"
+#include "runtime/judge/run/judged_run.h"
 #include "runtime/judge/last_uses.h"
 #include "runtime/judge/whole_numbers.h"
 #include "runtime/plan/sized_plan.h"

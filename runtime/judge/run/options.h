@@ -1,13 +1,13 @@
-// A run of a plan on a backend, held against the reference: step by step, at its outputs, or on a
-// share of its steps.
+// What a judged run is asked for, and the parts of the program that all of it looks at.
 #pragma once
 
 #include "runtime/backends/backend.h"
 #include "runtime/judge/bounds.h"
+#include "runtime/judge/conformance.h"
 #include "runtime/judge/losses.h"
-#include "runtime/judge/refutation.h"
 #include "runtime/launch/team.h"
-#include "runtime/reference/run.h"
+
+#include "checker/checked_program.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -51,38 +51,21 @@ struct JudgeOptions {
   llvm::function_ref<bool(uint64_t done, uint64_t all)> goes_on = nullptr; // false: stop here
 };
 
-// Gradients that the program was recorded with, against the derivative of its forward.
-struct GradientReport {
-  struct NotCompared {
-    ir::ValueId value;
-    std::string why;
-  };
-  bool recorded = false; // there are some
-  uint64_t compared = 0;
-  std::vector<ir::ValueId> zero; // of those that were compared: but for rounding
-  std::vector<NotCompared> left; // that were not
+// One run: its program and plan, and what carries the plan out.
+struct RunSetup {
+  checker::CheckedProgram &checked;
+  ir::Program &program;
+  const Plan &plan;
+  const World &world;
+  Backend &backend;
+  const JudgeOptions &options;
+
+  bool stepwise() const { return is_stepwise(options.mode); }
+  // Whether numbers are so that nothing is rounded.
+  bool exact() const { return options.domain == Domain::Field || options.tier == Tier::Integer; }
+  bool has_data(const rules::Arg &known) const {
+    return known.type.valid() && known.shape.valid() && program.shapes[known.shape].ranked;
+  }
 };
-
-struct RunReport {
-  std::vector<ClaimVerdict> claims;
-  std::vector<checker::Finding> findings; // at most one error; warnings besides
-  std::vector<std::string> undecided;     // why, each reason once
-  GradientReport gradients;
-  uint64_t steps = 0, judged = 0;
-  uint64_t digest = 0; // of the bits of all outputs on all ranks; 0: none were read
-
-  uint64_t count(Verdict verdict) const;
-  // A claim is refuted; on axes of one rank, which claim nothing, the finding alone says so.
-  bool refuted() const;
-};
-
-// Runs the whole plan. Inputs must have been written. Where the program is one with its derived
-// backward, gradients are judged too. An error is one of the backend.
-llvm::Expected<RunReport> run_judged(checker::CheckedProgram &program, const Plan &plan,
-                                     const World &world, Backend &backend,
-                                     const JudgeOptions &options);
-
-// Joins the verdicts of two runs of one program, claim by claim: another tier, another seed.
-void join_reports(RunReport &into, RunReport more);
 
 } // namespace spmd::runtime
