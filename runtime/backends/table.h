@@ -4,7 +4,6 @@
 #pragma once
 
 #include "runtime/backends/backend.h"
-#include "runtime/judge/bounds.h"
 
 #include <span>
 

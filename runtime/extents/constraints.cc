@@ -3,7 +3,7 @@
 
 #include "rules/violations/operands.h"
 
-#include "runtime/plan/storage.h"
+#include "runtime/reference/storage.h"
 
 #include "ir/claims.h"
 #include "ir/support/arrays.h"

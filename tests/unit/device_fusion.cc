@@ -1,6 +1,6 @@
 // Which commands of a device become one, and that results keep their bits when they do.
-#include "runtime/device/composition.h"
 #include "runtime/device/fusion/fusion.h"
+#include "runtime/kernels/composed/composition.h"
 #include "tests/device/carry_out.h"
 #include "tests/unit/catch.h"
 

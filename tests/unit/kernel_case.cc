@@ -6,10 +6,10 @@
 #include "rules/derivative.h"
 #include "rules/violation.h"
 #include "rules/violations/operands.h"
-#include "runtime/device/composition.h"
 #include "runtime/device/fusion/fusion.h"
-#include "runtime/device/lowering.h"
-#include "runtime/equation/vjp.h"
+#include "runtime/equation/row_commands.h"
+#include "runtime/kernels/composed/composition.h"
+#include "runtime/kernels/vjp.h"
 #include "runtime/tensor/number.h"
 #include "tests/device/carry_out.h"
 

@@ -3,10 +3,10 @@
 
 #include "rules/violations/commands/runs.h"
 
+#include "runtime/backends/sized_plan.h"
 #include "runtime/cli/memory_need.h"
 #include "runtime/judge/last_uses.h"
 #include "runtime/judge/whole_numbers.h"
-#include "runtime/plan/sized_plan.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,5 +1,5 @@
 // Loops are merged before they become a command: devices have few of them.
-#include "runtime/device/commands.h"
+#include "runtime/kernels/composed/commands.h"
 
 #include "ir/support/arrays.h"
 

@@ -2,7 +2,7 @@
 // a row comes to there whose function is not of one element alone.
 #pragma once
 
-#include "runtime/device/commands.h"
+#include "runtime/kernels/composed/commands.h"
 #include "runtime/kernels/kernel.h"
 
 #include <deque>

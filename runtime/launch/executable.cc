@@ -1,5 +1,5 @@
 // Asks the environment, then the system.
-#include "runtime/backends/executable.h"
+#include "runtime/launch/executable.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // Series and Newton's method: textbook forms, accurate to a few units of the
 // last digits.
-#include "runtime/loops/special.h"
+#include "runtime/tensor/special.h"
 
 #include <cmath>
 #include <limits>

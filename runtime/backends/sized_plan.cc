@@ -1,6 +1,6 @@
 // A plan is made and run once for each exchange that asks for something new: what comes before it
 // is done again, which costs time and keeps a plan free of steps that make plans.
-#include "runtime/plan/sized_plan.h"
+#include "runtime/backends/sized_plan.h"
 
 #include "runtime/reference/blocks.h"
 

@@ -1,8 +1,8 @@
 // Steps of equal form are one step, what follows from constants is a constant, and each answer that
 // a kernel asks for is given once in a run of it.
-#include "runtime/device/symbol.h"
+#include "runtime/commands/symbol.h"
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // Tensors that are stretched to common extents, as loops.
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 
 #include "llvm/ADT/STLExtras.h"
 

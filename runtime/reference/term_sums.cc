@@ -1,6 +1,6 @@
 // The op itself is run on magnitudes; an operand of terms that are subtracted enters with its sign
 // turned, so that nothing cancels.
-#include "runtime/equation/term_sums.h"
+#include "runtime/reference/term_sums.h"
 
 #include "ir/support/arrays.h"
 #include "runtime/kernels/kernel.h"

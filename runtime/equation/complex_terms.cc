@@ -1,6 +1,6 @@
 // Complex numbers lie as pairs: each part of a product is a loop nest over the parts of its
 // factors.
-#include "runtime/device/lowering.h"
+#include "runtime/equation/row_commands.h"
 
 #include "runtime/equation/term.h"
 

@@ -1,6 +1,6 @@
 // Each row by what stands behind it in the tables of kernels: boxes, functions of numbers,
 // equations.
-#include "runtime/device/lowering.h"
+#include "runtime/equation/row_commands.h"
 
 #include "ir/support/arrays.h"
 #include "runtime/equation/derived.h"

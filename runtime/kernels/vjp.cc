@@ -1,6 +1,6 @@
 // By hand where a kernel says how; where elements only move, by moving their positions; else by the
 // tape.
-#include "runtime/equation/vjp.h"
+#include "runtime/kernels/vjp.h"
 
 #include "runtime/tensor/number.h"
 

@@ -2,7 +2,7 @@
 // equation that is the value. All other rows are computed on the host.
 #pragma once
 
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/kernel.h"
 
 namespace spmd::runtime {

@@ -2,7 +2,7 @@
 // one text for both, so that what is tested without a device is what runs on it.
 #pragma once
 
-#include "runtime/device/interface.h"
+#include "runtime/commands/command.h"
 
 #include <cmath>
 #include <cstring>

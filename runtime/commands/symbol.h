@@ -3,7 +3,7 @@
 // is larger it is run again for the other answer, and the program selects.
 #pragma once
 
-#include "runtime/device/interface.h"
+#include "runtime/commands/command.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

@@ -1,5 +1,5 @@
 // Views are carried out on the numbers of elements instead of the elements.
-#include "runtime/plan/storage.h"
+#include "runtime/reference/storage.h"
 
 #include "checker/definitions.h"
 

@@ -2,8 +2,8 @@
 // they can be.
 #pragma once
 
-#include "runtime/device/interface.h"
-#include "runtime/device/symbol.h"
+#include "runtime/commands/command.h"
+#include "runtime/commands/symbol.h"
 #include "runtime/kernels/positions.h"
 
 #include <variant>
