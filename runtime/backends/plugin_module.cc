@@ -42,23 +42,28 @@ llvm::Expected<const void *> checked(void *module, const std::string &path,
 
 } // namespace
 
-llvm::Expected<const void *> open_module(const BackendRow &backend, const char *symbol,
-                                         uint32_t abi, size_t bytes) {
+llvm::Expected<std::string> find_module(const BackendRow &backend) {
   std::string searched;
   for (const std::string &folder : folders()) {
     std::string path = fmt::format("{}/spmd_{}.so", folder, backend.name);
-    if (::access(path.c_str(), F_OK) != 0) {
-      searched += fmt::format("{}{}", searched.empty() ? "" : ", ", folder);
-      continue;
-    }
-    if (void *module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
-      return checked(module, path, backend, symbol, abi, bytes);
-    return make_error(
-        fmt::format("{} cannot be opened: {}. Next: {}", path, ::dlerror(), backend.get));
+    if (::access(path.c_str(), F_OK) == 0)
+      return path;
+    searched += fmt::format("{}{}", searched.empty() ? "" : ", ", folder);
   }
   return make_error(fmt::format("there is no spmd_{}.so in {}. Next: {}, or set SPMD_PLUGIN_DIR to "
                                 "where it is",
                                 backend.name, searched, backend.get));
+}
+
+llvm::Expected<const void *> open_module(const BackendRow &backend, const char *symbol,
+                                         uint32_t abi, size_t bytes) {
+  llvm::Expected<std::string> path = find_module(backend);
+  if (!path)
+    return path.takeError();
+  if (void *module = ::dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL))
+    return checked(module, *path, backend, symbol, abi, bytes);
+  return make_error(
+      fmt::format("{} cannot be opened: {}. Next: {}", *path, ::dlerror(), backend.get));
 }
 
 } // namespace spmd::runtime

@@ -10,7 +10,11 @@ struct PluginTable {
   uint32_t abi, bytes;
   const char *name;
 };
-// The table that function `symbol` of the module `spmd_NAME.so` gives. It stays open.
+// The file `spmd_NAME.so` in SPMD_PLUGIN_DIR, else beside the executable or where it was installed.
+// An error says where it was looked for, and what to do.
+llvm::Expected<std::string> find_module(const BackendRow &backend);
+// The table that function `symbol` of that module gives. It stays open. An error says what
+// it lacks, and what to do.
 llvm::Expected<const void *> open_module(const BackendRow &backend, const char *symbol,
                                          uint32_t abi, size_t bytes);
 template <class Table>

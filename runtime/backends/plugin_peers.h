@@ -9,8 +9,7 @@
 
 namespace spmd::runtime {
 
-// `spmd_NAME.so` in SPMD_PLUGIN_DIR, else beside the executable or where it was installed. It stays
-// open. An error says where it was looked for, or what it lacks, and what to do.
+// It stays open. An error says where it was looked for, or what it lacks, and what to do.
 llvm::Expected<const SpmdPlugin *> open_plugin(const BackendRow &backend);
 
 class PluginPeers final : public Peers {
