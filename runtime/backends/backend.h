@@ -16,10 +16,6 @@ inline constexpr Deadline kNoDeadline = Deadline::max();
 
 class Peers;
 
-// In which order sums over ranks are added up: that of the ranks, each sum rounded (cpu, mpi), or
-// any.
-enum class SumOrder : uint8_t { Ranks, Any };
-
 // An error of `prepare`: what carries out the rank has less memory than is needed.
 class NoDeviceMemory final : public llvm::ErrorInfo<NoDeviceMemory> {
 public:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/backends/backend.h"
+#include "runtime/backends/sum_order.h"
 
 #include <span>
 

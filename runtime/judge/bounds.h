@@ -2,7 +2,7 @@
 // that the ranks had, by the unit roundoffs of what was accumulated, sent and stored.
 #pragma once
 
-#include "runtime/backends/backend.h"
+#include "runtime/backends/sum_order.h"
 #include "runtime/reference/reference.h"
 
 namespace spmd::runtime {

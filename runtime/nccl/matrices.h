@@ -1,7 +1,7 @@
 // Products of matrices by cuBLASLt. An algorithm is asked for once per form of a product.
 #pragma once
 
-#include "runtime/commands/command.h"
+#include "runtime/device/interface.h"
 
 #include <cublasLt.h>
 
