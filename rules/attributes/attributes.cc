@@ -185,6 +185,40 @@ constexpr ChoiceAttributes kOfChoices[] = {
     {choose_convolution, kConvolution},
 };
 
+using Number = AttributeExtents::Number;
+using List = AttributeExtents::List;
+constexpr AttributeExtents kExtents[] = {
+    {"shape|output_size|normalized_shape|input_sizes|self_sizes|limit_indices", Number::None,
+     List::Extents},
+    {"size", Number::Extent, List::Extents},
+    {"sizes", Number::None, List::PiecesOrExtents},
+    {"split_sizes|in_splits|out_splits", Number::None, List::Pieces},
+    {"split_size|split_size_or_sections", Number::Piece, List::Pieces},
+    {"num_embeddings|num_classes|num_weights|minlength", Number::Extent, List::Kept},
+    {"start|end|stop|length", Number::Bound, List::Kept},
+    {"start_indices", Number::None, List::Kept},
+    {"index", Number::Place, List::Unknown},
+    {"stride", Number::Unknown, List::Strides},
+    {"perm", Number::None, List::Permutation},
+    {"peer", Number::Rank, List::Kept},
+    {"root", Number::Root, List::Kept},
+    {"axis|dim|dims|dim0|dim1|start_dim|end_dim|source|destination|group|partial", Number::None,
+     List::None},
+    {"k|keepdim|tag|p|eps|alpha|beta|step|ignore_index|padding_idx|value|seed|chunks|sections",
+     Number::None, List::None},
+};
+
+bool has_name(std::string_view names, std::string_view name) {
+  llvm::StringRef left(names.data(), names.size());
+  while (!left.empty()) {
+    auto [one, rest] = left.split('|');
+    if (one == llvm::StringRef(name.data(), name.size()))
+      return true;
+    left = rest;
+  }
+  return false;
+}
+
 Form read_form(llvm::StringRef word) {
   return llvm::StringSwitch<Form>(word)
       .Case("flag", Form::Flag)
@@ -310,6 +344,13 @@ AttributeList attributes_of_boundary(Boundary op) {
     if (row.op == op)
       add(list, row.attributes);
   return list;
+}
+
+AttributeExtents extents_of_attribute(std::string_view name) {
+  for (const AttributeExtents &row : kExtents)
+    if (has_name(row.names, name))
+      return row;
+  return {};
 }
 
 std::string_view describe(AttributeForm form) {

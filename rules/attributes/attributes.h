@@ -64,6 +64,37 @@ AttributeList attributes_of_transition(TransitionOp op);
 AttributeList attributes_of_boundary(Boundary op);
 // The names of the attribute that positions dimensions, separated by `|`.
 std::string_view dim_names();
+
+// What the numbers of an attribute are where a program is given other extents: as one number, and
+// as those of a list. An attribute that no row names is Unknown on both sides: an extent that is
+// equal to it must stay.
+struct AttributeExtents {
+  enum class Number : uint8_t {
+    Unknown,
+    None,   // no extent: a dimension, a flag, a factor
+    Extent, // of a dimension of a result or an operand
+    Bound,  // a position along the dimension that a slice cuts, in proportion to its extent
+    Piece,  // the extent of all pieces of a dimension but the last one
+    Place,  // one position, which must be there
+    Rank,   // of the whole run
+    Root,   // a rank of the group of a collective
+  };
+  enum class List : uint8_t {
+    Unknown,
+    None,
+    Kept,    // extents that stay as they are
+    Extents, // of a tensor, or of its last dimensions
+    Pieces,  // of a dimension, one for each result or each rank
+    PiecesOrExtents,
+    Permutation, // pairs of ranks
+    Strides,     // of elements in storage; of a window they are None
+  };
+  std::string_view names; // separated by `|`
+  Number number = Number::Unknown;
+  List list = List::Unknown;
+};
+AttributeExtents extents_of_attribute(std::string_view name);
+
 // What a value of that form is, as messages and manuals say it.
 std::string_view describe(AttributeForm form);
 

@@ -16,6 +16,18 @@ inline constexpr Deadline kNoDeadline = Deadline::max();
 
 class Peers;
 
+// An error of `prepare`: what carries out the rank has less memory than is needed.
+class NoDeviceMemory final : public llvm::ErrorInfo<NoDeviceMemory> {
+public:
+  NoDeviceMemory(uint64_t needed, std::optional<uint64_t> free) : needed(needed), free(free) {}
+  void log(llvm::raw_ostream &out) const override;
+  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
+
+  uint64_t needed;              // bytes
+  std::optional<uint64_t> free; // none: enough bytes, and the device gives none all the same
+  static char ID;
+};
+
 // Errors are what a run cannot do: an op that no kernel knows, a deadline that passed, ranks that
 // disagree about the way to go.
 class Backend {

@@ -1,7 +1,7 @@
-// Modules are opened with their symbols kept apart from ours.
+// Bytes between ranks by way of a plug-in; what it waits for, the team may end.
 #include "runtime/backends/plugin_peers.h"
 
-#include "runtime/backends/executable.h"
+#include "runtime/backends/plugin_module.h"
 
 #include "ir/support/error.h"
 
@@ -9,64 +9,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <dlfcn.h>
-#include <unistd.h>
-
 namespace spmd::runtime {
-namespace {
-
-std::vector<std::string> folders() {
-  if (const char *given = std::getenv("SPMD_PLUGIN_DIR"); given && *given)
-    return {given};
-  const std::string program = executable_path();
-  return {program.substr(0, program.rfind('/')), SPMD_INSTALLED_PLUGINS};
-}
-
-// The table that a module gives, of a version that we speak.
-template <class Table>
-llvm::Expected<const Table *> checked(void *module, const std::string &path, std::string_view name,
-                                      const char *symbol, uint32_t abi) {
-  auto entry = reinterpret_cast<const Table *(*)()>(::dlsym(module, symbol));
-  if (!entry)
-    return make_error(fmt::format("{} is no plug-in: it has no symbol `{}`", path, symbol));
-  const Table *plugin = entry();
-  if (plugin->abi != abi || plugin->bytes < sizeof(Table))
-    return make_error(fmt::format("{} speaks version {} of the interface ({} bytes), this spmdrun "
-                                  "version {} ({}): build both from one source",
-                                  path, plugin->abi, plugin->bytes, abi, sizeof(Table)));
-  if (name != plugin->name)
-    return make_error(fmt::format("{} is the plug-in `{}`, not `{}`", path, plugin->name, name));
-  return plugin;
-}
-
-template <class Table>
-llvm::Expected<const Table *> open_table(const BackendRow &backend, const char *symbol,
-                                         uint32_t abi) {
-  std::string searched;
-  for (const std::string &folder : folders()) {
-    std::string path = fmt::format("{}/spmd_{}.so", folder, backend.name);
-    if (::access(path.c_str(), F_OK) != 0) {
-      searched += fmt::format("{}{}", searched.empty() ? "" : ", ", folder);
-      continue;
-    }
-    if (void *module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
-      return checked<Table>(module, path, backend.name, symbol, abi);
-    return make_error(
-        fmt::format("{} cannot be opened: {}. Next: {}", path, ::dlerror(), backend.get));
-  }
-  return make_error(fmt::format("there is no spmd_{}.so in {}. Next: {}, or set SPMD_PLUGIN_DIR to "
-                                "where it is",
-                                backend.name, searched, backend.get));
-}
-
-} // namespace
 
 llvm::Expected<const SpmdPlugin *> open_plugin(const BackendRow &backend) {
-  return open_table<SpmdPlugin>(backend, "spmd_plugin", kSpmdPluginAbi);
-}
-llvm::Expected<const SpmdDevicePlugin *> open_device_plugin(const BackendRow &backend) {
-  return open_table<SpmdDevicePlugin>(backend, "spmd_device_plugin", kSpmdDeviceAbi);
+  return open_module<SpmdPlugin>(backend, "spmd_plugin", kSpmdPluginAbi);
 }
 
 llvm::Expected<std::unique_ptr<PluginPeers>> PluginPeers::open(const SpmdPlugin &plugin,

@@ -1,18 +1,16 @@
 // Plug-ins: found, opened, held against the version of the interface, and used as Peers.
 #pragma once
 
+#include "runtime/backends/group_cache.h"
 #include "runtime/backends/peers.h"
 #include "runtime/backends/plugin.h"
 #include "runtime/backends/table.h"
-#include "runtime/device/link.h"
 #include "runtime/launch/team.h"
 
 namespace spmd::runtime {
 
-// `spmd_NAME.so` in SPMD_PLUGIN_DIR, else beside the executable or where it was installed. It stays
-// open. An error says where it was looked for, or what it lacks, and what to do.
+// It stays open. An error says where it was looked for, or what it lacks, and what to do.
 llvm::Expected<const SpmdPlugin *> open_plugin(const BackendRow &backend);
-llvm::Expected<const SpmdDevicePlugin *> open_device_plugin(const BackendRow &backend);
 
 class PluginPeers final : public Peers {
 public:

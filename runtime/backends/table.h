@@ -4,7 +4,7 @@
 #pragma once
 
 #include "runtime/backends/backend.h"
-#include "runtime/judge/bounds.h"
+#include "runtime/backends/sum_order.h"
 
 #include <span>
 

@@ -1,6 +1,6 @@
 // The `spmdrun` binary.
-#include "runtime/backends/executable.h"
-#include "runtime/cli/run.h"
+#include "runtime/cli/run/run.h"
+#include "runtime/launch/executable.h"
 #include "runtime/launch/file_limit.h"
 #include "runtime/launch/rank_codes.h"
 #include "runtime/launch/spawn.h"

@@ -5,7 +5,6 @@
 #include "ir/support/error.h"
 #include "ir/support/strings.h"
 #include "runtime/backends/gathered.h"
-#include "runtime/device/backend.h"
 #include "runtime/launch/admission.h"
 #include "runtime/launch/rank_codes.h"
 #include "runtime/launch/spawn.h"
@@ -17,7 +16,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <unistd.h>
 
@@ -74,13 +72,6 @@ TeamOptions team_options(const RunOptions &options, const Identity &identity) {
 Team *team_of_process = nullptr;
 // For last words; in pieces, so that they are of the heap, whatever its limit is by then.
 std::vector<std::vector<char>> reserve;
-
-void tell_host_ops(const HostOps &ops) {
-  std::string list;
-  for (const auto &[op, steps] : ops)
-    list += fmt::format("{}{} `{}`", list.empty() ? "" : ", ", steps, op);
-  checker::say("note: the host computes what devices have no commands for: " + list);
-}
 
 void out_of_memory() {
   std::set_new_handler(nullptr);
@@ -194,39 +185,18 @@ bool Session::goes_on(uint32_t step, bool first) {
   return !team_->has_failed();
 }
 
-// Each rank finds its device before any waits for the others.
 llvm::Error Session::join_devices(const RunOptions &options, Identity identity) {
-  llvm::Expected<const SpmdDevicePlugin *> plugin = open_device_plugin(row_);
-  absent_ = !plugin;
-  if (!plugin)
-    return plugin.takeError();
   const SpmdRanks ranks{identity.rank, identity.size, identity.local_rank, identity.local_size};
-  llvm::Expected<std::unique_ptr<DeviceLink>> link =
-      DeviceLink::open(**plugin, ranks, [this](uint32_t step, bool first) {
-        return !team_ || goes_on(step, first);
-      });
-  absent_ = !link;
-  if (!link)
-    return link.takeError();
+  llvm::Expected<std::unique_ptr<DeviceRank>> device = open_device_rank(
+      row_, ranks, [this](uint32_t step, bool first) { return !team_ || goes_on(step, first); });
+  absent_ = !device;
+  if (!device)
+    return device.takeError();
   if (llvm::Error error = join_store(options, std::move(identity)))
     return error;
-  link_ = std::move(*link);
-  graphs_ = records_steps(options);
-  deterministic_ = options.deterministic;
-  if (deterministic_)
-    if (llvm::Error error = link_->ask((*plugin)->fix_order))
-      return error;
-  SpmdId id{};
-  if (team_->leads())
-    if (llvm::Error error = link_->ask((*plugin)->make_id, &id))
-      return error;
-  llvm::Expected<std::string> shared = team_->share(std::string(id.bytes, sizeof id.bytes));
-  if (!shared)
-    return shared.takeError();
-  if (shared->size() != sizeof id.bytes)
-    return make_error("rank 0 gave no id by which devices meet");
-  std::memcpy(id.bytes, shared->data(), sizeof id.bytes);
-  return link_->ask((*plugin)->connect, static_cast<const SpmdId *>(&id));
+  device_ = std::move(*device);
+  return device_->connect(
+      *team_, {.records = records_steps(options), .deterministic = options.deterministic});
 }
 
 llvm::Error Session::meet(const RunOptions &options, Identity identity) {
@@ -267,7 +237,7 @@ std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code
   if (llvm::Error problem = session->meet(options, std::move(*identity))) {
     checker::say(llvm::toString(std::move(problem)));
     code = session->absent_ && options.skip_unavailable ? ExitCode::Skipped : ExitCode::Call;
-    if (session->peers_ || session->link_)
+    if (session->peers_ || session->device_)
       end_process(static_cast<int>(code)); // the library would wait for the others
     return nullptr;
   }
@@ -347,43 +317,17 @@ llvm::Expected<uint8_t> Session::decide(uint8_t own) {
 llvm::Error Session::finish(ExitCode code) {
   if (llvm::Error error = team_->dissolve())
     return error;
-  if (!peers_ && !link_)
+  if (!peers_ && !device_)
     return llvm::Error::success();
   // All is said; a rank that ends now may still keep the library from ending.
   Watchdog watchdog(kLibraryEnds, "", static_cast<int>(code));
-  return link_ ? link_->finish() : peers_->finish();
-}
-
-llvm::Error Session::keep_what_all_say(std::string &bits) {
-  llvm::Expected<std::vector<std::string>> all = team_->gather(bits);
-  if (!all)
-    return all.takeError();
-  for (const std::string &each : *all)
-    for (size_t i = 0; i < bits.size(); ++i)
-      bits[i] = bits[i] && i < each.size() && each[i];
-  llvm::Expected<std::string> shared = team_->share(bits);
-  if (!shared)
-    return shared.takeError();
-  bits = std::move(*shared);
-  return llvm::Error::success();
+  return device_ ? device_->finish() : peers_->finish();
 }
 
 std::unique_ptr<Backend> Session::backend(const CpuOptions &options) {
-  if (link_) {
-    DeviceOptions own{.seed = options.seed};
-    if (leads() && !std::exchange(host_ops_reported_, true))
-      own.on_host = tell_host_ops;
-    // In a batch the library may divide what it adds up otherwise than alone.
-    own.batches = !deterministic_;
-    own.records = graphs_;
-    own.on_all = [this](std::string &bits) { return keep_what_all_say(bits); };
-    own.on_no_record = [this](const std::string &why) {
-      if (leads() && !std::exchange(no_recording_reported_, true))
-        checker::say("note: steps are not recorded as graphs: " + why);
-    };
-    return std::make_unique<GatheredBackend>(std::make_unique<DeviceBackend>(*link_, own), *team_,
+  if (device_)
+    return std::make_unique<GatheredBackend>(device_->backend(options.seed), *team_,
                                              options.domain);
-  }
   if (!peers_)
     return row_.make(options);
   CpuOptions own = options;

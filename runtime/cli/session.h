@@ -4,8 +4,8 @@
 
 #include "runtime/backends/backend.h"
 #include "runtime/backends/plugin_peers.h"
+#include "runtime/cli/device_rank.h"
 #include "runtime/cli/options.h"
-#include "runtime/device/link.h"
 #include "runtime/launch/identity.h"
 
 #include "checker/cli/exit_code.h"
@@ -42,9 +42,9 @@ public:
   llvm::Error finish(checker::ExitCode code);
 
   // What goes between devices, with its version; empty: no devices.
-  std::string library() const { return link_ ? link_->facts().library : ""; }
+  std::string library() const { return device_ ? device_->library() : ""; }
   // Of this rank.
-  std::string device() const { return link_ ? link_->facts().name : ""; }
+  std::string device() const { return device_ ? device_->name() : ""; }
   // With its one rank.
   std::unique_ptr<Backend> backend(const CpuOptions &options);
   // Ends this process and all others, at once.
@@ -58,17 +58,13 @@ private:
   llvm::Error join_store(const RunOptions &options, Identity identity);
   llvm::Error join_devices(const RunOptions &options, Identity identity);
   bool goes_on(uint32_t step, bool first);
-  llvm::Error keep_what_all_say(std::string &bits);
 
   const BackendRow &row_;
   std::unique_ptr<PluginPeers> peers_; // of MPI
   std::unique_ptr<Team> team_;
-  std::unique_ptr<DeviceLink> link_; // of devices
-  uint32_t reached_ = 0;             // step of the plan, by the device
-  bool absent_ = false;              // the backend is not there
-  bool host_ops_reported_ = false;   // what the host computes
-  bool no_recording_reported_ = false;
-  bool graphs_ = false, deterministic_ = false;
+  std::unique_ptr<DeviceRank> device_;
+  uint32_t reached_ = 0; // step of the plan, by the device
+  bool absent_ = false;  // the backend is not there
   uint32_t local_size_ = 1;
   std::string messages_; // of a rank that does not lead
 };

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/cli/bench.h"
-#include "runtime/judge/judged_run.h"
+#include "runtime/judge/run/judged_run.h"
 
 #include <string>
 

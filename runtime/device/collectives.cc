@@ -1,7 +1,8 @@
-// Collectives of a device. What the library adds in no element of ours, it adds in a wider one.
+// Collectives of a plan as calls of the library. What it adds in no element of ours, it adds in a
+// wider one.
 #include "ir/support/arrays.h"
 #include "ir/support/error.h"
-#include "runtime/device/backend.h"
+#include "runtime/device/lowered_plan.h"
 #include "runtime/kernels/integral.h"
 
 #include <fmt/format.h>
@@ -87,9 +88,9 @@ bool combines(Collective collective) {
 } // namespace
 
 // Before the run: what of it devices cannot do, and how much scratch memory it takes.
-llvm::Error DeviceBackend::prepare_collective(const Step &step) {
-  const Communicate &made = plan_->communicates[step.index];
-  const DType own = plan_->buffers[made.operand].dtype, result = plan_->buffers[made.result].dtype;
+llvm::Error LoweredPlan::check_collective(const Step &step) {
+  const Communicate &made = plan_.communicates[step.index];
+  const DType own = plan_.buffers[made.operand].dtype, result = plan_.buffers[made.result].dtype;
   if (!combines(made.collective))
     return own == result ? llvm::Error::success()
                          : make_error("a collective that moves elements into another element type");
@@ -104,21 +105,19 @@ llvm::Error DeviceBackend::prepare_collective(const Step &step) {
                                   ir::info(addition->held).word, ir::info(made.dtype).word,
                                   ir::info(result).word));
   // For the operand in the element in which it is added: at most as wide as its own, or 8 bytes.
-  const auto elements = static_cast<uint64_t>(count(plan_->buffers[made.operand].on(own_)));
+  const auto elements = static_cast<uint64_t>(count(plan_.buffers[made.operand].on(own_)));
   const uint64_t width = std::max<uint64_t>(ir::info(own).bytes, 8);
   scratch_bytes_ = std::max(scratch_bytes_, elements * width + 512);
   return llvm::Error::success();
 }
 
-// Whether the library takes what ranks hold and gives what they are to hold. The same on all ranks,
-// those that take no part in it included.
-bool DeviceBackend::is_direct(const Communicate &made) const {
+bool LoweredPlan::is_direct(const Communicate &made) const {
   const Groups &groups = groups_[made.group.index];
   if (groups[0].size() == 1)
     return false;
   if (!combines(made.collective))
     return true;
-  const Buffer &operand = plan_->buffers[made.operand], &result = plan_->buffers[made.result];
+  const Buffer &operand = plan_.buffers[made.operand], &result = plan_.buffers[made.result];
   llvm::Expected<Addition> addition = addition_of(made, operand.dtype);
   if (!addition) {
     llvm::consumeError(addition.takeError());
@@ -129,7 +128,7 @@ bool DeviceBackend::is_direct(const Communicate &made) const {
 }
 
 // Whether all ranks of each group hold as much.
-bool DeviceBackend::is_even(const Buffer &buffer, const Groups &groups) {
+bool LoweredPlan::is_even(const Buffer &buffer, const Groups &groups) {
   for (uint32_t g = 0; buffer.dims.size() > 1 && g < groups.count(); ++g)
     for (RankId rank : groups[g])
       if (count(buffer.on(rank)) != count(buffer.on(groups[g].front())))
@@ -147,8 +146,8 @@ static void add_conversion(const Placed &from, const Placed &to, double divisor,
   add_scaled(from, to, 1, divisor, commands);
 }
 
-void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<RankId> members,
-                                      CollectiveCall &call) const {
+void LoweredPlan::lower_combination(const Communicate &made, llvm::ArrayRef<RankId> members,
+                                    CollectiveCall &call) const {
   const Placed operand = placed(made.operand), result = placed(made.result);
   llvm::Expected<Addition> found = addition_of(made, operand.dtype);
   SPMD_CHECK(bool(found), "a collective that was prepared");
@@ -156,7 +155,7 @@ void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<Ra
   call.direct = is_direct(made);
   // Parts of unequal lengths: all of it to all, of which each takes its own.
   const bool whole = made.collective == Collective::AllReduce ||
-                     !is_even(plan_->buffers[made.result], groups_[made.group.index]);
+                     !is_even(plan_.buffers[made.result], groups_[made.group.index]);
   const Dims dims = *operand.dims;
   Placed room{scratch_, addition.held, &dims, nullptr};
   // The own part of the sum: where the operand had it, as libraries ask for what is given in its
@@ -166,7 +165,7 @@ void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<Ra
   for (uint32_t i = 0;
        made.collective == Collective::ReduceScatter && i < groups_[made.group.index].position(own_);
        ++i)
-    first += count(plan_->buffers[made.result].on(members[i]));
+    first += count(plan_.buffers[made.result].on(members[i]));
   part.data = after(room.data, room.dtype, first);
   SpmdCollective collective{};
   collective.form = whole ? kSpmdAllReduce : kSpmdReduceScatter;
@@ -187,14 +186,14 @@ void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<Ra
 }
 
 // Gathers, exchanges, permutations, broadcasts: bytes that reach their positions as they are.
-class DeviceBackend::Exchange {
+class LoweredPlan::Exchange {
 public:
-  Exchange(const DeviceBackend &backend, const Communicate &made, llvm::ArrayRef<RankId> members,
+  Exchange(const LoweredPlan &plan, const Communicate &made, llvm::ArrayRef<RankId> members,
            CollectiveCall &call)
-      : plan_(*backend.plan_), made_(made), members_(members), call_(call),
-        operand_(backend.placed(made.operand)), result_(backend.placed(made.result)),
-        own_(backend.groups_[made.group.index].position(backend.own_)),
-        cell_(ir::info(operand_.dtype).bytes), group_(backend.device_groups_[made.group.index]) {}
+      : plan_(plan.plan_), made_(made), members_(members), call_(call),
+        operand_(plan.placed(made.operand)), result_(plan.placed(made.result)),
+        own_(plan.groups_[made.group.index].position(plan.own_)),
+        cell_(ir::info(operand_.dtype).bytes), group_(plan.device_groups_[made.group.index]) {}
 
   void gather() {
     bool even = true;
@@ -285,8 +284,8 @@ private:
   const uint32_t group_;
 };
 
-void DeviceBackend::lower_exchange(const Communicate &made, llvm::ArrayRef<RankId> members,
-                                   CollectiveCall &call) const {
+void LoweredPlan::lower_exchange(const Communicate &made, llvm::ArrayRef<RankId> members,
+                                 CollectiveCall &call) const {
   call.direct = true;
   call.group = device_groups_[made.group.index];
   Exchange exchange(*this, made, members, call);
@@ -304,69 +303,14 @@ void DeviceBackend::lower_exchange(const Communicate &made, llvm::ArrayRef<RankI
   }
 }
 
-void DeviceBackend::lower_collective(const Step &step, CollectiveCall &call) const {
-  const Communicate &made = plan_->communicates[step.index];
+void LoweredPlan::lower_collective(const Step &step, CollectiveCall &call) const {
+  const Communicate &made = plan_.communicates[step.index];
   const Groups &groups = groups_[made.group.index];
   llvm::ArrayRef<RankId> members = groups[groups.group_of(own_)];
   if (combines(made.collective))
     lower_combination(made, members, call);
   else
     lower_exchange(made, members, call);
-}
-
-// --- the run
-
-// Up to what goes between ranks.
-llvm::Error DeviceBackend::begin_collective(const Communicate &made, const CollectiveCall &call) {
-  if (call.before.empty())
-    return llvm::Error::success();
-  if (llvm::Error error = touch({{made.operand, {}}, {made.result, {}}}))
-    return error;
-  return queue(call.before);
-}
-
-llvm::Error DeviceBackend::send(const CollectiveCall &call) {
-  const SpmdDevicePlugin &plugin = link_.plugin();
-  if (call.collective)
-    return link_.ask(plugin.collective, static_cast<const SpmdCollective *>(&*call.collective));
-  return link_.ask(plugin.exchange, call.group, call.sends.data(),
-                   static_cast<uint32_t>(call.sends.size()), call.receives.data(),
-                   static_cast<uint32_t>(call.receives.size()));
-}
-
-// What computes with these bytes waits for the collective that was just queued.
-void DeviceBackend::wait_later(const Communicate &made) {
-  for (BufferId buffer : {made.operand, made.result})
-    pending_.add(plan_->buffers[buffer]);
-}
-
-llvm::Error DeviceBackend::collective(const Step &step, const CollectiveCall &call) {
-  const SpmdDevicePlugin &plugin = link_.plugin();
-  const Communicate &made = plan_->communicates[step.index];
-  if (llvm::Error error = begin_collective(made, call))
-    return error;
-  if (call.sends_any()) {
-    if (llvm::Error error =
-            link_.ask(plugin.follow, uint32_t(kSpmdCollectives), uint32_t(kSpmdCompute)))
-      return error;
-    if (llvm::Error error = send(call))
-      return error;
-    wait_later(made);
-  }
-  // The scratch memory is the next one's.
-  return call.direct ? llvm::Error::success() : finish_collective(made, call);
-}
-
-llvm::Error DeviceBackend::finish_collective(const Communicate &made, const CollectiveCall &call) {
-  if (call.sends_any()) {
-    pending_.clear();
-    if (llvm::Error error =
-            link_.ask(link_.plugin().follow, uint32_t(kSpmdCompute), uint32_t(kSpmdCollectives)))
-      return error;
-  }
-  if (llvm::Error error = touch({{made.operand, {}}, {made.result, {}}}))
-    return error;
-  return queue(call.after);
 }
 
 } // namespace spmd::runtime

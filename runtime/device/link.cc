@@ -31,16 +31,6 @@ llvm::Error DeviceLink::finish() {
   return error_of(plugin_.close(std::exchange(device_, nullptr), 1));
 }
 
-char NoDeviceMemory::ID = 0;
-
-void NoDeviceMemory::log(llvm::raw_ostream &out) const {
-  out << "the plan takes " << needed << " bytes on a device that ";
-  if (free)
-    out << "has " << *free << " free";
-  else
-    out << "does not give them";
-}
-
 llvm::Expected<SpmdAddress> DeviceLink::allocate(uint64_t bytes) {
   uint64_t free = 0;
   if (llvm::Error error = ask(plugin_.free_bytes, &free))
@@ -76,34 +66,6 @@ llvm::Error DeviceLink::error_of(const SpmdStatus &status) const {
   if (status.code == kSpmdStopped)
     return make_error("the ranks cannot go on");
   return make_error(fmt::format("{}: {}", plugin_.name, status.text));
-}
-
-llvm::Expected<std::vector<uint32_t>> GroupCache::groups_of(const Plan &plan, const World &world,
-                                                            RankId own, Split split) {
-  std::vector<uint32_t> made(plan.communicators.size(), kSpmdAllRanks);
-  std::vector<bool> used(plan.communicators.size(), false);
-  for (const Communicate &collective : plan.communicates)
-    used[collective.group.index] = true;
-  for (uint32_t c = 0; c < used.size(); ++c) {
-    if (!used[c])
-      continue;
-    const Communicator &wanted = plan.communicators[CommunicatorId{c}];
-    Groups groups = world.groups(wanted.mesh, wanted.axes);
-    if (groups.size() == 1)
-      continue;
-    std::vector<std::pair<uint32_t, uint32_t>> key;
-    for (RankId rank = 0; rank < world.size(); ++rank)
-      if (world.on(wanted.mesh, rank))
-        key.push_back({groups.group_of(rank), groups.position(rank)});
-      else
-        key.push_back({kSpmdNoColour, 0});
-    auto [at, fresh] = known_.try_emplace(key, kSpmdAllRanks);
-    if (fresh)
-      if (llvm::Error error = split(key[own].first, key[own].second, &at->second))
-        return error;
-    made[c] = at->second;
-  }
-  return made;
 }
 
 } // namespace spmd::runtime

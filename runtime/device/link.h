@@ -2,8 +2,9 @@
 // interface, its answers errors of ours.
 #pragma once
 
+#include "runtime/backends/group_cache.h"
+#include "runtime/backends/table.h"
 #include "runtime/device/interface.h"
-#include "runtime/plan/plan.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
@@ -17,31 +18,8 @@
 
 namespace spmd::runtime {
 
-// Groups of ranks that a library knows: those of the same ranks are one.
-class GroupCache {
-public:
-  // Of the library; called in the same order on all ranks.
-  using Split = llvm::function_ref<llvm::Error(uint32_t colour, uint32_t key, uint32_t *group)>;
-  // By communicator of the plan; kSpmdAllRanks where nothing is sent.
-  llvm::Expected<std::vector<uint32_t>> groups_of(const Plan &plan, const World &world, RankId own,
-                                                  Split split);
-
-private:
-  std::map<std::vector<std::pair<uint32_t, uint32_t>>, uint32_t>
-      known_; // by colour and key of each
-};
-
-// The device of this rank has less memory than is needed.
-class NoDeviceMemory final : public llvm::ErrorInfo<NoDeviceMemory> {
-public:
-  NoDeviceMemory(uint64_t needed, std::optional<uint64_t> free) : needed(needed), free(free) {}
-  void log(llvm::raw_ostream &out) const override;
-  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
-
-  uint64_t needed;              // bytes
-  std::optional<uint64_t> free; // none: enough bytes, and the device gives none all the same
-  static char ID;
-};
+// As open_plugin, of a device.
+llvm::Expected<const SpmdDevicePlugin *> open_device_plugin(const BackendRow &backend);
 
 class DeviceLink {
 public:

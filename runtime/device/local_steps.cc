@@ -1,16 +1,16 @@
 // Local steps of a plan as commands.
-#include "runtime/device/backend.h"
+#include "runtime/device/lowered_plan.h"
 
 namespace spmd::runtime {
 
 // Pieces of a dimension, one after another, beside the whole: `split` and `join`.
-bool DeviceBackend::lower_pieces(const LocalStep &local, const Placed &from, const Placed &to,
-                                 std::vector<Command> &commands) const {
+bool LoweredPlan::lower_pieces(const LocalStep &local, const Placed &from, const Placed &to,
+                               std::vector<Command> &commands) const {
   const bool splits = local.form == LocalStepForm::Split;
   const Dims &whole = splits ? *from.dims : *to.dims;
   const Strides strides = strides_of(whole);
   int64_t first = 0;
-  for (int64_t length : plan_->cuts[local.cut].on(own_)) {
+  for (int64_t length : plan_.cuts[local.cut].on(own_)) {
     Dims piece(whole.begin(), whole.end());
     piece[local.dim] = length;
     const Strides alone = strides_of(piece);
@@ -26,8 +26,8 @@ bool DeviceBackend::lower_pieces(const LocalStep &local, const Placed &from, con
   return true;
 }
 
-bool DeviceBackend::lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed &to,
-                                    std::vector<Command> &commands) {
+bool LoweredPlan::lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed &to,
+                                  std::vector<Command> &commands) {
   const Placed &before = operands[0], &numbers = operands[1], &values = operands[2];
   if (to.data == numbers.data || to.data == values.data || numbers.size() != values.size())
     return false;
@@ -46,9 +46,9 @@ bool DeviceBackend::lower_overwrite(llvm::ArrayRef<Placed> operands, const Place
   return true;
 }
 
-bool DeviceBackend::lower_local_step(const LocalStep &local, std::vector<Command> &commands) {
+bool LoweredPlan::lower_local_step(const LocalStep &local, std::vector<Command> &commands) {
   llvm::SmallVector<Placed, 4> operands;
-  for (const Use &use : plan_->used(local.operands))
+  for (const Use &use : plan_.used(local.operands))
     operands.push_back(placed(use));
   const Placed to = placed(local.result);
   if (to.is_complex() && local.form != LocalStepForm::Copy)
@@ -58,7 +58,7 @@ bool DeviceBackend::lower_local_step(const LocalStep &local, std::vector<Command
     return add_box(from, to, {{size}, {1}, {1}, at, into}, false, commands);
   };
   auto slice = [&](const Dims &whole, const Placed &from, bool out) {
-    llvm::ArrayRef<int64_t> lengths = plan_->cuts[local.cut].on(own_);
+    llvm::ArrayRef<int64_t> lengths = plan_.cuts[local.cut].on(own_);
     int64_t first = 0;
     for (uint32_t p = 0; p < position; ++p)
       first += lengths[p];

@@ -1,7 +1,7 @@
 // Ranges from the first byte to the last one: what lies between and is not met counts as met.
 #include "runtime/device/memory_access.h"
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 
 namespace spmd::runtime {
 

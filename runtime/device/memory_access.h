@@ -1,7 +1,7 @@
 // Which bytes of a device a command reads and writes.
 #pragma once
 
-#include "runtime/device/commands.h"
+#include "runtime/kernels/composed/commands.h"
 
 namespace spmd::runtime {
 

@@ -1,117 +1,80 @@
-// Which commands of a range of steps become one. What is read between two steps is there, for then
-// a range ends.
-#include "runtime/device/backend.h"
+// Read off the plan alone, so that all ranks find the same.
+#include "runtime/device/schedule.h"
 
 namespace spmd::runtime {
 
-DeviceTensor DeviceBackend::region(BufferId buffer) const {
-  const SpmdAddress first = address(buffer);
-  return {buffer.index, {first, first + static_cast<uint64_t>(plan_->buffers[buffer].bytes)}};
-}
+namespace {
 
-// Those of one op.
-void DeviceBackend::fuse_commands(const Compute &made, uint64_t scratch_bytes,
-                                  std::vector<Command> &commands) {
-  if (commands.size() < 2)
-    return;
-  llvm::SmallVector<DeviceTensor, 8> reads, writes;
-  for (const Use &use : plan_->used(made.operands))
-    reads.push_back(region(use.buffer));
-  for (const Use &use : plan_->used(made.results))
-    writes.push_back(region(use.buffer));
-  Fusion fusion({scratch_, scratch_ + scratch_bytes});
-  fusion.add(0, commands, reads, writes);
-  for (auto &[step, fused] : fusion.run())
-    commands = fused.commands;
-}
+// Libraries have a limit of some thousand sends, receives and collectives.
+constexpr size_t kMostCalls = 512;
+// Below that a recording saves nothing.
+constexpr uint32_t kLeastSteps = 4;
 
-void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
-  const Step &step = plan_->steps[index];
-  llvm::SmallVector<DeviceTensor, 8> reads, writes;
-  switch (step.form) {
-  case StepForm::Compute:
-    for (const Use &use : plan_->used(plan_->computes[step.index].operands))
-      reads.push_back(region(use.buffer));
-    for (const Use &use : plan_->used(plan_->computes[step.index].results))
-      writes.push_back(region(use.buffer));
-    break;
-  case StepForm::LocalStep:
-    for (const Use &use : plan_->used(plan_->local_steps[step.index].operands))
-      reads.push_back(region(use.buffer));
-    writes.push_back(region(plan_->local_steps[step.index].result));
-    break;
-  case StepForm::Communicate:
-    reads.push_back(region(plan_->communicates[step.index].operand));
-    writes.push_back(region(plan_->communicates[step.index].result));
-    break;
-  case StepForm::Release:
-    return fusion.end(plan_->releases[step.index].buffer.index);
-  case StepForm::Branch:
-  case StepForm::Loop:
-    return;
+} // namespace
+
+StepSchedule::StepSchedule(const LoweredPlan &lowered, bool batches) : lowered_(lowered) {
+  const std::vector<Step> &steps = lowered.plan().steps;
+  batch_ends_.assign(steps.size(), 0);
+  for (uint32_t i = 0; i < steps.size(); ++i) {
+    batch_ends_[i] = i + 1;
+    if (batches && steps[i].form == StepForm::Communicate)
+      batch_ends_[i] = find_end_of_batch(i);
   }
-  const bool commands =
-      step.form != StepForm::Communicate && !receives(step) && !ready_[index].on_host;
-  if (commands)
-    fusion.add(index, ready_[index].commands, reads, writes);
-  else if (takes_part(step) || receives(step))
-    fusion.add_other(index, reads, writes);
 }
 
-// Commands are large, and seldom meet from so far.
-constexpr uint32_t kMostSteps = 1 << 14;
-
-const DeviceBackend::FusedSteps &DeviceBackend::fused(StepRange steps) {
-  auto [at, fresh] = fused_.try_emplace({steps.first, steps.last});
-  if (!fresh)
-    return at->second;
-  const Bytes scratch{scratch_, scratch_ + scratch_bytes_};
-  std::optional<Fusion> fusion;
-  uint32_t first = steps.first;
-  auto close = [&, &made = at->second] {
-    if (fusion)
-      made.merge(fusion->run());
-    fusion.reset();
+uint32_t StepSchedule::find_end_of_batch(uint32_t first) const {
+  const Plan &plan = lowered_.plan();
+  UsedBytes read, written;
+  size_t calls = 0;
+  uint32_t end = first + 1;
+  auto is_apart = [&](const Buffer &reads, const Buffer &writes) {
+    return !written.meet(reads) && !written.meet(writes) && !read.meet(writes);
   };
-  for (uint32_t i = steps.first; i < steps.last; i = step_after(*plan_, i)) {
-    const StepForm form = plan_->steps[i].form;
-    if (form == StepForm::Branch || form == StepForm::Loop) {
-      close();
+  for (uint32_t i = first; i < plan.steps.size(); ++i) {
+    const Step &step = plan.steps[i];
+    if (step.form == StepForm::Release)
+      continue;
+    if (step.form == StepForm::Communicate) {
+      const Communicate &made = plan.communicates[step.index];
+      const Buffer &operand = plan.buffers[made.operand], &result = plan.buffers[made.result];
+      calls += 2 * lowered_.groups(made.group).size();
+      if (!lowered_.is_direct(made) || !is_apart(operand, result) || calls > kMostCalls)
+        return end;
+      read.add(operand);
+      written.add(result);
+      end = i + 1;
       continue;
     }
-    if (fusion && i - first >= kMostSteps)
-      close();
-    if (!fusion)
-      fusion.emplace(scratch), first = i;
-    add_to(*fusion, i);
+    // Local steps take place before the batch: as if they came first.
+    if (step.form != StepForm::LocalStep || lowered_.receives(step))
+      return end;
+    const LocalStep &local = plan.local_steps[step.index];
+    for (const Use &use : plan.used(local.operands))
+      if (written.meet(plan.buffers[use.buffer]))
+        return end;
+    const Buffer &result = plan.buffers[local.result];
+    if (written.meet(result) || read.meet(result))
+      return end;
   }
-  close();
-  return at->second;
+  return end;
 }
 
-llvm::Error DeviceBackend::touch_joined(const FusedStep &fused) {
-  for (uint32_t index : fused.fused) {
-    const Step &step = plan_->steps[index];
-    if (llvm::Error error = touch(plan_->used(step.form == StepForm::Compute
-                                                  ? plan_->computes[step.index].operands
-                                                  : plan_->local_steps[step.index].operands)))
-      return error;
+void StepSchedule::set_recordable(const std::string &fixed) {
+  const std::vector<Step> &steps = lowered_.plan().steps;
+  stretch_ends_.assign(steps.size(), 0);
+  stretch_steps_.assign(steps.size() + 1, 0);
+  for (auto i = static_cast<uint32_t>(steps.size()); i-- > 0;) {
+    const bool goes_on = i + 1 < steps.size() && fixed[i + 1];
+    stretch_ends_[i] = !fixed[i] ? i : goes_on ? stretch_ends_[i + 1] : i + 1;
+    stretch_steps_[i] = stretch_steps_[i + 1] + (steps[i].form != StepForm::Release);
   }
-  return llvm::Error::success();
 }
 
-std::vector<Command> DeviceBackend::commands_of(StepRange steps) {
-  const FusedSteps &fused_steps = fused(steps);
-  std::vector<Command> all;
-  for (uint32_t i = steps.first; i < steps.last; i = step_after(*plan_, i)) {
-    if (ready_[i].on_host)
-      continue;
-    const auto own = fused_steps.find(i);
-    const std::vector<Command> &each =
-        own == fused_steps.end() ? ready_[i].commands : own->second.commands;
-    all.insert(all.end(), each.begin(), each.end());
-  }
-  return all;
+uint32_t StepSchedule::end_of_stretch(uint32_t first, uint32_t last) const {
+  if (stretch_ends_.empty())
+    return first;
+  const uint32_t end = std::min(stretch_ends_[first], last);
+  return stretch_steps_[first] - stretch_steps_[end] < kLeastSteps ? first : end;
 }
 
 } // namespace spmd::runtime

@@ -1,6 +1,6 @@
 // Which arrays a term multiplies, and the variables along which each of them lies.
 #include "runtime/equation/lowering.h"
-#include "runtime/loops/special.h"
+#include "runtime/tensor/special.h"
 
 #include "llvm/ADT/STLExtras.h"
 

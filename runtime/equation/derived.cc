@@ -1,7 +1,7 @@
 // The gradient of one operand by the kernel of its row: derived, or moved back.
 #include "runtime/equation/derived.h"
 
-#include "runtime/equation/vjp.h"
+#include "runtime/kernels/vjp.h"
 #include "runtime/tensor/scratch.h"
 
 #include "rules/derivative.h"

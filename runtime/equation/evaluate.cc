@@ -4,9 +4,9 @@
 
 #include "rules/violations/operands.h"
 
-#include "runtime/device/lowering.h"
 #include "runtime/equation/derived.h"
 #include "runtime/equation/equation.h"
+#include "runtime/equation/row_commands.h"
 #include "runtime/tensor/scratch.h"
 
 #include "llvm/ADT/STLExtras.h"

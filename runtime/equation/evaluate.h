@@ -3,7 +3,7 @@
 // interpreter all compute through this; it knows no mesh and moves nothing between ranks.
 #pragma once
 
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/tensor/f32_cache.h"
 

@@ -3,7 +3,7 @@
 
 #include "rules/violations/operands.h"
 
-#include "runtime/plan/storage.h"
+#include "runtime/reference/storage.h"
 
 #include "ir/claims.h"
 #include "ir/support/arrays.h"
@@ -15,26 +15,7 @@
 namespace spmd::runtime {
 
 using ir::ValueId;
-
-namespace {
-
-// Keys whose numbers follow the dimension that they size.
-constexpr llvm::StringRef kSizing[] = {
-    "shape",       "size",       "sizes",          "output_size",   "normalized_shape",
-    "input_sizes", "self_sizes", "num_embeddings", "num_classes",   "num_weights",
-    "minlength",   "split_size", "split_sizes",    "start",         "end",
-    "stop",        "length",     "in_splits",      "out_splits",    "split_size_or_sections",
-    "perm",        "peer",       "start_indices",  "limit_indices", "root"};
-// Keys whose numbers are no extents.
-constexpr llvm::StringRef kPlain[] = {
-    "axis",      "dim",     "dims",    "dim0",   "dim1",         "k",      "keepdim",
-    "tag",       "p",       "eps",     "step",   "ignore_index", "value",  "padding_idx",
-    "alpha",     "beta",    "seed",    "chunks", "sections",     "source", "destination",
-    "start_dim", "end_dim", "partial", "group"};
-// Keys of a place along the dimension that `dim` names, which must be there.
-constexpr llvm::StringRef kPlaces[] = {"index"};
-
-} // namespace
+using rules::AttributeExtents;
 
 ExtentConstraints::ExtentConstraints(ir::Program &program, const checker::CheckResult &checked,
                                      const MeshResize &meshes)
@@ -446,11 +427,16 @@ void ExtentConstraints::has_place(const Site &site, int64_t index) {
     classes_.at_least(vars(site.args[0])[dim], index < 0 ? -index : index + 1);
 }
 
-bool ExtentConstraints::is_stride(const Site &site, llvm::StringRef key) const {
+AttributeExtents ExtentConstraints::extents_of(const Site &site, llvm::StringRef key) const {
+  AttributeExtents extents = rules::extents_of_attribute({key.data(), key.size()});
   const rules::ResolvedOp &op = *site.op;
-  return key == "stride" && op.row &&
-         (op.variant() == rules::Variant::Strided ||
-          op.row->constant != rules::OpDef::Constant::No);
+  const bool of_storage = op.row && (op.variant() == rules::Variant::Strided ||
+                                     op.row->constant != rules::OpDef::Constant::No);
+  if (extents.list == AttributeExtents::List::Strides && !of_storage)
+    return {};
+  if (extents.list == AttributeExtents::List::Strides)
+    extents.number = AttributeExtents::Number::None;
+  return extents;
 }
 
 void ExtentConstraints::numbers(const Site &site) {
@@ -464,15 +450,14 @@ void ExtentConstraints::numbers(const Site &site) {
         number_of_unknown_role(site, "", literal.as_integer());
   for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
     llvm::StringRef key = program_.strings[attr.key];
-    if (llvm::is_contained(kSizing, key) || llvm::is_contained(kPlain, key) || is_stride(site, key))
-      continue;
-    if (llvm::is_contained(kPlaces, key) && attr.value.form == ir::AttrForm::Integer) {
-      has_place(site, attr.value.as_integer());
-      continue;
+    const AttributeExtents extents = extents_of(site, key);
+    if (attr.value.form == ir::AttrForm::Integer) {
+      if (extents.number == AttributeExtents::Number::Place)
+        has_place(site, attr.value.as_integer());
+      else if (extents.number == AttributeExtents::Number::Unknown)
+        number_of_unknown_role(site, key, attr.value.as_integer());
     }
-    if (attr.value.form == ir::AttrForm::Integer)
-      number_of_unknown_role(site, key, attr.value.as_integer());
-    if (attr.value.form == ir::AttrForm::List)
+    if (attr.value.form == ir::AttrForm::List && extents.list == AttributeExtents::List::Unknown)
       for (const ir::AttrValue &item : program_.lists[attr.value.as<ir::AttrListId>()].items)
         if (item.form == ir::AttrForm::Integer)
           number_of_unknown_role(site, key, item.as_integer());

@@ -7,6 +7,7 @@
 
 #include "checker/check.h"
 #include "checker/operand_list.h"
+#include "rules/attributes/attributes.h"
 #include "rules/shapes/shape_rule.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -73,11 +74,15 @@ private:
                                          const ir::AttrValue &value);
   std::optional<ir::AttrValue> as_shape(const Site &site, llvm::ArrayRef<int64_t> numbers) const;
   std::optional<ir::AttrValue> as_strides(const Site &site, llvm::ArrayRef<int64_t> numbers) const;
-  // The attribute says how elements lie in storage; that of a window moves the window.
-  bool is_stride(const Site &site, llvm::StringRef key) const;
+  // Strides say how elements lie in storage; those of a window move the window, and are nothing
+  // that is known here.
+  rules::AttributeExtents extents_of(const Site &site, llvm::StringRef key) const;
   std::optional<ir::AttrValue> as_parts(const Site &site, llvm::ArrayRef<int64_t> numbers) const;
   std::optional<int64_t> as_piece(const Site &site, int64_t number) const;
-  std::optional<int64_t> as_number(const Site &site, llvm::StringRef key, int64_t number) const;
+  std::optional<int64_t> as_number(const Site &site, rules::AttributeExtents::Number form,
+                                   int64_t number) const;
+  std::optional<int64_t> as_bound(const Site &site, int64_t number) const;
+  std::optional<int64_t> as_extent(const Site &site, int64_t number) const;
   ir::AttrValue permutation(const ir::Inst &inst, const ir::AttrValue &value) const;
   ir::AttrValue with_expressions(const ir::AttrValue &made, const ir::AttrValue &old) const;
   ir::AttrValue list_of(llvm::ArrayRef<int64_t> numbers) const;

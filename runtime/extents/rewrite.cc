@@ -14,6 +14,7 @@ namespace spmd::runtime {
 
 using ir::AttrValue;
 using ir::ValueId;
+using rules::AttributeExtents;
 
 namespace {
 
@@ -158,37 +159,54 @@ std::optional<int64_t> ExtentConstraints::as_piece(const Site &site, int64_t num
                                                 : std::nullopt;
 }
 
-std::optional<int64_t> ExtentConstraints::as_number(const Site &site, llvm::StringRef key,
-                                                    int64_t number) const {
-  if (key == "peer")
-    return meshes_.rank(number);
-  if (key == "start" || key == "end" || key == "stop" || key == "length") {
-    if (site.args.empty()) { // a sequence of numbers
-      ValueId made = site.results.empty() ? ValueId() : site.results[0];
-      bool length = made.valid() && vars(made).size() == 1 && number == before(made, 0);
-      return length ? now(made, 0) : number;
-    }
-    std::optional<Var> dim = moved_dim(site);
-    if (!dim) // all of the dimension
-      dim = stated_dim(site);
-    if (*dim >= vars(site.args[0]).size())
-      return number;
-    int64_t old_extent = before(site.args[0], *dim), new_extent = now(site.args[0], *dim);
-    if (number >= old_extent || number == 0 || number == -old_extent)
-      return number == old_extent ? new_extent : number == -old_extent ? -new_extent : number;
-    return number * new_extent % old_extent == 0 ? std::optional(number * new_extent / old_extent)
-                                                 : std::nullopt;
+// A position along the dimension that is cut, in proportion to its extent.
+std::optional<int64_t> ExtentConstraints::as_bound(const Site &site, int64_t number) const {
+  if (site.args.empty()) { // a sequence of numbers
+    ValueId made = site.results.empty() ? ValueId() : site.results[0];
+    bool length = made.valid() && vars(made).size() == 1 && number == before(made, 0);
+    return length ? now(made, 0) : number;
   }
-  if (key == "split_size" || key == "split_size_or_sections") // of all pieces but the last one
+  std::optional<Var> dim = moved_dim(site);
+  if (!dim) // all of the dimension
+    dim = stated_dim(site);
+  if (*dim >= vars(site.args[0]).size())
+    return number;
+  int64_t old_extent = before(site.args[0], *dim), new_extent = now(site.args[0], *dim);
+  if (number >= old_extent || number == 0 || number == -old_extent)
+    return number == old_extent ? new_extent : number == -old_extent ? -new_extent : number;
+  return number * new_extent % old_extent == 0 ? std::optional(number * new_extent / old_extent)
+                                               : std::nullopt;
+}
+
+// Of the first dimension that has it, of results before operands.
+std::optional<int64_t> ExtentConstraints::as_extent(const Site &site, int64_t number) const {
+  for (llvm::ArrayRef<ValueId> tensors :
+       {llvm::ArrayRef<ValueId>(site.results), llvm::ArrayRef<ValueId>(site.args)})
+    for (ValueId tensor : tensors)
+      for (size_t d = 0; d < vars(tensor).size(); ++d)
+        if (before(tensor, d) == number)
+          return now(tensor, d);
+  return std::nullopt;
+}
+
+std::optional<int64_t> ExtentConstraints::as_number(const Site &site, AttributeExtents::Number form,
+                                                    int64_t number) const {
+  switch (form) {
+  case AttributeExtents::Number::Unknown:
+  case AttributeExtents::Number::None:
+  case AttributeExtents::Number::Place:
+    return number;
+  case AttributeExtents::Number::Extent:
+    return as_extent(site, number);
+  case AttributeExtents::Number::Bound:
+    return as_bound(site, number);
+  case AttributeExtents::Number::Piece:
     return as_piece(site, number);
-  for (ValueId tensor : site.results)
-    for (size_t d = 0; d < vars(tensor).size(); ++d)
-      if (before(tensor, d) == number)
-        return now(tensor, d);
-  for (ValueId tensor : site.args)
-    for (size_t d = 0; d < vars(tensor).size(); ++d)
-      if (before(tensor, d) == number)
-        return now(tensor, d);
+  case AttributeExtents::Number::Rank:
+    return meshes_.rank(number);
+  case AttributeExtents::Number::Root: // the part that a rank had is another's
+    return number % std::max<int64_t>(ranks_of(program_.insts[site.id]).second, 1);
+  }
   return std::nullopt;
 }
 
@@ -227,54 +245,40 @@ AttrValue ExtentConstraints::permutation(const ir::Inst &inst, const AttrValue &
 
 llvm::Expected<AttrValue> ExtentConstraints::followed(const Site &site, llvm::StringRef key,
                                                       const AttrValue &value) {
-  constexpr llvm::StringRef kShapes[] = {"shape",       "size",         "output_size",
-                                         "sizes",       "self_sizes",   "normalized_shape",
-                                         "input_sizes", "limit_indices"};
-  constexpr llvm::StringRef kParts[] = {"sizes",      "split_sizes", "split_size_or_sections",
-                                        "split_size", "in_splits",   "out_splits"};
-  constexpr llvm::StringRef kNumbers[] = {"num_embeddings",
-                                          "num_classes",
-                                          "num_weights",
-                                          "minlength",
-                                          "split_size",
-                                          "start",
-                                          "end",
-                                          "stop",
-                                          "length",
-                                          "peer",
-                                          "split_size_or_sections",
-                                          "size"};
-  auto cannot = [&] {
-    return make_error(fmt::format("attribute `{}` of `{}` cannot follow the new extents", key.str(),
-                                  program_.op_name(program_.insts[site.id].op).str()));
+  using List = AttributeExtents::List;
+  const AttributeExtents extents = extents_of(site, key);
+  auto made_or_error = [&](const auto &made) -> llvm::Expected<AttrValue> {
+    if (!made)
+      return make_error(fmt::format("attribute `{}` of `{}` cannot follow the new extents",
+                                    key.str(), program_.op_name(program_.insts[site.id].op).str()));
+    return *made;
   };
-  if (key == "root" &&
-      value.form == ir::AttrForm::Integer) { // the part that a rank had is another's
-    int64_t ranks = ranks_of(program_.insts[site.id]).second;
-    return AttrValue::integer(value.as_integer() % std::max<int64_t>(ranks, 1));
-  }
-  if (value.form == ir::AttrForm::Integer && llvm::is_contained(kNumbers, key)) {
-    std::optional<int64_t> number = as_number(site, key, value.as_integer());
-    return number ? llvm::Expected<AttrValue>(AttrValue::integer(*number)) : cannot();
+  if (value.form == ir::AttrForm::Integer) {
+    std::optional<AttrValue> made;
+    if (auto number = as_number(site, extents.number, value.as_integer()))
+      made = AttrValue::integer(*number);
+    return made_or_error(made);
   }
   if (value.form != ir::AttrForm::List)
     return value;
-  bool strides = is_stride(site, key);
-  if (key == "perm")
+  if (extents.list == List::Permutation)
     return permutation(program_.insts[site.id], value);
   std::optional<llvm::SmallVector<int64_t, 6>> numbers =
       whole_numbers(program_.lists[value.as<ir::AttrListId>()]);
-  bool shape = llvm::is_contained(kShapes, key), parts = llvm::is_contained(kParts, key);
-  if (numbers && strides) {
-    std::optional<AttrValue> made = as_strides(site, *numbers);
-    return made ? llvm::Expected<AttrValue>(*made) : cannot();
-  }
-  if (!numbers || (!shape && !parts))
+  if (!numbers)
     return value;
-  std::optional<AttrValue> made = parts ? as_parts(site, *numbers) : std::nullopt;
-  if (!made && (shape || !parts))
+  if (extents.list == List::Strides)
+    return made_or_error(as_strides(site, *numbers));
+  const bool pieces = extents.list == List::Pieces || extents.list == List::PiecesOrExtents;
+  const bool shape = extents.list == List::Extents || extents.list == List::PiecesOrExtents;
+  if (!shape && !pieces)
+    return value;
+  std::optional<AttrValue> made = pieces ? as_parts(site, *numbers) : std::nullopt;
+  if (!made && shape)
     made = as_shape(site, *numbers);
-  return made ? llvm::Expected<AttrValue>(with_expressions(*made, value)) : cannot();
+  if (made)
+    made = with_expressions(*made, value);
+  return made_or_error(made);
 }
 
 ir::ShapeId ExtentConstraints::resized(ir::ShapeId id, ValueId value) const {

@@ -2,9 +2,9 @@
 // a multiple of the roundoff of what is stored; copies have none.
 #include "runtime/judge/bounds.h"
 
-#include "runtime/equation/term_sums.h"
 #include "runtime/plan/placement.h"
 #include "runtime/reference/moves.h"
+#include "runtime/reference/term_sums.h"
 
 #include "ir/support/check.h"
 

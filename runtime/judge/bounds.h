@@ -2,6 +2,7 @@
 // that the ranks had, by the unit roundoffs of what was accumulated, sent and stored.
 #pragma once
 
+#include "runtime/backends/sum_order.h"
 #include "runtime/reference/reference.h"
 
 namespace spmd::runtime {
@@ -28,10 +29,6 @@ Reduction reduction_of(Reference &reference, const SeenInst &seen, BodySite site
                        const StepData &data, unsigned result);
 // Axes along which a step moves or adds up data.
 ir::AxisSet acted_axes(const SeenInst &seen);
-
-// In which order sums over ranks are added up: that of the ranks, each sum rounded (cpu, mpi), or
-// any.
-enum class SumOrder : uint8_t { Ranks, Any };
 
 class Bounds {
 public:

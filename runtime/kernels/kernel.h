@@ -3,7 +3,7 @@
 // type or a rank. Where operands are blocks of larger tensors, it is given where they begin.
 #pragma once
 
-#include "runtime/device/symbol.h"
+#include "runtime/commands/symbol.h"
 #include "runtime/tensor/tensor.h"
 
 #include "rules/bind.h"

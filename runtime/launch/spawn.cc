@@ -2,8 +2,8 @@
 // cannot be taken in between.
 #include "runtime/launch/spawn.h"
 
-#include "runtime/backends/executable.h"
 #include "runtime/launch/admission.h"
+#include "runtime/launch/executable.h"
 #include "runtime/launch/rank_codes.h"
 
 #include "checker/cli/exit_code.h"

@@ -8,7 +8,7 @@
 // it at the Chebyshev points of 0 <= y <= 11.4 and is off by less than 2e-16.
 #include "runtime/loops/exponentials.h"
 
-#include "runtime/loops/wide_loops.h"
+#include "runtime/tensor/wide_loops.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // Each function is compiled for every vector width; its loop is inlined into it.
 #include "runtime/loops/row_loops.h"
 
-#include "runtime/loops/wide_loops.h"
+#include "runtime/tensor/wide_loops.h"
 
 #include <limits>
 

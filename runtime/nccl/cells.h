@@ -2,7 +2,7 @@
 // compiled. What is loaded and stored is what scalar.h says, to the bit.
 #pragma once
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 #include "runtime/nccl/nest_arguments.h"
 
 namespace spmd::nccl {

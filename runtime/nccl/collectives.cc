@@ -1,6 +1,6 @@
 // Communicators of NCCL, and what goes over them. They do not block: a call may answer that it is
 // in progress, and has taken nothing up until the communicator says that it is no longer.
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 #include "runtime/nccl/device.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 // line on stderr says so once.
 #include "runtime/nccl/compiled_nests.h"
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 #include "runtime/nccl/nest_source.h"
 
 #include <cuda_runtime_api.h>
@@ -26,9 +26,8 @@
       ".previous\n");                                                                              \
   extern "C" __attribute__((visibility("hidden"))) const char name[];
 // NOLINTEND(bugprone-macro-parentheses)
-SPMD_TEXT(spmd_text_of_scalar, "runtime/device/scalar.h")
-SPMD_TEXT(spmd_text_of_interface, "runtime/device/interface.h")
-SPMD_TEXT(spmd_text_of_plugin, "runtime/backends/plugin.h")
+SPMD_TEXT(spmd_text_of_scalar, "runtime/commands/scalar.h")
+SPMD_TEXT(spmd_text_of_command, "runtime/commands/command.h")
 SPMD_TEXT(spmd_text_of_arguments, "runtime/nccl/nest_arguments.h")
 SPMD_TEXT(spmd_text_of_cells, "runtime/nccl/cells.h")
 
@@ -61,9 +60,8 @@ struct Header {
 };
 constexpr std::array kHeaders = {Header{"runtime/nccl/cells.h", spmd_text_of_cells},
                                  Header{"runtime/nccl/nest_arguments.h", spmd_text_of_arguments},
-                                 Header{"runtime/device/scalar.h", spmd_text_of_scalar},
-                                 Header{"runtime/device/interface.h", spmd_text_of_interface},
-                                 Header{"runtime/backends/plugin.h", spmd_text_of_plugin},
+                                 Header{"runtime/commands/scalar.h", spmd_text_of_scalar},
+                                 Header{"runtime/commands/command.h", spmd_text_of_command},
                                  Header{"cmath", kMath},
                                  Header{"cstring", ""},
                                  Header{"cstdint", kIntegers}};

@@ -2,7 +2,7 @@
 // (nest_source.h).
 #pragma once
 
-#include "runtime/device/interface.h"
+#include "runtime/commands/command.h"
 
 #include <driver_types.h>
 

@@ -1,6 +1,6 @@
 // Moves, products of matrices that cuBLASLt does not take, and marks. Loops that are one loop in
 // memory are made one before anything is launched: an index costs a division for each.
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 #include "runtime/nccl/kernels.h"
 
 #include <cuda.h>
@@ -20,7 +20,7 @@ int64_t blocks_for(int64_t count) { return std::min((count + kThreads - 1) / kTh
 
 template <class Index>
 __device__ __forceinline__ void copied_offsets(const SpmdMove &move, Index place, int64_t &from,
-                                              int64_t &to) {
+                                               int64_t &to) {
 #pragma unroll
   for (int l = kSpmdLoops - 1; l >= 0; --l) {
     if (l >= static_cast<int>(move.loops))

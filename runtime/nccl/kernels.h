@@ -2,7 +2,7 @@
 // compiled by nvcc; the rest of the plug-in is plain C++ on top of the libraries.
 #pragma once
 
-#include "runtime/device/interface.h"
+#include "runtime/commands/command.h"
 
 #include <driver_types.h>
 

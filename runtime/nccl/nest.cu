@@ -2,7 +2,7 @@
 // large ones have kernels of their own (compiled_nests.h). No product and sum become one, so that
 // numbers are those of a processor but for its functions. The program lies in the parameters of the
 // kernel, which all threads read.
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 #include "runtime/nccl/compiled_nests.h"
 #include "runtime/nccl/kernels.h"
 
@@ -12,8 +12,8 @@ namespace spmd::nccl {
 namespace {
 
 using device::combined;
-using device::neutral;
 using device::iterations;
+using device::neutral;
 
 constexpr int64_t kMostThreads = 256, kBlocks = 1 << 16;
 constexpr int64_t kShort = 32;          // fewer iterations that are combined: by one thread

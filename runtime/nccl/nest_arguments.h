@@ -2,7 +2,7 @@
 // the compiler of kernels.
 #pragma once
 
-#include "runtime/device/interface.h"
+#include "runtime/commands/command.h"
 
 namespace spmd::nccl {
 

@@ -4,7 +4,7 @@
 // combined depends on extents and elements alone.
 #include "runtime/nccl/nest_source.h"
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -4,7 +4,7 @@
 // the bit, but where `computes_in_float` holds.
 #pragma once
 
-#include "runtime/device/interface.h"
+#include "runtime/commands/command.h"
 #include "runtime/nccl/nest_arguments.h"
 
 #include <string>

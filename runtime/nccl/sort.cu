@@ -2,7 +2,7 @@
 // by the radix sort of CUB, all rows at once: by key, and then by row, which keeps what is equal in
 // its order. Rows that are added go one after another to the threads of a block, as their sorted
 // positions say, so that sums are the same in each run.
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 #include "runtime/nccl/kernels.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "runtime/reference/run.h"
 
 #include "runtime/plan/placement.h"
-#include "runtime/plan/storage.h"
+#include "runtime/reference/storage.h"
 
 #include "rules/shapes/attrs.h"
 

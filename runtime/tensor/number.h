@@ -4,8 +4,8 @@
 // written once.
 #pragma once
 
-#include "runtime/device/symbol.h"
-#include "runtime/loops/special.h"
+#include "runtime/commands/symbol.h"
+#include "runtime/tensor/special.h"
 #include "runtime/tensor/tensor.h"
 
 #include <cmath>

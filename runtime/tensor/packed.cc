@@ -3,7 +3,7 @@
 // round.
 #include "runtime/tensor/packed.h"
 
-#include "runtime/loops/wide_loops.h"
+#include "runtime/tensor/wide_loops.h"
 
 #include "ir/support/check.h"
 

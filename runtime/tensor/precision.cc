@@ -1,8 +1,8 @@
 // Rounding goes through an array of floats: what is stored as a float has been rounded to one.
 #include "runtime/tensor/precision.h"
 
-#include "runtime/loops/wide_loops.h"
 #include "runtime/tensor/f32_cache.h"
+#include "runtime/tensor/wide_loops.h"
 
 #include <algorithm>
 

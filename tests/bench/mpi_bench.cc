@@ -4,7 +4,7 @@
 #include "runtime/cli/session.h"
 #include "runtime/launch/rank_codes.h"
 #include "runtime/launch/spawn.h"
-#include "runtime/loops/wide_loops.h"
+#include "runtime/tensor/wide_loops.h"
 
 #include "ir/input/input.h"
 

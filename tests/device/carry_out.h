@@ -1,7 +1,7 @@
 // Commands of a device, carried out on the host one element after another: addresses are pointers.
 #pragma once
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 
 #include <algorithm>
 #include <numeric>

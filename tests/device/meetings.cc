@@ -1,7 +1,7 @@
 // What all brought is combined by each rank for itself.
 #include "tests/device/meetings.h"
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 
 #include <cstring>
 

@@ -3,7 +3,7 @@
 // so that every order of adding them up gives the same bits.
 #pragma once
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 
 #include <algorithm>
 #include <array>

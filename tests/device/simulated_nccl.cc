@@ -3,7 +3,7 @@
 // undefined is an error here.
 #include "tests/device/simulated_cuda.h"
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 #include "tests/device/fake_device.h"
 
 #include <nccl.h>

@@ -91,10 +91,11 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
       for (const Command &each : commands)
         out.bytes[fused] += traffic(each);
     };
-    note(backend.commands_of(all), true);
+    note(backend.lowered().commands_of(all), true);
     for (uint32_t i = all.first; i < all.last; i = step_after(*run->plan, i))
-      note(backend.commands_of({i, i + 1}), false);
-    out.host_ops = backend.host_ops(), out.device_steps = backend.device_steps();
+      note(backend.lowered().commands_of({i, i + 1}), false);
+    out.host_ops = backend.lowered().host_ops(),
+    out.device_steps = backend.lowered().device_steps();
   }
   return (*link)->finish();
 }

@@ -1,8 +1,9 @@
 # Gates over the source text: includes go only downwards (ir <- rules <- checker <- runtime) and
-# never in a circle, some headers stay out or inside of their layer, folders stay small, every file
+# never in a circle, neither of headers nor of the parts of a layer, some headers stay out or inside of their layer, folders stay small, every file
 # says what it is for, comments fit into a line (code is clang-format's), no two types share a full
 # name. Reads lines; needs no compiler.
 import fnmatch
+import itertools
 import pathlib
 import re
 import sys
@@ -13,13 +14,35 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # counts.
 LAYERS = ["ir", "rules", "checker", "checker/render", "checker/cli", "runtime", "runtime/cli"]
 
-# What the rest of a layer shares, and nobody above it may lean on.
+# What the rest of a layer shares, and nobody above it may lean on; a part that others know by its
+# first header alone. Tests of a part may.
 PRIVATE = {
-    "checker/walk/": "checker/",
-    "checker/gradual/": "checker/",
-    "checker/fix/candidates.h": "checker/fix/",
-    "checker/fix/search.h": "checker/fix/",
+    "checker/walk/": ["checker/"],
+    "checker/gradual/": ["checker/"],
+    "checker/fix/candidates.h": ["checker/fix/"],
+    "checker/fix/search.h": ["checker/fix/"],
+    "checker/backward/deriver.h": ["checker/backward/"],
+    "rules/redistribute/emit.h": ["rules/redistribute/"],
+    "rules/redistribute/search/": ["rules/redistribute/", "tests/"],
+    "rules/transitions/rows.h": ["rules/transitions/"],
+    "runtime/backends/cpu/steps.h": ["runtime/backends/cpu/"],
+    "runtime/cli/run/": ["runtime/cli/"],
+    "runtime/device/": ["runtime/device/", "runtime/nccl/", "runtime/cli/device_rank.cc", "tests/"],
+    "runtime/equation/term.h": ["runtime/equation/"],
+    "runtime/judge/likely_mistake.h": ["runtime/judge/"],
+    "runtime/launch/team_member.h": ["runtime/launch/"],
+    "runtime/nccl/": ["runtime/nccl/", "tests/"],
+    "runtime/plan/planner.h": ["runtime/plan/"],
 }
+
+# A folder of a layer is a part of it, which other parts include in one direction; what lies in the
+# layer itself is what all of them share. These are one part in several folders, by subject: rules
+# apply one another, readers and printers have one grammar, a body is typed twice.
+ONE_PART = [
+    ["ir/"],
+    ["rules/"],
+    ["checker/walk/", "checker/gradual/", "checker/rewrite/"],
+]
 
 # Nobody reads a longer list of names. Tests are found by the name of what they test, and have no
 # such limit.
@@ -85,20 +108,18 @@ def upward_includes():
 def private_includes():
     for path, text in sources():
         for number, _, target in includes(text):
-            for folder, owner in PRIVATE.items():
-                if target.startswith(folder) and not path.startswith(owner):
-                    yield f"{path}:{number}: {target} is for {owner} alone"
+            for folder, owners in PRIVATE.items():
+                if target.startswith(folder) and not path.startswith(tuple(owners)):
+                    yield f"{path}:{number}: {target} is for {', '.join(owners)} alone"
 
 
-def circles_of_headers():
-    needs = {
-        path: [target for _, quoted, target in includes(text) if quoted] for path, text in sources()
-    }
+def circles(needs):
+    """Each circle once, of what needs what."""
     done, open_ = set(), []
 
     def visit(path):
         if path in open_:
-            yield " -> ".join(open_[open_.index(path) :] + [path])
+            yield open_[open_.index(path) :] + [path]
         elif path not in done:
             open_.append(path)
             for target in needs.get(path, []):
@@ -108,6 +129,38 @@ def circles_of_headers():
 
     for path in needs:
         yield from visit(path)
+
+
+def circles_of_headers():
+    needs = {
+        path: [target for _, quoted, target in includes(text) if quoted] for path, text in sources()
+    }
+    for circle in circles(needs):
+        yield " -> ".join(circle)
+
+
+def part_of(path):
+    """The part of a layer that a path belongs to; None: what all parts share, or no layer."""
+    for folders in ONE_PART:
+        if path.startswith(tuple(folders)):
+            return folders[0]
+    if layer_of(path) is None or path.count("/") < 2:
+        return None
+    return "/".join(path.split("/")[:2]) + "/"
+
+
+def circles_of_parts():
+    needs = {}
+    for path, text in sources():
+        own = part_of(path)
+        for number, quoted, target in includes(text):
+            theirs = part_of(target) if quoted else None
+            if own and theirs and own != theirs:
+                needs.setdefault(own, {}).setdefault(theirs, f"{path}:{number}")
+    for circle in circles(needs):
+        yield ", ".join(
+            f"{needs[own][theirs]} includes {theirs}" for own, theirs in itertools.pairwise(circle)
+        )
 
 
 def crowded_folders(folder=ROOT):
@@ -180,6 +233,7 @@ GATES = [
     ("includes go downwards", upward_includes),
     ("headers of a layer stay inside", private_includes),
     ("headers do not include one another", circles_of_headers),
+    ("parts of a layer do not include one another", circles_of_parts),
     ("folders stay small", crowded_folders),
     ("unwanted headers stay out", unwanted_headers),
     ("what is called is in every LLVM", removed_by_llvm),

@@ -2,7 +2,7 @@
 // is queued is carried out by scalar.h as well, on the host, and the two are compared.
 #pragma once
 
-#include "runtime/device/scalar.h"
+#include "runtime/commands/scalar.h"
 
 #include <algorithm>
 #include <cstdint>

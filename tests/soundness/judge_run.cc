@@ -4,7 +4,7 @@
 
 #include "checker/report/report.h"
 #include "runtime/inputs/inputs.h"
-#include "runtime/judge/judged_run.h"
+#include "runtime/judge/run/judged_run.h"
 
 #include "ir/input/input.h"
 #include "ir/text/text.h"

@@ -1,7 +1,7 @@
 // Programs that are run with the backward that is derived of them.
 #pragma once
 
-#include "runtime/judge/judged_run.h"
+#include "runtime/judge/run/judged_run.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

@@ -6,10 +6,9 @@
 #include "rules/derivative.h"
 #include "rules/violation.h"
 #include "rules/violations/operands.h"
-#include "runtime/device/composition.h"
-#include "runtime/device/fusion/fusion.h"
-#include "runtime/device/lowering.h"
-#include "runtime/equation/vjp.h"
+#include "runtime/equation/row_commands.h"
+#include "runtime/kernels/composed/composition.h"
+#include "runtime/kernels/vjp.h"
 #include "runtime/tensor/number.h"
 #include "tests/device/carry_out.h"
 
@@ -20,6 +19,10 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+
+#ifdef SPMD_DEVICE
+#include "runtime/device/fusion/fusion.h"
+#endif
 
 namespace spmd::runtime {
 
@@ -119,7 +122,8 @@ void carry_out(llvm::ArrayRef<Command> commands) {
     std::visit([](const auto &each) { test::carry_out(each); }, command);
 }
 
-// Those of one step, as few as they become.
+// Those of one step, as few as they become: as they are where devices are left out.
+#ifdef SPMD_DEVICE
 std::vector<Command> fused(llvm::ArrayRef<Command> commands, const std::vector<double> &room,
                            llvm::ArrayRef<Placed> out) {
   std::vector<DeviceTensor> writes;
@@ -132,6 +136,12 @@ std::vector<Command> fused(llvm::ArrayRef<Command> commands, const std::vector<d
   std::map<uint32_t, FusedStep> made = fusion.run();
   return made.empty() ? commands.vec() : made.at(0).commands;
 }
+#else
+std::vector<Command> fused(llvm::ArrayRef<Command> commands, const std::vector<double> & /*room*/,
+                           llvm::ArrayRef<Placed> /*out*/) {
+  return commands.vec();
+}
+#endif
 
 } // namespace
 

@@ -5,7 +5,7 @@
 #include "checker/operand_list.h"
 #include "ir/input/input.h"
 #include "rules/ops/registry.h"
-#include "runtime/device/commands.h"
+#include "runtime/kernels/composed/commands.h"
 #include "runtime/kernels/kernel.h"
 
 #include <deque>

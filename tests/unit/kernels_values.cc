@@ -6,8 +6,8 @@
 
 #include "rules/ops/families.h"
 #include "runtime/equation/equation.h"
-#include "runtime/equation/vjp.h"
 #include "runtime/kernels/integral.h"
+#include "runtime/kernels/vjp.h"
 #include "runtime/tensor/number.h"
 
 #include <set>

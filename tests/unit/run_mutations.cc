@@ -2,7 +2,7 @@
 // done twice or done over other ranks, past all that the types say, and must then be refuted by
 // some tier. What is not is listed with its reason.
 #include "runtime/inputs/inputs.h"
-#include "runtime/judge/judged_run.h"
+#include "runtime/judge/run/judged_run.h"
 
 #include "tests/unit/checked_programs.h"
 

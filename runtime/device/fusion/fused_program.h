@@ -1,8 +1,8 @@
 // Scalar programs that become one.
 #pragma once
 
-#include "runtime/device/scalar.h"
-#include "runtime/device/symbol.h"
+#include "runtime/commands/scalar.h"
+#include "runtime/commands/symbol.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"

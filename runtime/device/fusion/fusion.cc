@@ -3,8 +3,8 @@
 #include "runtime/device/fusion/fusion.h"
 
 #include "ir/support/arrays.h"
+#include "runtime/commands/scalar.h"
 #include "runtime/device/fusion/fused_pair.h"
-#include "runtime/device/scalar.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,8 +2,8 @@
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/loops/exponentials.h"
 #include "runtime/loops/row_loops.h"
-#include "runtime/loops/wide_loops.h"
 #include "runtime/tensor/scratch.h"
+#include "runtime/tensor/wide_loops.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 // out alone. Scratch memory holds the scores of as many heads as fit.
 #include "runtime/kernels/attention/attention.h"
 #include "ir/support/arrays.h"
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -3,7 +3,7 @@
 #include "runtime/kernels/composed/compositions.h"
 
 #include "ir/support/arrays.h"
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/norms/norms.h"
 #include "runtime/tensor/number.h"
 

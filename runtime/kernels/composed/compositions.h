@@ -1,7 +1,7 @@
 // Kernels as devices compute them (KernelDef::composed).
 #pragma once
 
-#include "runtime/device/commands.h"
+#include "runtime/kernels/composed/commands.h"
 
 namespace spmd::runtime {
 

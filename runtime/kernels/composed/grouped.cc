@@ -1,6 +1,6 @@
 // Rows that belong to experts, one block after the other. How many each has is data: a product is
 // made of all rows with the matrix of each expert, of which each row keeps its own.
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/positions.h"
 

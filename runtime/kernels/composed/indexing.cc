@@ -4,7 +4,7 @@
 // long pieces as stay together. What an index names that is not there is zero, or nowhere: the
 // host, which would refuse it, does not see it.
 #include "ir/support/arrays.h"
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,7 +1,7 @@
 // Losses whose targets are classes: a class that a sample means is found by its place along the
 // scores.
 #include "runtime/kernels/losses/losses.h"
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
 namespace spmd::runtime {

@@ -1,5 +1,5 @@
 // Products of matrices with a tensor beside them, and complex numbers as pairs of real ones.
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
 namespace spmd::runtime {

@@ -1,6 +1,6 @@
 // Extremes with their positions, norms, truths, counts and running sums, each along the dimensions
 // that the row names.
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/reductions/matrix_norm.h"

@@ -1,5 +1,5 @@
 // Orders of elements along a dimension, and what is taken by them.
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
 namespace spmd::runtime {

@@ -1,5 +1,5 @@
 // Constants: what a spelling fills a tensor with.
-#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/composition.h"
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 

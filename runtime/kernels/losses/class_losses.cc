@@ -1,11 +1,11 @@
 // Losses by class: each sample has a weight q per class, and its loss is - sum of q times the
 // log-probabilities. Cross-entropy makes these of scores by log_softmax; a target that is an index
 // gives q at one class, label smoothing spreads a part of it.
-#include "runtime/equation/vjp.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/lines.h"
 #include "runtime/kernels/losses/losses.h"
 #include "runtime/kernels/norms/softmax.h"
+#include "runtime/kernels/vjp.h"
 #include "runtime/loops/blas.h"
 #include "runtime/tensor/number.h"
 

@@ -1,8 +1,8 @@
 // Products with numbers beside them, products of parts of tensors, distances.
-#include "runtime/equation/vjp.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
+#include "runtime/kernels/vjp.h"
 #include "runtime/loops/blas.h"
 
 #include "llvm/ADT/STLExtras.h"

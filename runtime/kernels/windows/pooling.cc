@@ -1,8 +1,8 @@
 // Pools and their backward, interpolation, patches, samples of images.
 #include "ir/support/strings.h"
-#include "runtime/equation/vjp.h"
 #include "runtime/kernels/indexing/selection.h"
 #include "runtime/kernels/rows.h"
+#include "runtime/kernels/vjp.h"
 #include "runtime/kernels/windows/windows.h"
 
 namespace spmd::runtime {
@@ -413,8 +413,7 @@ Error grid_sample_backward(const Call<double> &call) {
   for (size_t r = 0; r < call.results.size() && r < std::size(names); ++r)
     if (call.results[r])
       if (Error error = run_taped_vjp(
-              grid_sample<Var>,
-              {call, gradient, call.site.operand(names[r]), 0, call.results[r]}))
+              grid_sample<Var>, {call, gradient, call.site.operand(names[r]), 0, call.results[r]}))
         return error;
   return Error::success();
 }
