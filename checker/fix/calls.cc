@@ -25,7 +25,7 @@ struct CallRow {
   bool differentiable;
   TorchCall::Form form;
   // {0}: the tensor; {1}: `, group=tp_group`, or nothing; {2}: the dimension of blocks; {3}: the
-  // group itself.
+  // group itself; {4}: the axis.
   std::string_view text;
 };
 using Form = TorchCall::Form;
@@ -34,16 +34,16 @@ constexpr CallRow kTorch[] = {
     {TransitionOp::AllReduce, Has::P, Has::R, true, Form::Expression,
      "torch.distributed.nn.functional.all_reduce({0}{1})"},
     {TransitionOp::AllReduce, Has::P, Has::I, true, Form::Described,
-     "an autograd.Function that sums {0} over {3} forward and passes its gradient on backward "
+     "an autograd.Function that sums {0} over {4} forward and passes its gradient on backward "
      "(reduce_from_tensor_model_parallel_region in Megatron-LM)"},
     {TransitionOp::AllReduce, Has::P, Has::R, false, Form::Statement, "dist.all_reduce({0}{1})"},
     {TransitionOp::AllReduce, Has::P, Has::I, false, Form::Statement, "dist.all_reduce({0}{1})"},
     {TransitionOp::Convert, Has::I, Has::R, true, Form::Described,
-     "an autograd.Function that returns {0} forward and sums its gradient over {3} backward "
+     "an autograd.Function that returns {0} forward and sums its gradient over {4} backward "
      "(copy_to_tensor_model_parallel_region in Megatron-LM)"},
     {TransitionOp::Convert, Has::I, Has::S, true, Form::Described,
      "an autograd.Function that takes the rank's block of {0} along dimension {2} forward and "
-     "gathers its gradient over {3} backward (scatter_to_tensor_model_parallel_region in "
+     "gathers its gradient over {4} backward (scatter_to_tensor_model_parallel_region in "
      "Megatron-LM)"},
     {TransitionOp::Convert, Has::R, Has::S, true, Form::Expression,
      "{0}.chunk(dist.get_world_size({3}), dim={2})[dist.get_rank({3})]"},
@@ -52,7 +52,7 @@ constexpr CallRow kTorch[] = {
     {TransitionOp::AllGather, Has::S, Has::R, true, Form::Expression,
      "torch.cat(torch.distributed.nn.functional.all_gather({0}{1}), dim={2})"},
     {TransitionOp::AllGather, Has::S, Has::I, true, Form::Described,
-     "an autograd.Function that gathers {0} along dimension {2} over {3} forward and takes the "
+     "an autograd.Function that gathers {0} along dimension {2} over {4} forward and takes the "
      "rank's block of its gradient backward (gather_from_tensor_model_parallel_region in "
      "Megatron-LM)"},
     {TransitionOp::ReduceScatter, Has::P, Has::S, true, Form::Expression,
@@ -123,11 +123,11 @@ std::optional<TorchCall> torch_call(const ir::Program &program, const Fix &fix,
     return std::nullopt;
   const ir::Mesh &mesh = program.meshes[before.mesh()];
   const bool all = rules::size_of(mesh, *axis) == program.world.value_or(0);
-  const std::string group =
-      all ? "dist.group.WORLD" : program.strings[mesh[*axis].name].str() + "_group";
+  const std::string name = program.strings[mesh[*axis].name].str(),
+                    group = all ? "dist.group.WORLD" : name + "_group";
   const unsigned dim = before.dim(*axis).value_or(after.dim(*axis).value_or(0));
   return TorchCall{row->form, fmt::format(fmt::runtime(row->text), tensor,
-                                          all ? "" : ", group=" + group, dim, group)};
+                                          all ? "" : ", group=" + group, dim, group, name)};
 }
 
 } // namespace spmd::checker

@@ -167,31 +167,36 @@ void add_fixes(const Diagnostic &diagnostic, std::vector<Fact> &facts) {
         fact(Fact::Form::Rest, "fix", "none of the changes that were tried repairs this alone"));
 }
 
-// The first fix that the script could say in a call, where it would stand.
+// The first fix that PyTorch has a call for, else the first one that takes a Function of its own,
+// and where it would stand.
 void add_call(const Report &report, const Diagnostic &diagnostic, std::vector<Fact> &facts) {
   const ir::Program &program = *report.program;
   const Finding &finding = *diagnostic.first;
   const bool gradient = finding.violation.as<rules::UnreducedGradient>() != nullptr;
-  for (const Fix &fix : diagnostic.fixes) {
-    const std::optional<TorchCall> call = torch_call(program, fix, gradient ? "p.grad" : "x");
-    if (!call)
-      continue;
-    std::string where;
-    if (gradient) {
-      std::string place = print(locate(report, finding.place));
-      where = diagnostic.parameters.size() > 1
-                  ? fmt::format("before {}, for each p of these parameters", place)
-                  : fmt::format("before {}, p the parameter", place);
-    } else if (ir::InstId made = defining_inst(program, fix.steps.front().value); made.valid()) {
-      where = fmt::format("x what `{}` makes at {}", program.op_name(program.insts[made].op).str(),
-                          print(locate(report, Place::inst(made))));
-    } else {
-      where = "x " + ir::print_named(program, fix.steps.front().value);
-    }
-    facts.push_back(
-        fact(Fact::Form::Rest, "in PyTorch", printable(fmt::format("{}, {}", call->text, where))));
+  const Fix *chosen = nullptr;
+  std::optional<TorchCall> call;
+  for (const Fix &fix : diagnostic.fixes)
+    if (std::optional<TorchCall> found = torch_call(program, fix, gradient ? "p.grad" : "x");
+        found && (!call || (call->form == TorchCall::Form::Described &&
+                            found->form != TorchCall::Form::Described)))
+      chosen = &fix, call = std::move(found);
+  if (!call)
     return;
+  std::string where;
+  if (gradient) {
+    std::string place = print(locate(report, finding.place));
+    where = diagnostic.parameters.size() > 1
+                ? fmt::format("before {}, for each p of these parameters", place)
+                : fmt::format("before {}, where p is the parameter", place);
+  } else if (ir::InstId made = defining_inst(program, chosen->steps.front().value); made.valid()) {
+    where = fmt::format("where x is what `{}` makes at {}",
+                        program.op_name(program.insts[made].op).str(),
+                        print(locate(report, Place::inst(made))));
+  } else {
+    where = "where x is " + ir::print_named(program, chosen->steps.front().value);
   }
+  facts.push_back(
+      fact(Fact::Form::Rest, "in PyTorch", printable(fmt::format("{}, {}", call->text, where))));
 }
 
 void add_fold(const Report &report, const Diagnostic &diagnostic, std::vector<Fact> &facts) {

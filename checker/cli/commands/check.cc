@@ -298,7 +298,10 @@ void print_patches(Run &run, SourceCache &sources) {
     if (!ir::format_of(checked.input.bytes()).by_hand) {
       unsigned edited = 0;
       text += source_patch(run.reports[i], sources, edited);
-      fixed += edited, remaining += run.reports[i].diagnostics.size() - edited;
+      fixed += edited;
+      remaining += llvm::count_if(run.reports[i].diagnostics,
+                                  [](const Diagnostic &each) { return !each.first->suppressed; }) -
+                   edited;
       continue;
     }
     Patch patch = make_patch(checked.input, run.options);

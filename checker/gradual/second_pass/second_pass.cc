@@ -42,7 +42,10 @@ void SecondPass::declare(ValueId value, const Type &type) {
   for (AxisId axis : type.sharded())
     if (!is_float(value) && gradual_.cuts().origin(value, axis) == Origin::Assumed)
       rings_.guess(value);
-  if (param && (param->role == ir::Role::Const || param->role == ir::Role::Input))
+  // A constant of which it is stated how it is cut is no batch: its blocks are those of one whole.
+  const ir::TypeId stated = program_.values[value].declared;
+  const bool is_block = stated.valid() && !program_.types[stated].sharded().empty();
+  if (param && (param->role == ir::Role::Input || (param->role == ir::Role::Const && !is_block)))
     data_.insert(value.index);
   if (param && param->role == ir::Role::Buffer)
     buffers_.insert(value.index);

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import tempfile
 
+_KINDS = ("*.spmd*", "*.toml", "*.npy", "script.py")  # of the files that commands read
+
 
 def run(command, binary, copy):
     """The block of one command, which sees a copy of the folder as its own."""
@@ -27,7 +29,7 @@ def run(command, binary, copy):
 def replay(path, binary, folder):
     commands = [line[2:] for line in path.read_text().splitlines() if line.startswith("$ ")]
     with tempfile.TemporaryDirectory() as copy:
-        for file in [*folder.glob("*.spmd*"), *folder.glob("*.toml"), *folder.glob("*.npy")]:
+        for file in (one for kind in _KINDS for one in folder.glob(kind)):
             (pathlib.Path(copy) / file.name).write_bytes(file.read_bytes())
         return "\n".join(run(command, binary, copy) for command in commands)
 
