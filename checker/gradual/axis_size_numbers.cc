@@ -62,8 +62,13 @@ bool moves_elements(const rules::ResolvedOp &op) {
   if (op.form != rules::OpForm::Equation || !op.row)
     return false;
   const rules::Equation &row = op.row->equation.equation;
+  const auto multiplies_list = [&](const rules::Ref &ref) { // as `einsum` does
+    return ref.operand != rules::kGenerator &&
+           row.operands[ref.operand].list == rules::ListForm::Multiplied;
+  };
   return row.sum_count == 1 && row.term_count == 1 && row.terms[0].atom_count == 1 &&
-         row.terms[0].divisors == 0 && row.atoms[0].form == rules::Atom::Form::Ref;
+         row.terms[0].divisors == 0 && row.atoms[0].form == rules::Atom::Form::Ref &&
+         !multiplies_list(row.refs[row.atoms[0].first]);
 }
 
 bool copies_operand(const rules::ResolvedOp &op, size_t operands) {
