@@ -10,6 +10,7 @@ import collections
 import itertools
 import math
 import pathlib
+import re
 
 from . import ownops
 from .document import numbered, text
@@ -44,6 +45,12 @@ class Line:
         if line != members:
             ranks = ", ".join(map(str, members))
             raise Apart(f"messages connect ranks {ranks}, which do not lie along axes of the mesh")
+
+    def number_in(self, scale: str) -> str:
+        """A scale in which the sizes of the axes of stages are numbers: along these axes a program of
+        all stages has one rank."""
+        sizes = {name: str(size) for name, size, _ in self._axes if name in self.along}
+        return re.sub(r"[^\W\d]\w*", lambda found: sizes.get(found[0], found[0]), scale)
 
     @property
     def kept(self) -> list[tuple[str, int, int]]:
@@ -223,6 +230,8 @@ class _Stage:
     def _word(self, key: str, word):
         if key in ("counts_equal", "counts_differ", "alone"):
             return [axis for axis in word if axis not in self._line.along]
+        if key == "by" and isinstance(word, str):
+            return self._line.number_in(word)
         return word
 
 

@@ -92,6 +92,15 @@ def test_the_types_of_a_stage_are_carried_to_the_next(missing, tmp_path):
         assert "gradients of 4 of 4 parameters proved" in done.stderr + done.stdout
 
 
+@pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT names no checker")
+def test_gradients_are_shared_by_the_ranks_of_stages_too(tmp_path):
+    """Each stage has its gradients alone: divided by the number of all ranks they are too small."""
+    average = _AVERAGE.replace("/= dp", "/= dist.get_world_size()")
+    recorded(tmp_path, _BEGIN + _STAGES + average + _END, "--world", 4)
+    found = {report["name"] for report in judged.reports(tmp_path / "step.spmd.json")}
+    assert found == {"scale-mismatch"}
+
+
 def _trace(ops: list[dict], groups: dict | None = None) -> dict:
     axes = [{"name": "pp", "size": 2, "stride": 1}]
     locs = [{"file": 0, "line": 1}]
