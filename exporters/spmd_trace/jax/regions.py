@@ -90,6 +90,8 @@ def _row(recorder, item, aval, at: int) -> Value:
         return recorder.program.rows[id(item)][1][at]
     row, only = _copy(item), _copy(item)
     row.shape, only.shape = item.shape[1:], [1, *item.shape[1:]]
+    if item.spec is not None:
+        row.spec, only.spec = item.spec[1:], [None, *item.spec[1:]]
     attrs = {"start_indices": [at] + [0] * len(row.shape), "limit_indices": [at + 1, *row.shape]}
     recorder.emit("slice", [item], [only], attrs)
     recorder.emit("squeeze", [only], [row], {"dimensions": [0]})
@@ -98,9 +100,16 @@ def _row(recorder, item, aval, at: int) -> Value:
 
 def _listed(recorder, rows: list[Value]) -> Value:
     """A list that is made where something else than a loop reads it."""
-    made = _copy(rows[0])
-    made.shape = [len(rows), *rows[0].shape]
+    made = _stacked(rows[0], len(rows))
     recorder.program.rows[id(made)] = [made, rows, False]
+    return made
+
+
+def _stacked(row: Value, times: int) -> Value:
+    """A list of so many like it."""
+    made = _copy(row)
+    made.shape = [times, *row.shape]
+    made.spec = None if row.spec is None else [None, *row.spec]
     return made
 
 
@@ -115,8 +124,7 @@ def stack(recorder, item: Value) -> None:
         if row.constant is not None:
             row, number = _copy(row), row.constant
             recorder.fill(row, number)
-        parts.append(part := _copy(row))
-        part.shape = [1, *row.shape]
+        parts.append(part := _stacked(row, 1))
         dims = {"broadcast_dimensions": list(range(1, len(part.shape))), "shape": part.shape}
         recorder.emit("broadcast_in_dim", [row], [part], dims)
     recorder.emit("concatenate", parts, [item], {"dimension": 0})

@@ -77,6 +77,8 @@ class Outside(Recorder):
         if not isinstance(item, Value):
             block = eqn.params["jaxpr"].outvars[eqn.outvars.index(made)]
             item = self.full(item, block.aval)
+        else:
+            item = self.whole(item, var.aval)
         # The gradient of what is cut may be the same for all blocks, as that of a sum is.
         if phase_of(str(eqn.source_info.name_stack)) == "bwd" and self._is_equal(made, eqn):
             out = self._of_equal_blocks(item, out)
@@ -174,8 +176,10 @@ class Outside(Recorder):
         inner.around = self.program.locations.function(jaxpr.debug_info)
         for var, atom, spec in zip(jaxpr.invars, eqn.invars, eqn.params["in_specs"]):
             inner.values[var] = self._entering(var, atom, spec)
-        results = [
-            inner.whole(item, atom.aval) if isinstance(item, Value) else item
+        results = [  # a list of the turns of a loop goes to the backward as its rows
+            inner.whole(item, atom.aval)
+            if isinstance(item, Value) and id(item) not in self.program.rows
+            else item
             for item, atom in zip(inner.jaxpr(jaxpr), jaxpr.outvars)
         ]
         paths = jaxpr.debug_info.result_paths or ()

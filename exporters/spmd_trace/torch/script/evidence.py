@@ -83,6 +83,21 @@ def content(tensor: torch.Tensor):
         return hash(raw_bytes(elements(tensor)))
 
 
+def take_hooks(program: Program) -> None:
+    """What autograd has made of a gradient is what a hook sums, not what it makes of it. The
+    backward of a collective of the forward makes a gradient of that of another value."""
+    others: set[int] = set()  # gradients of what the model has computed
+    for op in program.ops:
+        for value, operands in _results(op) if _sums(op) or _passes(op) else ():
+            passed = any(id(one) in others for one in operands)
+            if passed and not _sums(op):
+                others.add(id(value))
+            elif not passed and _sums(op) and _made_by_hook(value, operands):
+                operands[0].grad_of, value.grad_of = value.grad_of, None
+                value.arrived_for = operands[0].grad_of
+        others |= {id(one) for one in op.outs if one.grad_of is not None and _trained(one) is None}
+
+
 def summed(program: Program) -> dict[str, list[str]]:
     """By parameter: the axes along which the program sums its gradient, after the backward or in a
     hook; by messages, where it adds what other ranks have sent."""
@@ -98,18 +113,28 @@ def summed(program: Program) -> dict[str, list[str]]:
             for one, other in itertools.permutations(op.operands()):
                 for name in owners.get(id(one), ()) if id(other) in arrived else ():
                     found.setdefault(name, set()).update(arrived[id(other)])
-        reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
+        reduces = _sums(op)
         for value, operands in _results(op) if reduces or _passes(op) else ():
             whose = set().union(*(owners.get(id(one), ()) for one in operands))
             for name in whose if reduces else ():
                 found.setdefault(name, set()).update(program.axes_of(op))
             owners[id(value)] = whose
         for value in op.outs:
-            gradient_of = value.grad_of or value.arrived_for
-            parameter = gradient_of.root if gradient_of is not None else None
-            if parameter is not None and parameter.claims.get("role") == "param":
+            if (parameter := _trained(value)) is not None:
                 owners.setdefault(id(value), set()).add(parameter.claims["name"])
     return {name: sorted(axes) for name, axes in found.items()}
+
+
+def _made_by_hook(value: Value, operands: list[Value]) -> bool:
+    """Whether the only operand could be the gradient as well: that of a parameter, of its shape."""
+    alone = value.grad_of is not None and _trained(value) is not None and len(operands) == 1
+    return alone and operands[0].grad_of is None and operands[0].shape == value.shape
+
+
+def _trained(gradient: Value) -> Value | None:
+    """The parameter whose gradient it is."""
+    of = gradient.grad_of or gradient.arrived_for
+    return of.root if of is not None and of.root.claims.get("role") == "param" else None
 
 
 def summed_into(program: Program, gradient: Value) -> set[str]:
@@ -117,7 +142,7 @@ def summed_into(program: Program, gradient: Value) -> set[str]:
     found: set[str] = set()
     wanted = {id(gradient)}
     for op in reversed(program.ops):
-        reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
+        reduces = _sums(op)
         for value, operands in _results(op) if reduces or _passes(op) else ():
             if id(value) in wanted:
                 found.update(program.axes_of(op) if reduces else ())
@@ -154,6 +179,10 @@ def _results(op: Op) -> list[tuple[Value, list[Value]]]:
     inner = len(operands) // each * each if each else 0
     more = operands[inner:]
     return [(value, operands[place:inner:each] + more) for place, value in enumerate(op.outs)]
+
+
+def _sums(op: Op) -> bool:
+    return op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
 
 
 def _passes(op: Op) -> bool:

@@ -659,6 +659,7 @@ class Steps:
             self.roles.take_batch(numbers.own(self.roles.kinds))
             leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
+        evidence.take_hooks(program)
         self.summed = evidence.summed(program)
         if self.inference:  # no gradient tells how copies are used
             along = [axis.name for axis in program.mesh.axes]
