@@ -174,8 +174,10 @@ for step in range(3):
 
 
 def test_targets_that_all_ranks_ignore_alike_leave_a_mean_of_means(tmp_path):
-    done = linted(tmp_path, _LIBRARY.format(ignored="2"), "--min-proof=100")
+    done = linted(tmp_path, _LIBRARY.format(ignored="2"))
     assert done.returncode == 0, done.stdout + done.stderr
+    # The backward of some versions of torch picks targets by numbers of rows, which is not proved.
+    assert "aten.div.Tensor" not in done.stderr, done.stderr
 
 
 def test_targets_that_ranks_ignore_otherwise_do_not(tmp_path):
