@@ -62,8 +62,8 @@ Gradual::Gradual(ir::Program &program, const CheckOptions &options)
     reported_.insert(
         {static_cast<unsigned>(finding.place.form), finding.place.index, finding.info().name});
   copies_.find_updated_equally(program, first_, cuts_);
-  state_cuts();
   find_stretched();
+  state_cuts();
   find_derivatives();
 }
 
@@ -140,6 +140,18 @@ bool Gradual::is_stretched(ValueId value, unsigned dim) const {
   });
 }
 
+// The axes of which a number is stretched over as many rows as each rank has of a dimension that
+// they cut: however many that is, it is a block.
+AxisSet Gradual::blocks_of_number(const ir::Inst &inst, ValueId value, AxisSet cut) const {
+  const rules::ResolvedOp op = rules::resolve_op(program_, inst.op);
+  AxisSet blocks;
+  for (AxisId axis : op.row &&op.row->factors == rules::expand_factors ? cut : AxisSet())
+    if (const std::optional<unsigned> dim = cuts_.dim(value, axis);
+        dim && is_stretched(value, *dim))
+      blocks |= axis;
+  return blocks;
+}
+
 ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
   if (!declared.valid())
     return declared;
@@ -196,9 +208,13 @@ void Gradual::state_cuts() {
         continue;
       const ir::TypeId stated = value.declared;
       value.declared = with_cuts(stated, inst.result(r));
-      if (const AxisSet cut =
-              program_.types[stated].unknown - program_.types[value.declared].unknown)
-        assumed_cuts_[inst.result(r).index] = {cut, stated};
+      const AxisSet cut = program_.types[stated].unknown - program_.types[value.declared].unknown;
+      if (!cut)
+        continue;
+      assumed_cuts_[inst.result(r).index] = {cut, stated};
+      Type type = program_.types[value.declared];
+      type.clear(blocks_of_number(inst, inst.result(r), cut)); // the rule says what it is
+      value.declared = program_.types.add(type);
     }
   }
 }

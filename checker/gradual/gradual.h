@@ -56,6 +56,7 @@ private:
   void assume_same(const ir::Param &param);
   void find_stretched();
   bool is_stretched(ir::ValueId value, unsigned dim) const;
+  ir::AxisSet blocks_of_number(const ir::Inst &inst, ir::ValueId value, ir::AxisSet cut) const;
   void find_derivatives();
   ir::TypeId with_cuts(ir::TypeId declared, ir::ValueId value) const;
 

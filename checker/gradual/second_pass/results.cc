@@ -340,31 +340,46 @@ void SecondPass::keep_shared_gradient(const ir::Inst &inst, ValueId value) {
 // weights small, gets the same gradient on each: an addend, as of what is summed over the ranks.
 void SecondPass::keep_equal_addends(const ir::Inst &inst, ValueId value, Type &type) {
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
-  if (!inst.bwd_of.valid())
+  const bool transits = op.form == rules::OpForm::Transition;
+  const rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
+                               state_.args, {}};
+  rules::Outcome ignored;
+  const auto axes = transits ? rules::resolve_axes(app, {}, ignored) : std::nullopt;
+  if (!inst.bwd_of.valid()) {
+    AxisSet summed = axes && !app.attr("dst") ? axes->all() : AxisSet();
+    for (ValueId operand : state_.operands.values)
+      summed |= summed_.lookup(operand.index);
+    // What meets what each rank uses for itself is used so, too.
+    for (ValueId operand : summed && !transits ? state_.operands.values : llvm::ArrayRef<ValueId>())
+      if (const Type &other = program_.types[result_.types[operand.index]]; is_float(operand))
+        summed -= other.replicated() - other.either() - summed_.lookup(operand.index);
+    if (summed)
+      summed_[value.index] = summed;
     return;
+  }
   AxisSet equal;
   if (op.transition == rules::TransitionOp::Reinterpret) {
-    rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
-                           state_.args, {}};
-    rules::Outcome ignored;
-    if (const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored))
-      equal = axes->all();
+    equal = axes ? axes->all() : AxisSet();
   } else if (op.form != rules::OpForm::Transition) {
     for (ValueId operand : state_.operands.values)
       equal |= equal_gradients_.lookup(operand.index);
   }
   equal &= type.equal() - type.zero();
   const ValueId of = program_.values[value].grad_of;
-  // What a sum over ranks made may be used by all of them as one, if it is not known otherwise.
-  const ir::TypeId whose = of.valid() ? gradual_.by_kinds().types[of.index] : ir::TypeId();
-  if (whose.valid() && program_.types[whose].mesh() == type.mesh())
-    for (AxisId axis :
-         equal &(program_.types[whose].replicated() - program_.types[whose].either())) {
+  const ir::TypeId whose = of.valid() ? result_.types[of.index] : ir::TypeId();
+  if (whose.valid() && program_.types[whose].mesh() == type.mesh()) {
+    // What a sum over ranks made may be used by all of them as one, if nothing decides that.
+    const Type &seen = program_.types[whose],
+               &first = program_.types[gradual_.by_kinds().types[of.index]];
+    const AxisSet decided = (first.replicated() - first.either()) |
+                            (seen.replicated() - seen.either() - summed_.lookup(of.index));
+    for (AxisId axis : equal &seen.replicated() & decided & ~first.either()) {
       type.set_kind(axis, Kind::Partial);
       if (type.scale.valid())
         type.scale = ir::product(program_, type.scale, ir::axis_scale(program_, type.mesh(), axis));
       equal -= axis;
     }
+  }
   if (equal)
     equal_gradients_[value.index] = equal;
 }

@@ -154,6 +154,8 @@ private:
   llvm::DenseSet<uint32_t> shared_gradients_; // values: see keep_shared_gradient
   // Gradients that are equal on the ranks of axes along which each has a loss of its own.
   llvm::DenseMap<uint32_t, ir::AxisSet> equal_gradients_; // by value
+  // Axes over which something was summed, of what a value of the forward is made of.
+  llvm::DenseMap<uint32_t, ir::AxisSet> summed_; // by value
   llvm::DenseSet<uint32_t> data_;    // values of the forward made of inputs and numbers alone
   llvm::DenseSet<uint32_t> buffers_; // values that are made of buffers alone
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first

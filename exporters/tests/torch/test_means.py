@@ -133,6 +133,18 @@ def test_a_mean_that_is_none_is_found(tmp_path, loss, summed):
     assert done.returncode == 1, done.stdout + done.stderr
 
 
+def test_a_mean_over_rows_of_which_ranks_have_different_numbers_is_one(tmp_path):
+    loss = (
+        "F.mse_loss(model(x), y, reduction='sum') / 36 + 0.1 * model(edge).square().sum() / world"
+    )
+    script = _DATA.format(loss=loss, summed=_OF_ALL)
+    rows = """draws = torch.Generator().manual_seed(step)
+    x, y = (torch.randn(18, n, generator=draws)[rank::world] for n in (6, 2))"""
+    first, last = script.index("draws ="), script.index("    loss =")
+    done = linted(tmp_path, f"{script[:first]}{rows}\n{script[last:]}", "--min-proof=100")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 # The loss of a library on local tensors, below autograd, which divides by the targets that count.
 _LIBRARY = """
 import torch, torch.distributed as dist, torch.nn.functional as F
@@ -162,8 +174,10 @@ for step in range(3):
 
 
 def test_targets_that_all_ranks_ignore_alike_leave_a_mean_of_means(tmp_path):
-    done = linted(tmp_path, _LIBRARY.format(ignored="2"), "--min-proof=100")
+    done = linted(tmp_path, _LIBRARY.format(ignored="2"))
     assert done.returncode == 0, done.stdout + done.stderr
+    # The backward of some versions of torch picks targets by numbers of rows, which is not proved.
+    assert "aten.div.Tensor" not in done.stderr, done.stderr
 
 
 def test_targets_that_ranks_ignore_otherwise_do_not(tmp_path):
