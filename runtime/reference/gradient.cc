@@ -69,7 +69,7 @@ struct Reframe {
 
 // The tensors that an instruction has a derivative by.
 static llvm::Error
-each_derivative(const SeenInst &seen, bool all,
+each_derivative(const ResolvedInst &seen, bool all,
                 llvm::function_ref<llvm::Error(unsigned arg, std::string_view name,
                                                std::optional<int64_t> member)>
                     f) {
@@ -120,10 +120,10 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
     }
     return llvm::Error::success();
   }
-  auto found = reference_.see(entry.inst, entry.site);
+  auto found = reference_.resolve_inst(entry.inst, entry.site);
   if (!found)
     return found.takeError();
-  const SeenInst &seen = **found;
+  const ResolvedInst &seen = **found;
   if (!seen.app().where().grad && !differentiated_.contains(entry.inst.index))
     return llvm::Error::success();
   Meanings operands, results;
@@ -175,7 +175,7 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
   return llvm::Error::success();
 }
 
-llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, BodySite site,
+llvm::Expected<Meaning> Reference::transposed_move(const ResolvedInst &seen, BodySite site,
                                                    unsigned arg, llvm::ArrayRef<Meaning> operands,
                                                    llvm::ArrayRef<Meaning> results) {
   bool collective = seen.op().form == rules::OpForm::Transition;
