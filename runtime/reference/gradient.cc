@@ -50,7 +50,7 @@ bool is_position(const rules::Equation &equation, unsigned operand) {
 }
 
 // The same meaning seen as of another type, and gradients back.
-struct Reframe {
+struct Retyping {
   const ir::Program &program;
   const std::optional<Distribution> &from, &to;
 
@@ -129,22 +129,22 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
   Meanings operands, results;
   for (unsigned i = 0; i < entry.inputs.size(); ++i)
     operands.push_back(
-        Reframe{program_, seen.known(i), seen.from(i)}.forward(trace_.nodes[entry.inputs[i]]));
+        Retyping{program_, seen.known(i), seen.from(i)}.forward(trace_.nodes[entry.inputs[i]]));
   for (unsigned r = 0; r < entry.outputs.size(); ++r) {
-    Reframe out{program_, seen.made(r), seen.to(r)};
+    Retyping out{program_, seen.made(r), seen.to(r)};
     const Meaning &gradient = gradients[entry.outputs[r]];
     if (gradient.pieces.empty()) {
       results.push_back({});
       continue;
     }
     Meaning like =
-        Reframe{program_, seen.to(r), seen.made(r)}.forward(trace_.nodes[entry.outputs[r]]);
+        Retyping{program_, seen.to(r), seen.made(r)}.forward(trace_.nodes[entry.outputs[r]]);
     results.push_back(out.back(like, gradient));
   }
   auto give = [&](unsigned arg, Meaning gradient) {
     if (gradient.pieces.empty())
       return;
-    Reframe in{program_, seen.known(arg), seen.from(arg)};
+    Retyping in{program_, seen.known(arg), seen.from(arg)};
     const Meaning &like = trace_.nodes[entry.inputs[arg]];
     add_to(gradients[entry.inputs[arg]], in.back(like, gradient));
   };

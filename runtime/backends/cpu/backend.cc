@@ -147,7 +147,7 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const PreparedStep &prep
   llvm::SmallVector<Tensor, 2> tensors;
   for (unsigned i = 0; i < uses.size(); ++i) {
     result_blocks.push_back(held(uses[i], false));
-    results[i] = held_.fresh(uses[i].buffer, rank, HeldTensors::Content::Anything);
+    results[i] = held_.fresh(uses[i].buffer, rank, BufferTensors::Content::Anything);
     tensors.push_back(std::move(*results[i]));
   }
   llvm::SmallVector<const PreparedOp *, 2> together;
@@ -156,7 +156,7 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const PreparedStep &prep
     together.push_back(&prepared_steps_[prepared.ahead[i]].on(rank));
     SharedTensor &result = results[uses.size() + i];
     result =
-        held_.fresh(plan_->used(later.results)[0].buffer, rank, HeldTensors::Content::Anything);
+        held_.fresh(plan_->used(later.results)[0].buffer, rank, BufferTensors::Content::Anything);
     tensors.push_back(std::move(*result));
   }
   Draws draws{options_.seed, prepared.draws, draw_stream(*world_, step.mesh, made.lists, rank)};
@@ -281,8 +281,8 @@ SharedTensor CpuBackend::moved_packed(const LocalStep &made, RankId rank) {
   if (from->dtype != buffer.dtype || !sent || !held_.packed(*from))
     return nullptr;
   SharedTensor result = held_.fresh_packed(buffer.dtype, buffer.on(rank),
-                                           assigns(made.form) ? HeldTensors::Content::Anything
-                                                              : HeldTensors::Content::Zeros);
+                                           assigns(made.form) ? BufferTensors::Content::Anything
+                                                              : BufferTensors::Content::Zeros);
   move_packed(made, position_in(made, rank), bytes, *from, *result);
   return result;
 }
@@ -299,7 +299,7 @@ SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, 
       return from;
     tensors.push_back(from.get());
   }
-  using Content = HeldTensors::Content;
+  using Content = BufferTensors::Content;
   SharedTensor result =
       held_.fresh(made.result, rank, assigns(made.form) ? Content::Anything : Content::Zeros);
   run_local_step(made, position_in(made, rank), tensors, *result, options_.domain);
@@ -369,7 +369,7 @@ void CpuBackend::communicate_group(const Communicate &collective, Ranks members,
   }
   group.perm = ir::as_array(plan_->numbers).slice(collective.perm.first, collective.perm.count);
   run_collective(collective, group, options_.domain, results,
-                 [&](size_t position, HeldTensors::Content content) {
+                 [&](size_t position, BufferTensors::Content content) {
                    return held_.fresh(collective.result, members[position], content);
                  });
 }

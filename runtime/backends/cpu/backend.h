@@ -122,7 +122,7 @@ private:
   std::vector<std::vector<uint32_t>> block_classes_;
   std::vector<std::vector<uint32_t>> extents_classes_; // by buffer; empty: equal on all ranks
   std::vector<RankId> all_;                            // of this process
-  HeldTensors held_;
+  BufferTensors held_;
   Deduplication deduplication_;       // of the step at hand
   std::vector<SharedTensor> results_; // of what is done in it, one after another
   Deadline deadline_ = kNoDeadline;
