@@ -24,7 +24,7 @@ struct Step {
   explicit Step(const std::string &text)
       : program(checked(text)),
         reference(program, Domain::F64, 0), inst{program.program().main.last.index - 1} {
-    llvm::Expected<std::unique_ptr<ResolvedInst>> found = reference.see(inst, {});
+    llvm::Expected<std::unique_ptr<ResolvedInst>> found = reference.resolve_inst(inst, {});
     REQUIRE(static_cast<bool>(found));
     seen = std::move(*found);
   }
