@@ -12,7 +12,9 @@ function activate() {
     args: ["lsp", ...settings.get("arguments")],
     options: folder ? { cwd: folder } : {},
   };
-  const shown = { documentSelector: [{ language: "spmd" }, { scheme: "file", language: "python" }] };
+  const shown = {
+    documentSelector: [{ language: "spmd" }, { scheme: "file", language: "python" }],
+  };
   client = new LanguageClient("spmdlint", "spmdlint", server, shown);
   return client.start();
 }

@@ -18,14 +18,14 @@ llvm::Expected<Plan> make_sized_plan(checker::CheckedProgram &program, const Wor
   while (true) {
     options.sizes = &sizes;
     llvm::Expected<Plan> plan = make_plan(program, world, options);
-    if (!plan || plan->asked.empty())
+    if (!plan || plan->unknown_sizes.empty())
       return plan;
     std::unique_ptr<Backend> backend = started(*plan);
     if (!backend)
       return make_error("what says how much is moved could not be run");
     if (llvm::Error failed = backend->run(plan->all(), kNoDeadline))
       return llvm::Expected<Plan>(std::move(failed));
-    for (PlannedId asked : plan->asked) {
+    for (PlannedId asked : plan->unknown_sizes) {
       const PlannedValue &value = plan->values[asked];
       std::string name = ir::print_value(program.program(), value.value);
       std::vector<TensorSizes::Lengths> lengths;

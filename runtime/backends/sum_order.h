@@ -1,4 +1,4 @@
-// In which order sums over ranks are added up: what a backend promises, and bounds of rounding need.
+// In which order sums over ranks are added up: a backend promises it, bounds of rounding need it.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace spmd::runtime {
 
 namespace {
 
-void tell_host_ops(const HostOps &ops) {
+void report_host_ops(const HostOps &ops) {
   std::string list;
   for (const auto &[op, steps] : ops)
     list += fmt::format("{}{} `{}`", list.empty() ? "" : ", ", steps, op);
@@ -54,7 +54,7 @@ public:
   std::unique_ptr<Backend> backend(uint64_t seed) override {
     DeviceOptions own{.seed = seed};
     if (team_->leads() && !std::exchange(host_ops_reported_, true))
-      own.on_host = tell_host_ops;
+      own.on_host = report_host_ops;
     // In a batch the library may divide what it adds up otherwise than alone.
     own.batches = !options_.deterministic;
     own.records = options_.records;
@@ -92,12 +92,12 @@ private:
 
 // Each rank finds its device before any waits for the others.
 llvm::Expected<std::unique_ptr<DeviceRank>>
-open_device_rank(const BackendRow &row, const SpmdRanks &ranks, DeviceRank::GoesOn goes_on) {
+open_device_rank(const BackendRow &row, const SpmdRanks &ranks, DeviceRank::Patience patience) {
   llvm::Expected<const SpmdDevicePlugin *> plugin = open_device_plugin(row);
   if (!plugin)
     return plugin.takeError();
   llvm::Expected<std::unique_ptr<DeviceLink>> link =
-      DeviceLink::open(**plugin, ranks, std::move(goes_on));
+      DeviceLink::open(**plugin, ranks, std::move(patience));
   if (!link)
     return link.takeError();
   return std::make_unique<OpenedDevice>(std::move(*link));

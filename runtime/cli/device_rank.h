@@ -14,7 +14,7 @@ class DeviceRank {
 public:
   // Asked now and then while the device is waited for: which step of the plan it has come to, and
   // whether this is the first question of a wait. False: to give up.
-  using GoesOn = std::function<bool(uint32_t step, bool first)>;
+  using Patience = std::function<bool(uint32_t step, bool first)>;
 
   virtual ~DeviceRank() = default;
   struct Options {
@@ -34,6 +34,6 @@ public:
 
 // An error: there is no plug-in, or no device.
 llvm::Expected<std::unique_ptr<DeviceRank>>
-open_device_rank(const BackendRow &row, const SpmdRanks &ranks, DeviceRank::GoesOn goes_on);
+open_device_rank(const BackendRow &row, const SpmdRanks &ranks, DeviceRank::Patience patience);
 
 } // namespace spmd::runtime

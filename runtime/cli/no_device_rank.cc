@@ -12,7 +12,7 @@ namespace spmd::runtime {
 // Where the plug-in is missing too, that is said as ever: with what both need.
 llvm::Expected<std::unique_ptr<DeviceRank>> open_device_rank(const BackendRow &row,
                                                              const SpmdRanks & /*ranks*/,
-                                                             DeviceRank::GoesOn /*goes_on*/) {
+                                                             DeviceRank::Patience /*patience*/) {
   const std::string get = fmt::format("configure with -Ddevice=enabled, {}", row.get);
   BackendRow wanted = row;
   wanted.get = get;

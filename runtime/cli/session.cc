@@ -173,7 +173,7 @@ llvm::Error Session::join_store(const RunOptions &options, Identity identity) {
   return join(options, identity);
 }
 
-bool Session::goes_on(uint32_t step, bool first) {
+bool Session::keeps_waiting(uint32_t step, bool first) {
   if (first || step != reached_) {
     reached_ = step;
     if (llvm::Error error = team_->at(step)) {
@@ -187,8 +187,10 @@ bool Session::goes_on(uint32_t step, bool first) {
 
 llvm::Error Session::join_devices(const RunOptions &options, Identity identity) {
   const SpmdRanks ranks{identity.rank, identity.size, identity.local_rank, identity.local_size};
-  llvm::Expected<std::unique_ptr<DeviceRank>> device = open_device_rank(
-      row_, ranks, [this](uint32_t step, bool first) { return !team_ || goes_on(step, first); });
+  llvm::Expected<std::unique_ptr<DeviceRank>> device =
+      open_device_rank(row_, ranks, [this](uint32_t step, bool first) {
+        return !team_ || keeps_waiting(step, first);
+      });
   absent_ = !device;
   if (!device)
     return device.takeError();

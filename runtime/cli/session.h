@@ -57,7 +57,7 @@ private:
   llvm::Error join_peers(const RunOptions &options, Identity identity);
   llvm::Error join_store(const RunOptions &options, Identity identity);
   llvm::Error join_devices(const RunOptions &options, Identity identity);
-  bool goes_on(uint32_t step, bool first);
+  bool keeps_waiting(uint32_t step, bool first);
 
   const BackendRow &row_;
   std::unique_ptr<PluginPeers> peers_; // of MPI

@@ -137,7 +137,7 @@ bool LoweredPlan::is_even(const Buffer &buffer, const Groups &groups) {
 }
 
 // Complex numbers as they are, others over the divisor.
-static void add_conversion(const Placed &from, const Placed &to, double divisor,
+static void add_conversion(const DeviceArray &from, const DeviceArray &to, double divisor,
                            std::vector<Command> &commands) {
   if (to.is_complex()) {
     add_box(from, to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
@@ -148,7 +148,7 @@ static void add_conversion(const Placed &from, const Placed &to, double divisor,
 
 void LoweredPlan::lower_combination(const Communicate &made, llvm::ArrayRef<RankId> members,
                                     CollectiveCall &call) const {
-  const Placed operand = placed(made.operand), result = placed(made.result);
+  const DeviceArray operand = array_of(made.operand), result = array_of(made.result);
   llvm::Expected<Addition> found = addition_of(made, operand.dtype);
   SPMD_CHECK(bool(found), "a collective that was prepared");
   const Addition addition = *found;
@@ -157,10 +157,10 @@ void LoweredPlan::lower_combination(const Communicate &made, llvm::ArrayRef<Rank
   const bool whole = made.collective == Collective::AllReduce ||
                      !is_even(plan_.buffers[made.result], groups_[made.group.index]);
   const Dims dims = *operand.dims;
-  Placed room{scratch_, addition.held, &dims, nullptr};
+  DeviceArray room{scratch_, addition.held, &dims, nullptr};
   // The own part of the sum: where the operand had it, as libraries ask for what is given in its
   // own place.
-  Placed part = room;
+  DeviceArray part = room;
   int64_t first = 0;
   for (uint32_t i = 0;
        made.collective == Collective::ReduceScatter && i < groups_[made.group.index].position(own_);
@@ -191,7 +191,7 @@ public:
   Exchange(const LoweredPlan &plan, const Communicate &made, llvm::ArrayRef<RankId> members,
            CollectiveCall &call)
       : plan_(plan.plan_), made_(made), members_(members), call_(call),
-        operand_(plan.placed(made.operand)), result_(plan.placed(made.result)),
+        operand_(plan.array_of(made.operand)), result_(plan.array_of(made.result)),
         own_(plan.groups_[made.group.index].position(plan.own_)),
         cell_(ir::info(operand_.dtype).bytes), group_(plan.device_groups_[made.group.index]) {}
 
@@ -278,7 +278,7 @@ private:
   const Communicate &made_;
   llvm::ArrayRef<RankId> members_;
   CollectiveCall &call_;
-  const Placed operand_, result_;
+  const DeviceArray operand_, result_;
   const size_t own_;   // position in the group
   const int64_t cell_; // bytes
   const uint32_t group_;

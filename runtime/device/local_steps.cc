@@ -4,8 +4,8 @@
 namespace spmd::runtime {
 
 // Pieces of a dimension, one after another, beside the whole: `split` and `join`.
-bool LoweredPlan::lower_pieces(const LocalStep &local, const Placed &from, const Placed &to,
-                               std::vector<Command> &commands) const {
+bool LoweredPlan::lower_pieces(const LocalStep &local, const DeviceArray &from,
+                               const DeviceArray &to, std::vector<Command> &commands) const {
   const bool splits = local.form == LocalStepForm::Split;
   const Dims &whole = splits ? *from.dims : *to.dims;
   const Strides strides = strides_of(whole);
@@ -26,9 +26,9 @@ bool LoweredPlan::lower_pieces(const LocalStep &local, const Placed &from, const
   return true;
 }
 
-bool LoweredPlan::lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed &to,
+bool LoweredPlan::lower_overwrite(llvm::ArrayRef<DeviceArray> operands, const DeviceArray &to,
                                   std::vector<Command> &commands) {
-  const Placed &before = operands[0], &numbers = operands[1], &values = operands[2];
+  const DeviceArray &before = operands[0], &numbers = operands[1], &values = operands[2];
   if (to.data == numbers.data || to.data == values.data || numbers.size() != values.size())
     return false;
   if (to.data != before.data)
@@ -47,17 +47,17 @@ bool LoweredPlan::lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed 
 }
 
 bool LoweredPlan::lower_local_step(const LocalStep &local, std::vector<Command> &commands) {
-  llvm::SmallVector<Placed, 4> operands;
+  llvm::SmallVector<DeviceArray, 4> operands;
   for (const Use &use : plan_.used(local.operands))
-    operands.push_back(placed(use));
-  const Placed to = placed(local.result);
+    operands.push_back(array_of(use));
+  const DeviceArray to = array_of(local.result);
   if (to.is_complex() && local.form != LocalStepForm::Copy)
     return false;
   uint32_t position = local.group.valid() ? groups_[local.group.index].position(own_) : 0;
-  auto copy = [&](const Placed &from, int64_t at, int64_t into, int64_t size) {
+  auto copy = [&](const DeviceArray &from, int64_t at, int64_t into, int64_t size) {
     return add_box(from, to, {{size}, {1}, {1}, at, into}, false, commands);
   };
-  auto slice = [&](const Dims &whole, const Placed &from, bool out) {
+  auto slice = [&](const Dims &whole, const DeviceArray &from, bool out) {
     llvm::ArrayRef<int64_t> lengths = plan_.cuts[local.cut].on(own_);
     int64_t first = 0;
     for (uint32_t p = 0; p < position; ++p)
@@ -95,7 +95,7 @@ bool LoweredPlan::lower_local_step(const LocalStep &local, std::vector<Command> 
     return copy(operands[0], static_cast<int64_t>(local.row) * to.size(), 0, to.size());
   case LocalStepForm::StackRows: {
     int64_t at = 0;
-    for (const Placed &each : operands) {
+    for (const DeviceArray &each : operands) {
       if (!copy(each, 0, at, each.size()))
         return false;
       at += each.size();
@@ -108,7 +108,7 @@ bool LoweredPlan::lower_local_step(const LocalStep &local, std::vector<Command> 
   case LocalStepForm::Receive: // between ranks
     return true;
   case LocalStepForm::Count:
-    return add_scaled(Placed(), to, 1, 1, commands);
+    return add_scaled(DeviceArray(), to, 1, 1, commands);
   case LocalStepForm::Overwrite:
     return lower_overwrite(operands, to, commands);
   }

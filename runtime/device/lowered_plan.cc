@@ -60,11 +60,11 @@ void LoweredPlan::lower(SpmdAddress arena) {
 
 void LoweredPlan::lower_compute(const Step &step, LoweredStep &lowered) {
   const Compute &made = plan_.computes[step.index];
-  llvm::SmallVector<Placed, 8> args, results;
+  llvm::SmallVector<DeviceArray, 8> args, results;
   for (const Use &use : plan_.used(made.operands))
-    args.push_back(placed(use));
+    args.push_back(array_of(use));
   for (const Use &use : plan_.used(made.results))
-    results.push_back(placed(use));
+    results.push_back(array_of(use));
   StepScratch scratch{scratch_, 0};
   lowered.on_host = !host_.op_of(step.index, own_).lower(args, results, scratch, lowered.commands);
   scratch_bytes_ = std::max(scratch_bytes_, scratch.bytes + 512);
@@ -82,9 +82,9 @@ uint64_t LoweredPlan::bytes_of(BufferId buffer) const {
   return static_cast<uint64_t>(count(made.on(own_))) * ir::info(made.dtype).bytes;
 }
 
-Placed LoweredPlan::placed(Use use) const {
+DeviceArray LoweredPlan::array_of(Use use) const {
   const Buffer &buffer = plan_.buffers[use.buffer];
-  Placed made{address(use.buffer), buffer.dtype, &buffer.on(own_), nullptr};
+  DeviceArray made{address(use.buffer), buffer.dtype, &buffer.on(own_), nullptr};
   if (const Block *block = host_.block_of(use, own_))
     made.first = &block->first, made.whole = &block->whole;
   return made;

@@ -53,8 +53,8 @@ public:
     return arena_ + static_cast<uint64_t>(plan_.buffers[buffer].offset);
   }
   uint64_t bytes_of(BufferId buffer) const;
-  Placed placed(Use use) const;
-  Placed placed(BufferId buffer) const { return placed(Use{buffer, {}}); }
+  DeviceArray array_of(Use use) const;
+  DeviceArray array_of(BufferId buffer) const { return array_of(Use{buffer, {}}); }
   // Whether this rank runs the step.
   bool takes_part(const Step &step) const { return world_.on(step.mesh, own_); }
   // Whether it is a copy from a mesh to another one.
@@ -86,9 +86,9 @@ private:
 
   void lower_compute(const Step &step, LoweredStep &lowered);
   bool lower_local_step(const LocalStep &local, std::vector<Command> &commands);
-  bool lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed &to,
+  bool lower_overwrite(llvm::ArrayRef<DeviceArray> operands, const DeviceArray &to,
                        std::vector<Command> &commands);
-  bool lower_pieces(const LocalStep &local, const Placed &from, const Placed &to,
+  bool lower_pieces(const LocalStep &local, const DeviceArray &from, const DeviceArray &to,
                     std::vector<Command> &commands) const;
   llvm::Error check_collective(const Step &step);
   static bool is_even(const Buffer &buffer, const Groups &groups);

@@ -133,8 +133,8 @@ llvm::Error StepRunner::receive(const Step &step) {
     if (llvm::Error error = buffers_.wait_for({{from, {}}, {made.result, {}}}))
       return error;
     std::vector<Command> commands;
-    const Placed to = lowered_.placed(made.result);
-    add_box(lowered_.placed(from), to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
+    const DeviceArray to = lowered_.array_of(made.result);
+    add_box(lowered_.array_of(from), to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
     if (llvm::Error error = queue(commands))
       return error;
   }
@@ -185,7 +185,7 @@ llvm::Error StepRunner::run_loop(const Loop &made, uint32_t index) {
     if (!*yes)
       return llvm::Error::success();
     if (iterations_.back() >= plan_.max_rounds)
-      return llvm::make_error<LoopGoesOn>(plan_.steps[index].inst, plan_.max_rounds);
+      return llvm::make_error<TooManyRounds>(plan_.steps[index].inst, plan_.max_rounds);
     if (llvm::Error error = run({made.cond_end, made.body_end}))
       return error;
   }

@@ -12,7 +12,7 @@ namespace spmd::runtime {
 
 namespace {
 
-Placed real_parts(Placed tensor) {
+DeviceArray real_parts(DeviceArray tensor) {
   tensor.dtype = part_of(tensor.dtype);
   return tensor;
 }
@@ -24,7 +24,7 @@ Strides doubled(Strides strides) {
 
 } // namespace
 
-bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Placed &out,
+bool lower_complex_term(const RowCall &call, const lowered::Term &term, const DeviceArray &out,
                         bool fresh, std::vector<Command> &commands) {
   // The derivative of a product conjugates.
   if (call.site.row.derivative_of || term.scatters || !term.indices.empty() ||
@@ -40,7 +40,7 @@ bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Pl
   };
   llvm::SmallVector<Parts, 3> factors;
   for (const lowered::Source &source : term.sources) {
-    const Placed &from = call.args[source.arg];
+    const DeviceArray &from = call.args[source.arg];
     if (source.form != lowered::Source::Form::Operand)
       return false;
     Strides along;

@@ -115,7 +115,7 @@ struct PreparedOp::State {
   template <class T> static bool goes_back(const Use &use);
 
   template <class T>
-  llvm::Error run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Held> result_blocks,
+  llvm::Error run(llvm::ArrayRef<TensorBlock> held, llvm::ArrayRef<TensorBlock> result_blocks,
                   llvm::MutableArrayRef<Tensor> results, Domain domain, const Draws &draws,
                   llvm::ArrayRef<const PreparedOp *> together) const;
   template <class T>
@@ -340,10 +340,10 @@ llvm::Expected<bool> PreparedOp::State::run(const Use &use, const Call<T> &call,
 }
 
 template <class T>
-llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Held> result_blocks,
-                                   llvm::MutableArrayRef<Tensor> results, Domain domain,
-                                   const Draws &draws,
-                                   llvm::ArrayRef<const PreparedOp *> together) const {
+llvm::Error
+PreparedOp::State::run(llvm::ArrayRef<TensorBlock> held, llvm::ArrayRef<TensorBlock> result_blocks,
+                       llvm::MutableArrayRef<Tensor> results, Domain domain, const Draws &draws,
+                       llvm::ArrayRef<const PreparedOp *> together) const {
   constexpr bool complex = std::is_same_v<T, Complex>;
   std::vector<Scratch<Complex>> arg_rooms(complex ? held.size() : 0);
   std::vector<Scratch<Complex>> result_rooms(complex ? results.size() : 0);
@@ -351,7 +351,7 @@ llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Hel
   llvm::SmallVector<View<const T>, 6> args;
   llvm::SmallVector<F32Cache *, 6> kept;
   for (size_t i = 0; i < held.size(); ++i) {
-    const Held &each = held[i];
+    const TensorBlock &each = held[i];
     const T *data = nullptr;
     if (each.tensor)
       data = cells_of<T>(*each.tensor, complex ? arg_rooms[i] : none);
@@ -369,7 +369,7 @@ llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Hel
     }
     if (!data)
       data = data_of<T>(results[k].of<T>());
-    Held place = k < result_blocks.size() ? result_blocks[k] : Held();
+    TensorBlock place = k < result_blocks.size() ? result_blocks[k] : TensorBlock();
     made.push_back({&results[k].dims, data, results[k].dtype, place.first, place.whole});
   }
   llvm::SmallVector<const ForwardRow *, 2> more;
@@ -398,7 +398,8 @@ llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Hel
   return llvm::Error::success();
 }
 
-llvm::Error PreparedOp::run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> result_blocks,
+llvm::Error PreparedOp::run(llvm::ArrayRef<TensorBlock> args,
+                            llvm::ArrayRef<TensorBlock> result_blocks,
                             llvm::MutableArrayRef<Tensor> results, Domain domain,
                             const Draws &draws, llvm::ArrayRef<const PreparedOp *> together) const {
   if (domain == Domain::Field)
@@ -408,12 +409,12 @@ llvm::Error PreparedOp::run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> resu
   return state_->run<double>(args, result_blocks, results, domain, draws, together);
 }
 
-bool PreparedOp::lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results,
+bool PreparedOp::lower(llvm::ArrayRef<DeviceArray> args, llvm::ArrayRef<DeviceArray> results,
                        StepScratch &scratch, std::vector<Command> &commands) const {
   const size_t before = commands.size();
   for (const Use &use : state_->uses) {
     const Site site = state_->site(use, Domain::Declared, {});
-    llvm::SmallVector<Placed, 2> own;
+    llvm::SmallVector<DeviceArray, 2> own;
     for (unsigned index : use.indices)
       own.push_back(results[index]);
     const LoweredEquation *equation = nullptr;

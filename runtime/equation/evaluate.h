@@ -13,7 +13,7 @@ namespace spmd::runtime {
 
 // A tensor, and of what it is a block. Null `tensor`: its data are not needed (a shape_only of
 // extents).
-struct Held {
+struct TensorBlock {
   const Tensor *tensor = nullptr;
   ir::DType dtype = ir::DType::Unknown;
   const Dims *dims = nullptr;                    // of the block
@@ -33,7 +33,7 @@ public:
   // `results`: of the right extents and dtype; they may hold anything. `result_blocks`: of what
   // they are; empty: they are the whole. An error says what a kernel cannot do. `together`: ops
   // that go with it, for the same operands; their results follow the own ones.
-  llvm::Error run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> result_blocks,
+  llvm::Error run(llvm::ArrayRef<TensorBlock> args, llvm::ArrayRef<TensorBlock> result_blocks,
                   llvm::MutableArrayRef<Tensor> results, Domain domain, const Draws &draws,
                   llvm::ArrayRef<const PreparedOp *> together = {}) const;
   // True for gradients of one op that cost less together, if their operands and attributes are the
@@ -43,8 +43,8 @@ public:
   llvm::Error check(Domain domain) const;
   // The same on a device: commands are added. False: some of it only a kernel can do, and nothing
   // is added.
-  bool lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results, StepScratch &scratch,
-             std::vector<Command> &commands) const;
+  bool lower(llvm::ArrayRef<DeviceArray> args, llvm::ArrayRef<DeviceArray> results,
+             StepScratch &scratch, std::vector<Command> &commands) const;
   // False for operands that only give extents: they may be gone when it runs.
   bool reads(unsigned arg) const;
 

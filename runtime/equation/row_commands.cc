@@ -47,7 +47,7 @@ public:
   }
 
 private:
-  const Placed &arg(const Site &site, unsigned operand, unsigned member = 0) const {
+  const DeviceArray &arg(const Site &site, unsigned operand, unsigned member = 0) const {
     return call_.args[site.binding[operand]->first + member];
   }
   std::optional<Moves> plan_of(const KernelDef &kernel, const Site &site,
@@ -57,19 +57,19 @@ private:
   bool elements();
   bool slopes(const KernelDef &kernel);
   // Over the extents of `over`; inputs by operand of the row.
-  bool nest(const Site &site, ScalarProgram program, const Dims &over, const Placed *gradient,
-            const Placed &out);
+  bool nest(const Site &site, ScalarProgram program, const Dims &over, const DeviceArray *gradient,
+            const DeviceArray &out);
   bool composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by);
   bool is_real() const;
   bool terms();
-  Placed in_scratch(const Placed &result, ir::DType dtype);
-  bool copied(const Placed &from, const Placed &to);
-  bool complex_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result);
-  bool sum_of_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result);
-  bool term(const lowered::Term &term, const Placed &out, bool fresh);
-  bool all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &out);
+  DeviceArray in_scratch(const DeviceArray &result, ir::DType dtype);
+  bool copied(const DeviceArray &from, const DeviceArray &to);
+  bool complex_terms(llvm::ArrayRef<lowered::Term> terms, const DeviceArray &result);
+  bool sum_of_terms(llvm::ArrayRef<lowered::Term> terms, const DeviceArray &result);
+  bool term(const lowered::Term &term, const DeviceArray &out, bool fresh);
+  bool all_terms(llvm::ArrayRef<lowered::Term> terms, const DeviceArray &out);
   bool add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops, LoopNestDraft &draft);
-  bool matrices(const lowered::Term &term, const Placed &out, bool fresh);
+  bool matrices(const lowered::Term &term, const DeviceArray &out, bool fresh);
 
   const RowCall &call_;
   Commands &commands_;
@@ -81,7 +81,7 @@ private:
 std::optional<Moves> RowLowering::plan_of(const KernelDef &kernel, const Site &site,
                                           llvm::ArrayRef<const Dims *> results) const {
   llvm::SmallVector<const Dims *, 6> args;
-  for (const Placed &each : call_.args)
+  for (const DeviceArray &each : call_.args)
     args.push_back(each.dims);
   bool asks_data = false;
   auto first = [&](unsigned) {
@@ -100,7 +100,7 @@ std::optional<Moves> RowLowering::plan_of(const KernelDef &kernel, const Site &s
 
 bool RowLowering::moves() {
   llvm::SmallVector<const Dims *, 2> results;
-  for (const Placed &each : call_.results)
+  for (const DeviceArray &each : call_.results)
     results.push_back(each.dims);
   std::optional<Moves> made = plan_of(*call_.kernel, call_.site, results);
   if (!made)
@@ -113,7 +113,7 @@ bool RowLowering::moves() {
              commands_);
   }
   bool covered = made->list.size() == 1 && !made->adds;
-  for (const Placed &result : call_.results)
+  for (const DeviceArray &result : call_.results)
     if (!made->fill && !(covered && covers(made->list[0].box, result.size())))
       add_fill(result, 0, commands_);
   return llvm::all_of(made->list, [&](const Move &move) {
@@ -156,9 +156,9 @@ bool RowLowering::moves_back(const KernelDef &kernel) {
 // --- functions of numbers
 
 bool RowLowering::nest(const Site &site, ScalarProgram program, const Dims &over,
-                       const Placed *gradient, const Placed &out) {
+                       const DeviceArray *gradient, const DeviceArray &out) {
   llvm::SmallVector<uint8_t, 6> known; // inputs of the program, by place in the loop nest
-  llvm::SmallVector<Placed, 6> inputs;
+  llvm::SmallVector<DeviceArray, 6> inputs;
   for (SpmdScalarStep &step : program.steps) {
     if (step.op != kSpmdInput)
       continue;
@@ -174,7 +174,7 @@ bool RowLowering::nest(const Site &site, ScalarProgram program, const Dims &over
 }
 
 bool RowLowering::is_real() const {
-  auto real = [](const Placed &each) { return !each.is_complex(); };
+  auto real = [](const DeviceArray &each) { return !each.is_complex(); };
   return llvm::all_of(call_.args, real) && llvm::all_of(call_.results, real);
 }
 
@@ -192,14 +192,14 @@ bool RowLowering::slopes(const KernelDef &kernel) {
     return false;
   const Site site = call_.forward->site(call_.site);
   std::optional<ScalarProgram> program = kernel.traced(site, call_.forward->operand());
-  const Placed &gradient = call_.args[*gradients[0]];
+  const DeviceArray &gradient = call_.args[*gradients[0]];
   return program && nest(site, std::move(*program), *gradient.dims, &gradient, call_.results[0]);
 }
 
 // --- formulas
 
 bool RowLowering::composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by) {
-  llvm::SmallVector<const Placed *, 2> gradients;
+  llvm::SmallVector<const DeviceArray *, 2> gradients;
   if (by)
     for (std::optional<uint32_t> each : call_.forward->gradient_args())
       gradients.push_back(each ? &call_.args[*each] : nullptr);
@@ -210,23 +210,23 @@ bool RowLowering::composed(const KernelDef &kernel, const Site &site, std::optio
 // --- equations
 
 // Memory for it that is no operand's.
-Placed RowLowering::in_scratch(const Placed &result, ir::DType dtype) {
-  Placed made = result;
+DeviceArray RowLowering::in_scratch(const DeviceArray &result, ir::DType dtype) {
+  DeviceArray made = result;
   made.data = call_.scratch.data;
   made.dtype = dtype;
   const auto bytes = static_cast<uint64_t>(result.size()) * ir::info(dtype).bytes;
   call_.scratch.bytes = std::max(call_.scratch.bytes, bytes);
   return made;
 }
-bool RowLowering::copied(const Placed &from, const Placed &to) {
+bool RowLowering::copied(const DeviceArray &from, const DeviceArray &to) {
   return add_box(from, to, {{to.size()}, {1}, {1}}, false, commands_);
 }
 
 // Made elsewhere if it lies where an operand does: a part of it may be written before the other one
 // is read.
-bool RowLowering::complex_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result) {
+bool RowLowering::complex_terms(llvm::ArrayRef<lowered::Term> terms, const DeviceArray &result) {
   const bool lies_there = lies_at_any(result, call_.args);
-  const Placed out = lies_there ? in_scratch(result, result.dtype) : result;
+  const DeviceArray out = lies_there ? in_scratch(result, result.dtype) : result;
   reads_first_ = true;
   bool fresh = true;
   for (const lowered::Term &each : terms)
@@ -238,10 +238,10 @@ bool RowLowering::complex_terms(llvm::ArrayRef<lowered::Term> terms, const Place
 // One term after another is added to what is there. A result of 16 bits and less is rounded once,
 // as everywhere: it is added up in f32, and cuBLASLt would round a product before it adds it to 16
 // bits.
-bool RowLowering::sum_of_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result) {
+bool RowLowering::sum_of_terms(llvm::ArrayRef<lowered::Term> terms, const DeviceArray &result) {
   const bool narrow = ir::differentiable(result.dtype) && ir::info(result.dtype).bytes < 4;
   const bool widened = narrow && terms.size() > 1;
-  const Placed out = widened ? in_scratch(result, ir::DType::F32) : result;
+  const DeviceArray out = widened ? in_scratch(result, ir::DType::F32) : result;
   reads_first_ |= widened && call_.results.size() == 1;
   bool fresh = true;
   for (const lowered::Term &each : terms)
@@ -295,7 +295,7 @@ bool RowLowering::add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned>
       input.index = static_cast<unsigned>(draft.inputs.size());
       input.stride = stride, input.extent = index.extent;
       if (index.held && !index.whole) {
-        const Placed &block =
+        const DeviceArray &block =
             index.in_result ? call_.results[index.tensor] : call_.args[index.tensor];
         input.begin = block.first ? (*block.first)[index.dim] : 0;
       }
@@ -312,7 +312,7 @@ bool RowLowering::add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned>
   return true;
 }
 
-bool RowLowering::term(const lowered::Term &term, const Placed &out, bool fresh) {
+bool RowLowering::term(const lowered::Term &term, const DeviceArray &out, bool fresh) {
   if (term.scatters || !term.functions.empty() || term.edges.count)
     return false;
   LoopNestDraft draft;
@@ -332,7 +332,7 @@ bool RowLowering::term(const lowered::Term &term, const Placed &out, bool fresh)
 
 // Terms that sum nothing, in one loop nest: each element is rounded once, and may be written over
 // an operand.
-bool RowLowering::all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &out) {
+bool RowLowering::all_terms(llvm::ArrayRef<lowered::Term> terms, const DeviceArray &out) {
   LoopNestDraft draft;
   draft.out = out;
   ScalarProgram &program = draft.program;
@@ -457,24 +457,25 @@ bool set_strides(const MatrixVariables &of, SpmdMatrices &made) {
   made.b_inner = of.inner.second[0], made.b_column = of.columns.first[0];
   made.out_row = of.rows.second[0], made.out_column = of.columns.second[0];
   // A dimension of one place has any stride.
-  auto settle = [](int64_t x, int64_t &in_x, int64_t y, int64_t &in_y) {
+  auto has_unit_stride = [](int64_t x, int64_t &in_x, int64_t y, int64_t &in_y) {
     if (x == 1)
       in_x = in_y == 1 ? y : 1;
     if (y == 1)
       in_y = in_x == 1 ? x : 1;
     return in_x == 1 || in_y == 1;
   };
-  return settle(made.rows, made.a_row, made.inner, made.a_inner) &&
-         settle(made.inner, made.b_inner, made.columns, made.b_column) &&
-         settle(made.rows, made.out_row, made.columns, made.out_column);
+  return has_unit_stride(made.rows, made.a_row, made.inner, made.a_inner) &&
+         has_unit_stride(made.inner, made.b_inner, made.columns, made.b_column) &&
+         has_unit_stride(made.rows, made.out_row, made.columns, made.out_column);
 }
 
-bool RowLowering::matrices(const lowered::Term &term, const Placed &out, bool fresh) {
+bool RowLowering::matrices(const lowered::Term &term, const DeviceArray &out, bool fresh) {
   using Form = lowered::Source::Form;
   if (term.sources.size() != 2 || !term.indices.empty() || term.sources[0].form != Form::Operand ||
       term.sources[1].form != Form::Operand)
     return false;
-  const Placed &left = call_.args[term.sources[0].arg], &right = call_.args[term.sources[1].arg];
+  const DeviceArray &left = call_.args[term.sources[0].arg],
+                    &right = call_.args[term.sources[1].arg];
   if (left.dtype != right.dtype || !is_device_float(left.dtype) ||
       (out.dtype != left.dtype && out.dtype != ir::DType::F32))
     return false;
@@ -536,7 +537,7 @@ int64_t covered_by(const LoopNestDraft &draft) {
 }
 
 bool lower_row(const RowCall &call, std::vector<Command> &commands) {
-  if (llvm::any_of(call.args, [](const Placed &each) { return !each.dims; }))
+  if (llvm::any_of(call.args, [](const DeviceArray &each) { return !each.dims; }))
     return false;
   return RowLowering(call, commands).run();
 }

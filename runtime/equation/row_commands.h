@@ -15,11 +15,11 @@ struct Term;
 
 struct RowCall {
   const Site &site;
-  const KernelDef *kernel;         // null: it has none
-  const ForwardRow *forward;       // of a derived row
-  const LoweredEquation *equation; // null: it is not the value
-  llvm::ArrayRef<Placed> args;     // as in Application::args
-  llvm::ArrayRef<Placed> results;
+  const KernelDef *kernel;          // null: it has none
+  const ForwardRow *forward;        // of a derived row
+  const LoweredEquation *equation;  // null: it is not the value
+  llvm::ArrayRef<DeviceArray> args; // as in Application::args
+  llvm::ArrayRef<DeviceArray> results;
   StepScratch &scratch;
 };
 // The loops of a term, by variable, those that the result has first; the draft gets their extents
@@ -29,7 +29,7 @@ llvm::SmallVector<unsigned, 8> add_loops(const lowered::Term &term, LoopNestDraf
 int64_t covered_by(const LoopNestDraft &draft);
 // A term whose result is of complex numbers, as loop nests of its real and its imaginary part.
 // `fresh`: it is not added to what is there. False: it cannot be done.
-bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Placed &out,
+bool lower_complex_term(const RowCall &call, const lowered::Term &term, const DeviceArray &out,
                         bool fresh, std::vector<Command> &commands);
 // False: the device has no commands for it. Some may have been added then.
 bool lower_row(const RowCall &call, std::vector<Command> &commands);

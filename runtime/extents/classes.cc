@@ -137,7 +137,7 @@ bool ExtentClasses::complete() {
   return !product || repair(*product);
 }
 
-bool ExtentClasses::settle() {
+bool ExtentClasses::solve() {
   all_ = true;
   shrinking_ = false;
   budget_ = kMaxTrials;

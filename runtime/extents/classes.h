@@ -23,7 +23,7 @@ public:
 
   // Changes extents until all of them hold; where there is a choice, those on right sides. False:
   // it cannot be, or was not found; then nothing has changed.
-  bool settle();
+  bool solve();
   // Makes them smaller, one after another, as long as all of them hold.
   void shrink();
 

@@ -40,7 +40,7 @@ ExtentConstraints::ExtentConstraints(ir::Program &program, const checker::CheckR
 }
 
 bool ExtentConstraints::resize(bool scale_down) {
-  if (uneven_ || !classes_.settle())
+  if (uneven_ || !classes_.solve())
     return false;
   if (scale_down)
     classes_.shrink();

@@ -164,7 +164,7 @@ std::vector<Meaning> addends(ir::Program &program, const rules::Arg &known,
   return parts;
 }
 
-AxisSet acted_axes(const SeenInst &seen) {
+AxisSet acted_axes(const ResolvedInst &seen) {
   AxisSet axes;
   if (seen.op().form == rules::OpForm::Transition) {
     rules::Outcome ignored;
@@ -181,7 +181,7 @@ AxisSet acted_axes(const SeenInst &seen) {
   return axes;
 }
 
-Reduction reduction_of(Reference &reference, const SeenInst &seen, BodySite site,
+Reduction reduction_of(Reference &reference, const ResolvedInst &seen, BodySite site,
                        const StepData &data, unsigned result) {
   Reduction reduction;
   AxisSet acted = acted_axes(seen);
@@ -230,7 +230,7 @@ Meaning Bounds::stored(const Meaning &magnitudes, double u, ir::DType dtype) con
   return map_cells(magnitudes, [&](double value) { return u * value + smallest; });
 }
 
-llvm::Expected<Meanings> Bounds::of(const SeenInst &seen, ir::InstId id, BodySite site,
+llvm::Expected<Meanings> Bounds::of(const ResolvedInst &seen, ir::InstId id, BodySite site,
                                     const StepData &data) {
   ir::Program &program = reference_.program();
   Meanings operands, results;
@@ -268,8 +268,8 @@ llvm::Expected<Meanings> Bounds::of(const SeenInst &seen, ir::InstId id, BodySit
   return bounds;
 }
 
-Meaning Bounds::of_function(const SeenInst &seen, const Meanings &operands, const Meaning &result,
-                            ir::DType dtype) const {
+Meaning Bounds::of_function(const ResolvedInst &seen, const Meanings &operands,
+                            const Meaning &result, ir::DType dtype) const {
   double u = roundoff(dtype), most = largest(result), elements = 1;
   for (const Meaning &operand : operands) {
     most = std::max(most, largest(operand));
@@ -287,7 +287,7 @@ Meaning Bounds::of_function(const SeenInst &seen, const Meanings &operands, cons
   return map_cells(bound, [&](double value) { return value + inside; });
 }
 
-llvm::Expected<Meanings> Bounds::of_equation(const SeenInst &seen, ir::InstId id, BodySite site,
+llvm::Expected<Meanings> Bounds::of_equation(const ResolvedInst &seen, ir::InstId id, BodySite site,
                                              const Meanings &operands, const Meanings &results) {
   Meanings bounds;
   uint64_t draws = draw_op(site.path, drawn_by(reference_.program(), id));
@@ -326,7 +326,7 @@ llvm::Expected<Meanings> Bounds::of_equation(const SeenInst &seen, ir::InstId id
   return bounds;
 }
 
-llvm::Expected<Meanings> Bounds::of_transition(const SeenInst &seen, const StepData &data,
+llvm::Expected<Meanings> Bounds::of_transition(const ResolvedInst &seen, const StepData &data,
                                                BodySite site, const Meanings &results) {
   Meanings bounds;
   for (unsigned r = 0; r < results.size(); ++r) {

@@ -25,10 +25,10 @@ struct Reduction {
   ir::AxisSet axes; // none: it adds nothing up
   std::vector<Meaning> parts;
 };
-Reduction reduction_of(Reference &reference, const SeenInst &seen, BodySite site,
+Reduction reduction_of(Reference &reference, const ResolvedInst &seen, BodySite site,
                        const StepData &data, unsigned result);
 // Axes along which a step moves or adds up data.
-ir::AxisSet acted_axes(const SeenInst &seen);
+ir::AxisSet acted_axes(const ResolvedInst &seen);
 
 class Bounds {
 public:
@@ -37,18 +37,18 @@ public:
       : reference_(reference), run_(run), order_(order) {}
 
   // Per result, of data divided by its scale; without pieces: no bound is known.
-  llvm::Expected<Meanings> of(const SeenInst &seen, ir::InstId id, BodySite site,
+  llvm::Expected<Meanings> of(const ResolvedInst &seen, ir::InstId id, BodySite site,
                               const StepData &data);
 
 private:
   double roundoff(ir::DType dtype) const;
   Meaning stored(const Meaning &magnitudes, double u, ir::DType dtype) const;
-  llvm::Expected<Meanings> of_equation(const SeenInst &seen, ir::InstId id, BodySite site,
+  llvm::Expected<Meanings> of_equation(const ResolvedInst &seen, ir::InstId id, BodySite site,
                                        const Meanings &operands, const Meanings &results);
-  Meaning of_function(const SeenInst &seen, const Meanings &operands, const Meaning &result,
+  Meaning of_function(const ResolvedInst &seen, const Meanings &operands, const Meaning &result,
                       ir::DType dtype) const;
-  llvm::Expected<Meanings> of_transition(const SeenInst &seen, const StepData &data, BodySite site,
-                                         const Meanings &results);
+  llvm::Expected<Meanings> of_transition(const ResolvedInst &seen, const StepData &data,
+                                         BodySite site, const Meanings &results);
 
   Reference &reference_;
   Domain run_;

@@ -73,9 +73,9 @@ bool is_multiple(const Meaning &a, const Meaning &b) {
          each([&](double from, double to) { return std::abs(to - factor * from) <= allowed; });
 }
 
-class Carriers {
+class GradientCarriers {
 public:
-  Carriers(Reference &reference, const ReferenceRun &run, bool pending)
+  GradientCarriers(Reference &reference, const ReferenceRun &run, bool pending)
       : reference_(reference), program_(reference.program()), run_(run), pending_(pending) {
     for (const ir::Param &param : program_.params)
       if (param.role != ir::Role::Input)
@@ -95,7 +95,7 @@ public:
 
 private:
   // A gradient of a parameter up to a number; `scaled`: times what the program computes.
-  struct Carried {
+  struct CarriedGradient {
     ValueId param, exact;
     bool scaled = false;
   };
@@ -106,7 +106,7 @@ private:
     return value;
   }
 
-  const Carried *carried(ValueId value) const {
+  const CarriedGradient *carried(ValueId value) const {
     auto at = carried_.find(value.index);
     return at == carried_.end() ? nullptr : &at->second;
   }
@@ -119,11 +119,11 @@ private:
       return;
     }
     llvm::SmallVector<ValueId, 4> from = sources(program_, inst, r);
-    const Carried *first = nullptr;
+    const CarriedGradient *first = nullptr;
     ValueId only;
     unsigned others = 0, same = 0;
     for (ValueId value : from)
-      if (const Carried *each = carried(value)) {
+      if (const CarriedGradient *each = carried(value)) {
         if (first && first->param != each->param)
           return;
         first = first && first->scaled ? first : each;
@@ -134,7 +134,7 @@ private:
       }
     if (!first || outside_.count(root(result).index))
       return;
-    Carried made = *first;
+    CarriedGradient made = *first;
     if (same == 1 && !moves(reference_.resolve(inst.op))) {
       const Meaning *a = run_.find(only), *b = run_.find(result);
       if (!a || !b || !is_multiple(*a, *b))
@@ -164,10 +164,10 @@ private:
     for (size_t i = 0; i < operands.values.size(); ++i)
       writes |= operands.written[i] && outside_.count(root(operands.values[i]).index);
     for (size_t i = 0; writes && i < operands.values.size(); ++i)
-      if (const Carried *each = carried(operands.values[i]); each && !operands.written[i])
+      if (const CarriedGradient *each = carried(operands.values[i]); each && !operands.written[i])
         take(id, *each);
   }
-  void take(InstId id, const Carried &each) {
+  void take(InstId id, const CarriedGradient &each) {
     bool any =
         pending_ && reference_.resolve(program_.insts[id].op).boundary == rules::Boundary::Step;
     bool first = seen_.insert(each.exact.index).second;
@@ -175,7 +175,7 @@ private:
       return;
     found_.push_back({each.exact, each.param, id});
   }
-  bool is_synchronised(const Carried &each) const {
+  bool is_synchronised(const CarriedGradient &each) const {
     const Meaning *own = run_.find(each.exact), *param = run_.find(each.param);
     const ir::Type &type = program_.types[reference_.checked().type(each.exact)];
     bool pending = !(type.of(ir::Kind::Partial) - type.zero()).empty();
@@ -193,7 +193,7 @@ private:
   const ReferenceRun &run_;
   const bool pending_;
   llvm::DenseSet<uint32_t> outside_; // storage that parameters and their state have, by ValueId
-  llvm::DenseMap<uint32_t, Carried> carried_;
+  llvm::DenseMap<uint32_t, CarriedGradient> carried_;
   llvm::DenseSet<uint32_t> seen_;
   std::vector<SteppedGradient> found_;
 };
@@ -226,7 +226,7 @@ ValueId parameter_behind(Reference &reference, ValueId value,
 
 std::vector<SteppedGradient> stepped_gradients(Reference &reference, const ReferenceRun &run,
                                                bool pending) {
-  return Carriers(reference, run, pending).find();
+  return GradientCarriers(reference, run, pending).find();
 }
 
 } // namespace spmd::runtime

@@ -38,10 +38,10 @@ bool is_seed(const ir::Program &program, const ir::Inst &inst) {
   return op.row && op.row->constant != rules::OpDef::Constant::No;
 }
 
-class ForwardAgain {
+class ForwardRerun {
 public:
   // What the loss is on these axes where they are not local.
-  ForwardAgain(const ir::Program &program, ValueId loss, AxisSet axes) : axes_(axes) {
+  ForwardRerun(const ir::Program &program, ValueId loss, AxisSet axes) : axes_(axes) {
     ir::ReadResult read = ir::read_program(ir::print_text(program));
     if (!read.errors.empty())
       return;
@@ -167,7 +167,7 @@ void combine(const checker::CheckedProgram &checked, InstId at, LossChoice choic
     (choice == LossChoice::Sum ? root.sum : root.mean) = own;
     return;
   }
-  ForwardAgain forward(checked.program(), root.loss, own);
+  ForwardRerun forward(checked.program(), root.loss, own);
   for (AxisId axis : own) {
     std::optional<int32_t> exponent = forward.exponent(axis);
     bool known = exponent && (*exponent == 0 || *exponent == 1);

@@ -110,9 +110,9 @@ std::string print_factor(double factor) {
 class Comparison {
 public:
   Comparison(Reference &reference, ReferenceRun &run, const Meanings &params,
-             const llvm::DenseMap<uint32_t, Meaning> &taken, llvm::ArrayRef<LossRoot> roots)
+             const llvm::DenseMap<uint32_t, Meaning> &replaced, llvm::ArrayRef<LossRoot> roots)
       : reference_(reference), program_(reference.program()), checked_(reference.checked()),
-        run_(run), params_(params), taken_(taken), roots_(roots),
+        run_(run), params_(params), replaced_(replaced), roots_(roots),
         unseen_(program_.lacks(ir::Missing::Derivatives)) {}
 
   std::vector<RecordedGradient> compare() {
@@ -416,7 +416,7 @@ private:
   double moved_by(size_t c) {
     if (!moved_) {
       moved_.emplace(reference_);
-      moved_->take(taken_);
+      moved_->replace_values(replaced_);
       if (llvm::Error problem = moved_->run(moved_params())) {
         llvm::consumeError(std::move(problem));
         moved_fails_ = true;
@@ -483,7 +483,7 @@ private:
   checker::CheckedProgram &checked_;
   ReferenceRun &run_;
   const Meanings &params_;
-  const llvm::DenseMap<uint32_t, Meaning> &taken_;
+  const llvm::DenseMap<uint32_t, Meaning> &replaced_;
   llvm::ArrayRef<LossRoot> roots_;
   std::vector<uint64_t> origins_; // by ValueId
   std::vector<Candidate> candidates_;
@@ -499,9 +499,9 @@ private:
 
 std::vector<RecordedGradient> compare_recorded(Reference &reference, ReferenceRun &run,
                                                const Meanings &params,
-                                               const llvm::DenseMap<uint32_t, Meaning> &taken,
+                                               const llvm::DenseMap<uint32_t, Meaning> &replaced,
                                                llvm::ArrayRef<LossRoot> roots) {
-  return Comparison(reference, run, params, taken, roots).compare();
+  return Comparison(reference, run, params, replaced, roots).compare();
 }
 
 } // namespace spmd::runtime

@@ -20,11 +20,11 @@ struct RecordedGradient {
 };
 
 // Those that the program marks, the outputs that are gradients of parameters, and what writes of
-// the optimizer read of them. `run`: of the whole program, from `params`; `taken`: as of
-// ReferenceRun::take.
+// the optimizer read of them. `run`: of the whole program, from `params`; `replaced`: as of
+// ReferenceRun::replace_values.
 std::vector<RecordedGradient> compare_recorded(Reference &reference, ReferenceRun &run,
                                                const Meanings &params,
-                                               const llvm::DenseMap<uint32_t, Meaning> &taken,
+                                               const llvm::DenseMap<uint32_t, Meaning> &replaced,
                                                llvm::ArrayRef<LossRoot> roots);
 
 } // namespace spmd::runtime

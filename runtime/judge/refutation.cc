@@ -113,7 +113,7 @@ checker::Finding finding_of(const ir::Program &program, const Observed &observed
           place_of(program, observed.value)};
 }
 
-void tell_later(checker::Finding &finding, llvm::ArrayRef<std::string> later) {
+void add_later_values(checker::Finding &finding, llvm::ArrayRef<std::string> later) {
   if (later.empty())
     return;
   std::string text = fmt::format("{}", fmt::join(later.take_front(kLaterShown), ", "));

@@ -19,6 +19,6 @@ checker::Place place_of(const ir::Program &program, ir::ValueId value);
 checker::Finding finding_of(const ir::Program &program, const Observed &observed,
                             const Refuted &refuted, const RunFacts &facts);
 // What was refuted after a finding, reported with it. Names are those of values.
-void tell_later(checker::Finding &finding, llvm::ArrayRef<std::string> later);
+void add_later_values(checker::Finding &finding, llvm::ArrayRef<std::string> later);
 
 } // namespace spmd::runtime

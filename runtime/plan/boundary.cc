@@ -74,7 +74,7 @@ llvm::Error Planner::step_of(Site &site) {
     return make_error("what the optimizer makes of a parameter is not in the program: only what "
                       "`step` reads can be checked");
   if (site.frame.call == 0 && site.values.size() > 1)
-    plan_.stepped.push_back({site.values[1], site.operands.values[0]});
+    plan_.optimizer_inputs.push_back({site.values[1], site.operands.values[0]});
   return llvm::Error::success();
 }
 
@@ -380,7 +380,7 @@ llvm::Expected<BufferId> Planner::replay(Frame &frame, BufferId base, llvm::Arra
 }
 
 // All of a storage, with what was written through views.
-llvm::Expected<PlannedId> Planner::settle(Frame &frame, uint32_t id) {
+llvm::Expected<PlannedId> Planner::content_of_storage(Frame &frame, uint32_t id) {
   std::vector<Written> written = std::move(frame.storages[id].written);
   frame.storages[id].written.clear();
   for (const Written &each : written) {
@@ -422,7 +422,7 @@ llvm::Error Planner::realias(Site &site) {
     return make_error(fmt::format("{} and {} do not share storage",
                                   who(frame, site.operands.values[0]),
                                   who(frame, site.operands.values[1])));
-  llvm::Expected<PlannedId> content = settle(frame, old.storage);
+  llvm::Expected<PlannedId> content = content_of_storage(frame, old.storage);
   if (!content)
     return content.takeError();
   llvm::Expected<BufferId> seen = replay(frame, plan_.values[*content].buffer, old.views);

@@ -128,7 +128,7 @@ void Memory::lives() {
     touch(plan_.values[output].buffer, 0 < end ? end - 1 : 0);
     keep(output);
   }
-  for (const Plan::Stepped &stepped : plan_.stepped) {
+  for (const Plan::OptimizerInput &stepped : plan_.optimizer_inputs) {
     touch(plan_.values[stepped.gradient].buffer, 0 < end ? end - 1 : 0);
     keep(stepped.gradient);
   }

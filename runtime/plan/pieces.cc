@@ -178,8 +178,8 @@ std::vector<TensorSizes::Lengths> Planner::sizes_by(Site &site,
         by_rank[ranks[i]] = (*known)[i];
       return by_rank;
     }
-    if (!llvm::is_contained(plan_.asked, says))
-      plan_.asked.push_back(says);
+    if (!llvm::is_contained(plan_.unknown_sizes, says))
+      plan_.unknown_sizes.push_back(says);
   }
   return {};
 }

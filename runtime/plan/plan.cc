@@ -418,10 +418,10 @@ llvm::Error Planner::run() {
   if (llvm::Error error = params(frame))
     return error;
   if (llvm::Error error = body(frame, program_.main)) {
-    if (plan_.asked.empty())
+    if (plan_.unknown_sizes.empty())
       return error;
     llvm::consumeError(std::move(error)); // the plan of what comes before
-    plan_.outputs.assign(plan_.asked.begin(), plan_.asked.end());
+    plan_.outputs.assign(plan_.unknown_sizes.begin(), plan_.unknown_sizes.end());
     return llvm::Error::success();
   }
   for (const ir::Output &output : program_.outputs) {
@@ -433,8 +433,8 @@ llvm::Error Planner::run() {
   return llvm::Error::success();
 }
 
-char LoopGoesOn::ID = 0;
-void LoopGoesOn::log(llvm::raw_ostream &out) const {
+char TooManyRounds::ID = 0;
+void TooManyRounds::log(llvm::raw_ostream &out) const {
   out << "a loop goes on after " << rounds << " rounds";
 }
 

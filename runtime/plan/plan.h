@@ -208,14 +208,14 @@ struct Plan {
 
   // Not empty: the plan ends before an exchange whose sizes these tensors say, which are not known
   // yet. They are its outputs.
-  llvm::SmallVector<PlannedId, 2> asked;
+  llvm::SmallVector<PlannedId, 2> unknown_sizes;
 
   // What `step` of the main body reads: it is there at the end, and is checked there.
-  struct Stepped {
+  struct OptimizerInput {
     PlannedId gradient;
     ir::ValueId param;
   };
-  std::vector<Stepped> stepped;
+  std::vector<OptimizerInput> optimizer_inputs;
   uint64_t max_rounds = 0; // of one `while`
 
   int64_t peak_bytes = 0; // of the rank that holds most, by declared dtypes
@@ -236,15 +236,15 @@ struct PlanOptions {
   uint32_t max_steps = 1u << 20; // loops of a known length are unrolled
   // None: exchanges whose sizes are tensors are an error.
   const TensorSizes *sizes = nullptr;
-  uint64_t max_rounds = kMaxRounds; // more are an error: LoopGoesOn
+  uint64_t max_rounds = kMaxRounds; // more are an error: TooManyRounds
   ir::InstId *failed = nullptr;     // where there is an error, the instruction that it is of
 };
 
 // A run came to the last round that a `while` may have.
-class LoopGoesOn : public llvm::ErrorInfo<LoopGoesOn> {
+class TooManyRounds : public llvm::ErrorInfo<TooManyRounds> {
 public:
   static char ID;
-  LoopGoesOn(ir::InstId loop, uint64_t rounds) : loop(loop), rounds(rounds) {}
+  TooManyRounds(ir::InstId loop, uint64_t rounds) : loop(loop), rounds(rounds) {}
   void log(llvm::raw_ostream &out) const override;
   std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
   ir::InstId loop;

@@ -202,7 +202,7 @@ private:
   llvm::Error realias(Site &site);
   llvm::Error aliases(Site &site);
   Name name_of(Frame &frame, ir::ValueId value, PlannedId planned);
-  llvm::Expected<PlannedId> settle(Frame &frame, uint32_t storage);
+  llvm::Expected<PlannedId> content_of_storage(Frame &frame, uint32_t storage);
   llvm::Expected<BufferId> replay(Frame &frame, BufferId base, llvm::ArrayRef<View> views);
 
   // Bodies that instructions run (control.cc).

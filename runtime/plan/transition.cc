@@ -289,13 +289,13 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
   MovedOperand at{from, site.mesh(program_), std::move(name), wire_dtype(site, from), {}, {}};
   at.sent = sizes_by(site, {"in_splits", "splits"});
   at.joined = sizes_by(site, {"out_splits", "splits"});
-  if (!plan_.asked.empty()) {
+  if (!plan_.unknown_sizes.empty()) {
     std::string text =
         fmt::format("{} has as many elements as {} says, which is known once it runs", at.name,
-                    who(site.frame, plan_.values[plan_.asked[0]].value));
+                    who(site.frame, plan_.values[plan_.unknown_sizes[0]].value));
     if (options_.sizes && dynamic_ == 0)
       return make_error(text);
-    plan_.asked.clear();
+    plan_.unknown_sizes.clear();
     return make_error(text +
                       (dynamic_ > 0 ? ", and a loop or a branch may say otherwise each time" : ""));
   }

@@ -26,7 +26,7 @@ using ir::AxisSet;
 namespace {
 
 // Axes on which a sum is taken for what each rank holds of it.
-AxisSet per_rank_addends(const SeenInst &seen) {
+AxisSet per_rank_addends(const ResolvedInst &seen) {
   if (seen.op().boundary != rules::Boundary::MutateType || !seen.from(0) || !seen.made(0))
     return {};
   const ir::Type &before = seen.from(0)->type();
@@ -40,7 +40,7 @@ bool is_one(const Meaning &meaning) { return !meaning.pieces.empty(); }
 bool Reference::takes_addends(ir::InstId id, BodySite site) {
   if (resolve(program_.insts[id].op).boundary != rules::Boundary::MutateType)
     return false;
-  llvm::Expected<std::unique_ptr<SeenInst>> seen = see(id, site);
+  llvm::Expected<std::unique_ptr<ResolvedInst>> seen = resolve_inst(id, site);
   if (!seen) {
     llvm::consumeError(seen.takeError());
     return false;
@@ -90,7 +90,7 @@ llvm::Expected<Meaning> Reference::received(const rules::Arg &sent, const rules:
   return (*to)->denote(seen);
 }
 
-llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings operands) {
+llvm::Expected<Meanings> Reference::boundary(const ResolvedInst &seen, Meanings operands) {
   const rules::Boundary op = seen.op().boundary;
   std::string_view name = rules::boundary_name(op);
   Meanings made(seen.inst().result_count);
@@ -137,7 +137,7 @@ llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings oper
 }
 
 // The coordinate of each rank, axes as the call names them, outermost first.
-llvm::Expected<Meaning> Reference::coordinate(const SeenInst &seen) {
+llvm::Expected<Meaning> Reference::coordinate(const ResolvedInst &seen) {
   rules::Outcome ignored;
   std::optional<rules::CallAxes> axes = rules::resolve_axes(seen.app(), {}, ignored);
   if (!axes || !seen.made(0))
@@ -168,7 +168,7 @@ llvm::Expected<Meaning> Reference::coordinate(const SeenInst &seen) {
 
 // Sizes of axes that are local in the whole program are in no scale: there the data are what is
 // meant.
-llvm::Expected<Rational> Reference::factor_of_scale(const SeenInst &seen) {
+llvm::Expected<Rational> Reference::factor_of_scale(const ResolvedInst &seen) {
   const ir::AttrValue *by = seen.app().attr("by");
   SPMD_CHECK(by && by->form == ir::AttrForm::Scale, "a scale that was checked");
   ir::MeshId mesh = seen.app().where().mesh;
@@ -195,7 +195,7 @@ public:
     llvm::SmallVector<rules::Slot, 2> slots;
     llvm::SmallVector<ir::DType, 2> dtypes;
     llvm::SmallVector<Dims, 2> extents;
-    llvm::SmallVector<Held, 2> held;
+    llvm::SmallVector<TensorBlock, 2> held;
     for (uint32_t i = 0; i < operands.size(); ++i) {
       slots.push_back({rules::Slot::Form::Tensor, i, 1, {}, {}});
       dtypes.push_back(operands[i]->dtype);
@@ -238,7 +238,7 @@ llvm::Expected<Tensor> clip_factor(NormArithmetic &rows, const Tensor &norm, dou
 
 // The root of the sum of all squares, over the lists that the call names too; gradients are scaled
 // down to the norm that is allowed.
-llvm::Expected<Meanings> Reference::norms(const SeenInst &seen, Meanings operands) {
+llvm::Expected<Meanings> Reference::norms(const ResolvedInst &seen, Meanings operands) {
   const ir::Mesh &mesh = seen.app().mesh();
   NormArithmetic rows(program_, rules_, domain_);
   rules::Outcome ignored;

@@ -50,7 +50,7 @@ bool is_position(const rules::Equation &equation, unsigned operand) {
 }
 
 // The same meaning seen as of another type, and gradients back.
-struct Reframe {
+struct Retyping {
   const ir::Program &program;
   const std::optional<Distribution> &from, &to;
 
@@ -69,7 +69,7 @@ struct Reframe {
 
 // The tensors that an instruction has a derivative by.
 static llvm::Error
-each_derivative(const SeenInst &seen, bool all,
+each_derivative(const ResolvedInst &seen, bool all,
                 llvm::function_ref<llvm::Error(unsigned arg, std::string_view name,
                                                std::optional<int64_t> member)>
                     f) {
@@ -120,31 +120,31 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
     }
     return llvm::Error::success();
   }
-  auto found = reference_.see(entry.inst, entry.site);
+  auto found = reference_.resolve_inst(entry.inst, entry.site);
   if (!found)
     return found.takeError();
-  const SeenInst &seen = **found;
+  const ResolvedInst &seen = **found;
   if (!seen.app().where().grad && !differentiated_.contains(entry.inst.index))
     return llvm::Error::success();
   Meanings operands, results;
   for (unsigned i = 0; i < entry.inputs.size(); ++i)
     operands.push_back(
-        Reframe{program_, seen.known(i), seen.from(i)}.forward(trace_.nodes[entry.inputs[i]]));
+        Retyping{program_, seen.known(i), seen.from(i)}.forward(trace_.nodes[entry.inputs[i]]));
   for (unsigned r = 0; r < entry.outputs.size(); ++r) {
-    Reframe out{program_, seen.made(r), seen.to(r)};
+    Retyping out{program_, seen.made(r), seen.to(r)};
     const Meaning &gradient = gradients[entry.outputs[r]];
     if (gradient.pieces.empty()) {
       results.push_back({});
       continue;
     }
     Meaning like =
-        Reframe{program_, seen.to(r), seen.made(r)}.forward(trace_.nodes[entry.outputs[r]]);
+        Retyping{program_, seen.to(r), seen.made(r)}.forward(trace_.nodes[entry.outputs[r]]);
     results.push_back(out.back(like, gradient));
   }
   auto give = [&](unsigned arg, Meaning gradient) {
     if (gradient.pieces.empty())
       return;
-    Reframe in{program_, seen.known(arg), seen.from(arg)};
+    Retyping in{program_, seen.known(arg), seen.from(arg)};
     const Meaning &like = trace_.nodes[entry.inputs[arg]];
     add_to(gradients[entry.inputs[arg]], in.back(like, gradient));
   };
@@ -175,7 +175,7 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
   return llvm::Error::success();
 }
 
-llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, BodySite site,
+llvm::Expected<Meaning> Reference::transposed_move(const ResolvedInst &seen, BodySite site,
                                                    unsigned arg, llvm::ArrayRef<Meaning> operands,
                                                    llvm::ArrayRef<Meaning> results) {
   bool collective = seen.op().form == rules::OpForm::Transition;

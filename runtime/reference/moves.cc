@@ -66,9 +66,9 @@ llvm::SmallVector<Step, 2> steps_of(const MovedValue &value) {
 }
 
 // The pieces along some axes, for each coordinate of the lists on the others.
-class Regrouped {
+class PiecesAlongAxes {
 public:
-  Regrouped(const ir::Mesh &mesh, llvm::ArrayRef<AxisId> axes, AxisSet others)
+  PiecesAlongAxes(const ir::Mesh &mesh, llvm::ArrayRef<AxisId> axes, AxisSet others)
       : mesh_(mesh), axes_(axes), others_(mesh, others) {
     for (AxisId axis : axes)
       size_ *= mesh[axis].size();
@@ -113,7 +113,8 @@ private:
 // What one step does to the pieces of one group along its axes.
 class StepOnPieces {
 public:
-  StepOnPieces(const MovedValue &value, const Step &step, const Regrouped &groups, int64_t group)
+  StepOnPieces(const MovedValue &value, const Step &step, const PiecesAlongAxes &groups,
+               int64_t group)
       : value_(value), step_(step), groups_(groups), group_(group), ranks_(groups.size()) {}
 
   // `listed`, `lists`: whether the operand and the result are lists along the axes; else one piece.
@@ -313,7 +314,7 @@ private:
 
   const MovedValue &value_;
   const Step &step_;
-  const Regrouped &groups_;
+  const PiecesAlongAxes &groups_;
   int64_t group_, ranks_;
 };
 
@@ -330,7 +331,7 @@ llvm::Expected<Meaning> step_on(const MovedValue &value, const Step &step, const
   if (!listed && !lists)
     return meaning;
   AxisSet others = meaning.lists - axes;
-  Regrouped groups(mesh, step.axes, others);
+  PiecesAlongAxes groups(mesh, step.axes, others);
   Meaning made{lists ? others | axes : others, {}};
   for (int64_t g = 0; g < groups.groups(); ++g) {
     Pieces pieces = groups.group(meaning, g);

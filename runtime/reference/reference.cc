@@ -63,8 +63,9 @@ Reference::Reference(checker::CheckedProgram &program, Domain domain, uint64_t s
   SPMD_CHECK(domain != Domain::Declared, "a reference does not round");
 }
 
-llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite site) {
-  auto seen = std::make_unique<SeenInst>();
+llvm::Expected<std::unique_ptr<ResolvedInst>> Reference::resolve_inst(ir::InstId id,
+                                                                      BodySite site) {
+  auto seen = std::make_unique<ResolvedInst>();
   seen->inst_ = program_.insts[id];
   seen->op_ = &rules_.resolve(seen->inst_.op);
   seen->operands_.read(program_, seen->inst_.operands);
@@ -79,7 +80,7 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
     into.push_back(std::move(*made));
     return llvm::Error::success();
   };
-  using Seen = llvm::Expected<std::unique_ptr<SeenInst>>;
+  using Seen = llvm::Expected<std::unique_ptr<ResolvedInst>>;
   // What a region takes apart may have had uneven blocks, of which no positions follow.
   constexpr const char *kInside = " inside of its region";
   for (ir::ValueId value : seen->operands_.values) {
@@ -114,13 +115,13 @@ llvm::Expected<Meanings> Reference::apply(ir::InstId id, BodySite site,
                                           llvm::ArrayRef<const Meaning *> operands) {
   if (const ir::Inst &inst = program_.insts[id]; is_unused(inst, rules_.resolve(inst.op)))
     return Meanings();
-  llvm::Expected<std::unique_ptr<SeenInst>> seen = see(id, site);
+  llvm::Expected<std::unique_ptr<ResolvedInst>> seen = resolve_inst(id, site);
   if (!seen)
     return seen.takeError();
   return apply(**seen, id, site, operands);
 }
 
-llvm::Expected<Meanings> Reference::apply(const SeenInst &seen, ir::InstId id, BodySite site,
+llvm::Expected<Meanings> Reference::apply(const ResolvedInst &seen, ir::InstId id, BodySite site,
                                           llvm::ArrayRef<const Meaning *> operands) {
   SPMD_CHECK(operands.size() == seen.values().size(), "a meaning for each tensor");
   Meanings from;
@@ -161,7 +162,7 @@ namespace {
 // pending, the first coordinate gets all of it: what is summed over the axis counts it once.
 class CoordinateOperands {
 public:
-  CoordinateOperands(const SeenInst &seen, const Meanings &meanings, AxisSet lists)
+  CoordinateOperands(const ResolvedInst &seen, const Meanings &meanings, AxisSet lists)
       : meanings_(meanings) {
     const ir::Mesh &mesh = seen.app().mesh();
     for (unsigned i = 0; i < meanings.size(); ++i) {
@@ -221,7 +222,7 @@ public:
     auto ready = prepare(program, op, attrs, slots, dtypes_, dims_, result_dtypes_, result_dims_);
     if (!ready)
       return ready.takeError();
-    llvm::SmallVector<Held, 6> args;
+    llvm::SmallVector<TensorBlock, 6> args;
     for (unsigned i = 0; i < tensors_.size(); ++i)
       args.push_back({tensors_[i], dtypes_[i], &dims_[i]});
     std::vector<Tensor> out;
@@ -254,7 +255,7 @@ void collect(Meaning &into, const Distribution &to, const Grid &lists, const Gri
 
 } // namespace
 
-llvm::Expected<Meanings> Reference::equation(const SeenInst &seen, uint64_t draws,
+llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t draws,
                                              const Meanings &operands,
                                              llvm::ArrayRef<rules::Slot> slots) {
   const ir::Mesh &mesh = seen.app().mesh();
@@ -311,7 +312,7 @@ struct DerivedCall {
   llvm::SmallVector<rules::Slot, 8> slots;
 };
 
-DerivedCall derived_call(ir::Program &program, const SeenInst &seen, const Meanings &results,
+DerivedCall derived_call(ir::Program &program, const ResolvedInst &seen, const Meanings &results,
                          std::string_view operand, std::optional<int64_t> member) {
   DerivedCall call;
   std::string name =
@@ -355,7 +356,7 @@ Tensor gradient_at(const Distribution &made, const Meaning &gradient, const Grid
 
 } // namespace
 
-llvm::Expected<Meaning> Reference::derivative(const SeenInst &seen, uint64_t draws,
+llvm::Expected<Meaning> Reference::derivative(const ResolvedInst &seen, uint64_t draws,
                                               const Meanings &operands, const Meanings &results,
                                               unsigned arg, std::string_view operand,
                                               std::optional<int64_t> member) {
@@ -410,10 +411,9 @@ llvm::Expected<Meaning> Reference::derivative(const SeenInst &seen, uint64_t dra
   return made;
 }
 
-llvm::Expected<TensorSizes::Lengths> Reference::stated_lengths(const SeenInst &seen, BodySite site,
-                                                               llvm::ArrayRef<Meaning> operands,
-                                                               llvm::StringRef key,
-                                                               const Grid::Coordinates &at) const {
+llvm::Expected<TensorSizes::Lengths>
+Reference::stated_lengths(const ResolvedInst &seen, BodySite site, llvm::ArrayRef<Meaning> operands,
+                          llvm::StringRef key, const Grid::Coordinates &at) const {
   for (const rules::Slot &slot : seen.app().slots) {
     if (!slot.name.valid() || slot.count == 0 || program_.strings[slot.name] != key)
       continue;
@@ -432,7 +432,7 @@ llvm::Expected<TensorSizes::Lengths> Reference::stated_lengths(const SeenInst &s
   return TensorSizes::Lengths();
 }
 
-llvm::Expected<Meanings> Reference::transition(const SeenInst &seen, BodySite site,
+llvm::Expected<Meanings> Reference::transition(const ResolvedInst &seen, BodySite site,
                                                Meanings operands) {
   rules::Outcome ignored;
   std::optional<rules::TransitionCall> call = rules::read_call(seen.app(), ignored);

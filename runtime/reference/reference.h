@@ -27,7 +27,7 @@ struct BodySite {
 
 // An instruction, as rules see it, with its operands where the instruction stands: on its mesh,
 // axes that are local there as lists.
-class SeenInst {
+class ResolvedInst {
 public:
   const rules::Application &app() const { return *app_; }
   const ir::Inst &inst() const { return inst_; }
@@ -71,8 +71,8 @@ public:
   // can compute.
   llvm::Expected<Meanings> apply(ir::InstId id, BodySite site,
                                  llvm::ArrayRef<const Meaning *> operands);
-  llvm::Expected<std::unique_ptr<SeenInst>> see(ir::InstId id, BodySite site);
-  llvm::Expected<Meanings> apply(const SeenInst &seen, ir::InstId id, BodySite site,
+  llvm::Expected<std::unique_ptr<ResolvedInst>> resolve_inst(ir::InstId id, BodySite site);
+  llvm::Expected<Meanings> apply(const ResolvedInst &seen, ir::InstId id, BodySite site,
                                  llvm::ArrayRef<const Meaning *> operands);
 
   // True if the instruction takes a sum for a list of what each rank holds of it: only the ranks
@@ -89,15 +89,16 @@ public:
 
   // An ordinary op on what its operands mean, all as the instruction sees them; with these slots in
   // place of its own, where numbers that stand for operands are to be others.
-  llvm::Expected<Meanings> equation(const SeenInst &seen, uint64_t draws, const Meanings &operands,
-                                    llvm::ArrayRef<rules::Slot> slots);
+  llvm::Expected<Meanings> equation(const ResolvedInst &seen, uint64_t draws,
+                                    const Meanings &operands, llvm::ArrayRef<rules::Slot> slots);
   // The gradient of one tensor of an instruction of form Equation, from those of its results; all
   // as the instruction sees them. `operand`: its name in the row; `member`: as derived rows count.
-  llvm::Expected<Meaning> derivative(const SeenInst &seen, uint64_t draws, const Meanings &operands,
-                                     const Meanings &results, unsigned arg,
-                                     std::string_view operand, std::optional<int64_t> member);
+  llvm::Expected<Meaning> derivative(const ResolvedInst &seen, uint64_t draws,
+                                     const Meanings &operands, const Meanings &results,
+                                     unsigned arg, std::string_view operand,
+                                     std::optional<int64_t> member);
   // The same of a transition or of an op that passes its operand on. Without pieces: none flows.
-  llvm::Expected<Meaning> transposed_move(const SeenInst &seen, BodySite site, unsigned arg,
+  llvm::Expected<Meaning> transposed_move(const ResolvedInst &seen, BodySite site, unsigned arg,
                                           llvm::ArrayRef<Meaning> operands,
                                           llvm::ArrayRef<Meaning> results);
 
@@ -107,16 +108,16 @@ public:
   Domain domain() const { return domain_; }
 
 private:
-  llvm::Expected<Meanings> transition(const SeenInst &seen, BodySite site, Meanings operands);
+  llvm::Expected<Meanings> transition(const ResolvedInst &seen, BodySite site, Meanings operands);
   // What a tensor operand of this name says to the rank at these coordinates.
-  llvm::Expected<TensorSizes::Lengths> stated_lengths(const SeenInst &seen, BodySite site,
+  llvm::Expected<TensorSizes::Lengths> stated_lengths(const ResolvedInst &seen, BodySite site,
                                                       llvm::ArrayRef<Meaning> operands,
                                                       llvm::StringRef key,
                                                       const Grid::Coordinates &at) const;
-  llvm::Expected<Meanings> boundary(const SeenInst &seen, Meanings operands);
-  llvm::Expected<Meaning> coordinate(const SeenInst &seen);
-  llvm::Expected<Rational> factor_of_scale(const SeenInst &seen);
-  llvm::Expected<Meanings> norms(const SeenInst &seen, Meanings operands);
+  llvm::Expected<Meanings> boundary(const ResolvedInst &seen, Meanings operands);
+  llvm::Expected<Meaning> coordinate(const ResolvedInst &seen);
+  llvm::Expected<Rational> factor_of_scale(const ResolvedInst &seen);
+  llvm::Expected<Meanings> norms(const ResolvedInst &seen, Meanings operands);
 
   checker::CheckedProgram &checked_;
   ir::Program &program_;

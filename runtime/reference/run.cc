@@ -198,8 +198,8 @@ llvm::Error ReferenceRun::receive(ValueId sent, ValueId result, Frame &frame) {
 
 llvm::Error ReferenceRun::leaf(InstId id, Frame &frame, llvm::ArrayRef<NodeId> operands) {
   const ir::Inst inst = program_.insts[id];
-  if (taken_ && &frame == &main_ && inst.result_count == 1)
-    if (auto at = taken_->find(inst.first_result.index); at != taken_->end()) {
+  if (replaced_ && &frame == &main_ && inst.result_count == 1)
+    if (auto at = replaced_->find(inst.first_result.index); at != replaced_->end()) {
       frame.nodes[inst.first_result.index] =
           add(at->second, checked_.known(inst.first_result, frame.site.typing));
       return llvm::Error::success();

@@ -57,7 +57,7 @@ public:
 
   // Values of the main body that nothing but a run knows: results of instructions that take
   // addends.
-  void take(const llvm::DenseMap<uint32_t, Meaning> &by_value) { taken_ = &by_value; }
+  void replace_values(const llvm::DenseMap<uint32_t, Meaning> &by_value) { replaced_ = &by_value; }
   // The main body, from what its parameters mean, in the order of Program::params; those without
   // pieces are not known.
   llvm::Error run(Meanings params);
@@ -123,7 +123,7 @@ private:
   checker::CheckedProgram &checked_;
   Trace trace_;
   Frame main_;
-  const llvm::DenseMap<uint32_t, Meaning> *taken_ = nullptr;
+  const llvm::DenseMap<uint32_t, Meaning> *replaced_ = nullptr;
   llvm::DenseSet<uint32_t> differentiated_; // by InstId
 };
 

@@ -112,14 +112,14 @@ struct Magnitudes {
   bool literals = false, divides = false, multiplies = false;
   size_t terms = 0; // of one equation
 
-  bool is_float(const SeenInst &seen, unsigned arg) const {
+  bool is_float(const ResolvedInst &seen, unsigned arg) const {
     return seen.from(arg) && ir::differentiable(seen.from(arg)->dtype()) &&
            !operands[arg].pieces.empty();
   }
 };
 
 // Turns the signs of what a row subtracts. False if the signs of its terms are not known.
-bool turn_signs(const SeenInst &seen, const rules::RowUse &use, Magnitudes &with) {
+bool turn_signs(const ResolvedInst &seen, const rules::RowUse &use, Magnitudes &with) {
   const rules::Equation &equation = use.row->equation.equation;
   with.terms = std::max<size_t>(with.terms, equation.term_count);
   for (unsigned t = 0; t < equation.term_count; ++t) {
@@ -151,7 +151,7 @@ bool turn_signs(const SeenInst &seen, const rules::RowUse &use, Magnitudes &with
 }
 
 // Of ones, the sum counts its terms.
-void make_ones(const SeenInst &seen, Magnitudes &with) {
+void make_ones(const ResolvedInst &seen, Magnitudes &with) {
   for (unsigned arg = 0; arg < with.operands.size(); ++arg)
     if (with.is_float(seen, arg))
       fill_cells(with.operands[arg], 1);
@@ -178,7 +178,7 @@ double most_terms(const Meanings &counts, const Magnitudes &with) {
 
 } // namespace
 
-llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const SeenInst &seen,
+llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const ResolvedInst &seen,
                                                   uint64_t draws, const Meanings &magnitudes) {
   using Found = std::optional<TermSums>;
   TermSums found;

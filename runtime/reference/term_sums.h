@@ -14,7 +14,7 @@ struct TermSums {
 
 // From the magnitudes of the operands. None for an op that is more than sums of products: a
 // function, or a kernel that does not only move elements.
-llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const SeenInst &seen,
+llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const ResolvedInst &seen,
                                                   uint64_t draws, const Meanings &magnitudes);
 
 } // namespace spmd::runtime

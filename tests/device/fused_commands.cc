@@ -24,7 +24,7 @@ class Steps {
 public:
   struct OnArena {
     uint32_t id = 0;
-    Placed at;
+    DeviceArray at;
     bool ended = false;
 
     uint64_t bytes() const { return static_cast<uint64_t>(at.size()) * ir::info(at.dtype).bytes; }
@@ -133,16 +133,17 @@ private:
   static DeviceTensor region(const OnArena &of) {
     return {of.id, {of.at.data, of.at.data + of.bytes()}};
   }
-  static void add(std::vector<Command> &commands, const Placed &out, llvm::ArrayRef<int64_t> over,
-                  llvm::ArrayRef<OnArena> inputs, llvm::function_ref<Symbol(Symbols)> of,
-                  SpmdCombiner combiner = kSpmdSum, double divisor = 1) {
+  static void add(std::vector<Command> &commands, const DeviceArray &out,
+                  llvm::ArrayRef<int64_t> over, llvm::ArrayRef<OnArena> inputs,
+                  llvm::function_ref<Symbol(Symbols)> of, SpmdCombiner combiner = kSpmdSum,
+                  double divisor = 1) {
     std::optional<ScalarProgram> program = record([&] {
       llvm::SmallVector<Symbol, 6> symbols;
       for (unsigned i = 0; i < inputs.size(); ++i)
         symbols.push_back(Symbol::input(i));
       return of(symbols);
     });
-    llvm::SmallVector<Placed, 6> placed;
+    llvm::SmallVector<DeviceArray, 6> placed;
     for (const OnArena &each : inputs)
       placed.push_back(each.at);
     REQUIRE((program && add_stretched(*program, over, placed, out, combiner, divisor, commands)));

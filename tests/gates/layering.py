@@ -1,7 +1,7 @@
 # Gates over the source text: includes go only downwards (ir <- rules <- checker <- runtime) and
-# never in a circle, neither of headers nor of the parts of a layer, some headers stay out or inside of their layer, folders stay small, every file
-# says what it is for, comments fit into a line (code is clang-format's), no two types share a full
-# name. Reads lines; needs no compiler.
+# never in a circle, neither of headers nor of the parts of a layer, some headers stay out or inside
+# of their layer, folders stay small, every file says what it is for, comments fit into a line (code
+# is clang-format's), no two types share a full name. Reads lines; needs no compiler.
 import fnmatch
 import itertools
 import pathlib

@@ -1,15 +1,19 @@
-# Functions have at most 80 lines and lines at most 100 columns, in C++ and in Python; with
-# `--report` the longest ones, and where the distribution lies. Functions of C++ are found by their
-# shape in formatted text: a head that ends in `{`, and the `}` in the same column. Lines of raw
-# strings, of texts in triple quotes and of tables that clang-format leaves alone may be longer, and
-# functions `..._kernels()`: each returns a table, a row a line.
+# Functions have at most 80 lines and lines at most 100 columns, in C++ and in Python; lines also in
+# scripts, in JavaScript and in what meson reads. With `--report` the longest ones, and where the
+# distribution lies. Functions of C++ are found by their shape in formatted text: a head that ends
+# in `{`, and the `}` in the same column. Lines of raw strings, of texts in triple quotes and of
+# tables that clang-format leaves alone may be longer, and functions `..._kernels()`: each returns a
+# table, a row a line.
 import ast
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["ir", "rules", "checker", "runtime", "tests", "exporters", "examples", "docs"]
+FOLDERS = ["ir", "rules", "checker", "runtime", "tests", "exporters", "examples", "docs", "editors"]
+# Lines alone are looked at.
+SCRIPTS = (".sh", ".js", "meson.build", "meson_options.txt")
+SCRIPTS_OF_ROOT = ["dev", "meson.build", "meson_options.txt"]
 # A source that a test quotes: not for Python to read.
 QUOTED = "tests/cases/render/source/"
 SHOWN = 12
@@ -111,8 +115,29 @@ def sources(folders):
                 yield name, path.read_text(encoding="utf-8")
 
 
+def scripts(folders):
+    """(path below the root, text) of each script, with those of the root if that is looked at."""
+    paths = [ROOT / name for name in SCRIPTS_OF_ROOT] if folders == FOLDERS else []
+    for folder in folders:
+        paths += sorted(
+            path for path in (ROOT / folder).rglob("*") if path.is_file() and is_script(path)
+        )
+    for path in paths:
+        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def is_script(path):
+    return path.name.endswith(SCRIPTS) and "node_modules" not in path.parts
+
+
 def main(folders, report):
-    files, all_functions, wrong = [], [], []
+    files, all_functions = [], []
+    wrong = [
+        f"{name}:{number}: more than {MOST_COLUMNS} columns"
+        for name, text in scripts(folders)
+        for number, line in enumerate(text.split("\n"), 1)
+        if len(line) > MOST_COLUMNS
+    ]
     for name, text in sources(folders):
         is_python = name.endswith(".py")
         lines = text.splitlines()

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/commands/scalar.h"
+#include "runtime/device/interface.h"
 
 #include <algorithm>
 #include <cstdint>

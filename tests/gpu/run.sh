@@ -38,19 +38,23 @@ folder_of() {
   return 1
 }
 # Packages of pip have a part of the toolkit each; they lie beside one another.
-pip_packages() { python3 -c 'import nvidia; print(*nvidia.__path__, sep="\n")' 2>/dev/null | head -n 1; }
+pip_packages() {
+  python3 -c 'import nvidia; print(*nvidia.__path__, sep="\n")' 2>/dev/null | head -n 1
+}
 
 find_toolkit() {
   local nvcc pip
   root=${SPMD_GPU_ROOT:-}
   if [[ -z $root ]]; then
-    nvcc=$(command -v nvcc) && root=$(dirname "$(dirname "$(readlink -f "$nvcc")")") || root=/usr/local/cuda
+    nvcc=$(command -v nvcc) && root=$(dirname "$(dirname "$(readlink -f "$nvcc")")") ||
+      root=/usr/local/cuda
   fi
   [[ -x $root/bin/nvcc ]] || unavailable "no nvcc, neither on PATH nor in $root/bin (SPMD_GPU_ROOT)"
   command -v g++ >/dev/null || unavailable "no g++"
   pip=$(pip_packages)
   local headers=("$root/include" /usr/include /usr/local/include)
-  local libraries=("$root/lib64" "$root/lib" /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/local/lib)
+  local libraries=("$root/lib64" "$root/lib" /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu
+    /usr/local/lib)
   if [[ -n $pip ]]; then
     headers+=("$pip"/{nccl,cu13,cublas}/include)
     libraries+=("$pip"/{nccl,cu13,cublas}/lib)
@@ -67,7 +71,8 @@ needed() {
   local header library
   header=$(folder_of "$1" "${headers[@]}") || unavailable "no $1 in ${headers[*]}"
   library=$(folder_of "$2" "${libraries[@]}") || unavailable "no $2 in ${libraries[*]}"
-  # The compiler's own headers look for those of /usr/include behind them: it is not to be named again.
+  # The compiler's own headers look for those of /usr/include behind them: it is not to be named
+  # again.
   [[ $header == /usr/include ]] || includes+=(-isystem "$header")
   library_files+=("$(compgen -G "$library/$2" | head -n 1)")
   LD_LIBRARY_PATH=$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -113,10 +118,12 @@ compile_commands() {
   while read -r source options; do
     case $source in
       *.cu)
-        printf '%s %s\n' "$made/${source%.cu}.o" "$root/bin/nvcc -std=c++17 -O3 $options -arch=sm_$arch \
+        printf '%s %s\n' "$made/${source%.cu}.o" \
+          "$root/bin/nvcc -std=c++17 -O3 $options -arch=sm_$arch \
 -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra -I. -c runtime/nccl/$source"
         ;;
-      *) printf '%s %s\n' "$made/${source%.cc}.o" "$cxx -fPIC -fvisibility=hidden -c runtime/nccl/$source" ;;
+      *) printf '%s %s\n' "$made/${source%.cc}.o" \
+        "$cxx -fPIC -fvisibility=hidden -c runtime/nccl/$source" ;;
     esac
   done < <(sources runtime/nccl/sources.txt)
   while read -r source options; do
@@ -142,7 +149,8 @@ link_commands() {
   g++ -o "$made/commands" "$made"/test_*.o -ldl
 }
 compile_bare_loop() {
-  "$root/bin/nvcc" -std=c++17 -O3 -arch="sm_$arch" "${includes[@]}" tests/gpu/bare_loop.cu -o "$made/bare_loop" \
+  "$root/bin/nvcc" -std=c++17 -O3 -arch="sm_$arch" "${includes[@]}" tests/gpu/bare_loop.cu \
+    -o "$made/bare_loop" \
     "${library_files[@]/#/-Xlinker=}"
 }
 
@@ -150,13 +158,15 @@ compile_all() {
   rm -rf "$made"
   mkdir -p "$made"
   arch=$(architecture)
-  cxx="g++ -std=c++20 -O2 -Wall -Wextra -Wno-missing-field-initializers -fno-exceptions -fno-rtti -Wa,-I. ${includes[*]}"
+  cxx="g++ -std=c++20 -O2 -Wall -Wextra -Wno-missing-field-initializers -fno-exceptions -fno-rtti"
+  cxx+=" -Wa,-I. ${includes[*]}"
   printf 'nvcc of %s, sm_%s, %s\n' "$root" "$arch" "${library_files[*]}"
   step 'compile the plug-in and its tests' compile_objects || finish
   step 'link the plug-in' link_plugin || finish
   step 'link the tests' link_commands || finish
   step 'compile the bare loop' compile_bare_loop || finish
-  step 'the plug-in loads, or says what is missing' timeout 60 "$made/commands" --load "$made/spmd_nccl.so"
+  step 'the plug-in loads, or says what is missing' \
+    timeout 60 "$made/commands" --load "$made/spmd_nccl.so"
 }
 
 # --- run
@@ -174,7 +184,8 @@ run_sanitizers() {
   for tool in memcheck racecheck; do
     if command -v compute-sanitizer >/dev/null; then
       # NCCL asks which of its kernels a device has, and is told of some that it has not.
-      step "$tool" timeout 90 compute-sanitizer --error-exitcode 1 --report-api-errors no --tool "$tool" \
+      step "$tool" timeout 90 compute-sanitizer --error-exitcode 1 --report-api-errors no \
+        --tool "$tool" \
         "$made/commands" "$made/spmd_nccl.so" 'nest: a'
     else
       skip "$tool: no compute-sanitizer on PATH"

@@ -57,7 +57,7 @@ private:
     operands.read(program_, inst.operands);
     std::vector<ir::DType> dtypes, result_dtypes;
     std::vector<Dims> dims, result_dims;
-    std::vector<Held> held, result_blocks;
+    std::vector<TensorBlock> held, result_blocks;
     for (ir::ValueId value : operands.values) {
       const Tensor *tensor = find(value);
       if (!tensor)

@@ -19,12 +19,12 @@ struct Step {
   checker::CheckedProgram program;
   Reference reference;
   ir::InstId inst;
-  std::unique_ptr<SeenInst> seen;
+  std::unique_ptr<ResolvedInst> seen;
 
   explicit Step(const std::string &text)
       : program(checked(text)),
         reference(program, Domain::F64, 0), inst{program.program().main.last.index - 1} {
-    llvm::Expected<std::unique_ptr<SeenInst>> found = reference.see(inst, {});
+    llvm::Expected<std::unique_ptr<ResolvedInst>> found = reference.resolve_inst(inst, {});
     REQUIRE(static_cast<bool>(found));
     seen = std::move(*found);
   }

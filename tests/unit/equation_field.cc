@@ -199,8 +199,9 @@ TEST_CASE("indices into a block are positions in the whole") {
     for (size_t i = 0; i < 4; ++i)
       args[1].visit([&](auto &cells) { cells[i] = static_cast<double>(ids[i]); });
     Dims first{3, 0}, whole{6, 2};
-    std::vector<runtime::Held> held = {{&args[0], ir::DType::F32, &args[0].dims, &first, &whole},
-                                       {&args[1], ir::DType::I64, &args[1].dims, nullptr, nullptr}};
+    std::vector<runtime::TensorBlock> held = {
+        {&args[0], ir::DType::F32, &args[0].dims, &first, &whole},
+        {&args[1], ir::DType::I64, &args[1].dims, nullptr, nullptr}};
     std::vector<Tensor> result = {Tensor::make(ir::DType::F32, {4, 2}, domain)};
     REQUIRE(!embedding.prepared()->run(held, {}, result, domain, {}));
     result[0].visit([&](auto &got) {

@@ -113,7 +113,7 @@ bool is_near(double got, double want) {
   return std::abs(got - want) <= 1e-11 * std::max(1.0, std::abs(want));
 }
 
-Placed on_host(const Dims &dims, const double *cells) {
+DeviceArray on_host(const Dims &dims, const double *cells) {
   return {reinterpret_cast<SpmdAddress>(cells), ir::DType::F64, &dims, nullptr};
 }
 
@@ -125,7 +125,7 @@ void carry_out(llvm::ArrayRef<Command> commands) {
 // Those of one step, as few as they become: as they are where devices are left out.
 #ifdef SPMD_DEVICE
 std::vector<Command> fused(llvm::ArrayRef<Command> commands, const std::vector<double> &room,
-                           llvm::ArrayRef<Placed> out) {
+                           llvm::ArrayRef<DeviceArray> out) {
   std::vector<DeviceTensor> writes;
   for (uint32_t i = 0; i < out.size(); ++i)
     writes.push_back(
@@ -138,7 +138,7 @@ std::vector<Command> fused(llvm::ArrayRef<Command> commands, const std::vector<d
 }
 #else
 std::vector<Command> fused(llvm::ArrayRef<Command> commands, const std::vector<double> & /*room*/,
-                           llvm::ArrayRef<Placed> /*out*/) {
+                           llvm::ArrayRef<DeviceArray> /*out*/) {
   return commands.vec();
 }
 #endif
@@ -146,8 +146,8 @@ std::vector<Command> fused(llvm::ArrayRef<Command> commands, const std::vector<d
 } // namespace
 
 // Numbers are doubles; truth values are bytes, by which rows tell a mask.
-std::vector<Placed> KernelCase::placed_args() {
-  std::vector<Placed> in;
+std::vector<DeviceArray> KernelCase::array_args() {
+  std::vector<DeviceArray> in;
   truths_.clear();
   for (const Tensor &arg : args) {
     in.push_back(on_host(arg.dims, arg.of<double>().data()));
@@ -160,9 +160,9 @@ std::vector<Placed> KernelCase::placed_args() {
   return in;
 }
 
-bool KernelCase::lower(llvm::ArrayRef<Placed> out, std::vector<double> &room,
+bool KernelCase::lower(llvm::ArrayRef<DeviceArray> out, std::vector<double> &room,
                        std::vector<Command> &commands) {
-  const std::vector<Placed> in = placed_args();
+  const std::vector<DeviceArray> in = array_args();
   Site at = site();
   // Once to know how much is needed on the way.
   StepScratch scratch;
@@ -177,7 +177,7 @@ bool KernelCase::lower(llvm::ArrayRef<Placed> out, std::vector<double> &room,
 }
 
 bool KernelCase::has_commands() {
-  std::vector<Placed> out;
+  std::vector<DeviceArray> out;
   for (const Tensor &result : results)
     out.push_back(on_host(result.dims, result.of<double>().data()));
   std::vector<double> room;
@@ -198,7 +198,7 @@ static std::string gradient_problem(llvm::ArrayRef<Command> commands,
 }
 
 std::string KernelCase::device_problem() {
-  std::vector<Placed> out;
+  std::vector<DeviceArray> out;
   std::vector<std::vector<double>> made;
   for (const Tensor &result : results)
     made.emplace_back(result.of<double>().size(), kNaN);
@@ -236,15 +236,15 @@ std::string KernelCase::device_problem(unsigned arg,
   std::optional<Place> place = place_of(arg);
   if (!place)
     return "";
-  const std::vector<Placed> in = placed_args();
-  std::vector<Placed> from;
+  const std::vector<DeviceArray> in = array_args();
+  std::vector<DeviceArray> from;
   for (size_t r = 0; r < results.size(); ++r)
     from.push_back(on_host(results[r].dims, gradients[r].data()));
-  llvm::SmallVector<const Placed *, 2> flows;
+  llvm::SmallVector<const DeviceArray *, 2> flows;
   for (size_t r = 0; r < results.size(); ++r)
     flows.push_back(gradients[r].empty() ? nullptr : &from[r]);
   std::vector<double> made(want.size(), kNaN), room;
-  const Placed out = on_host(args[arg].dims, made.data());
+  const DeviceArray out = on_host(args[arg].dims, made.data());
   StepScratch scratch;
   std::vector<Command> commands;
   Site at = site();

@@ -56,9 +56,10 @@ public:
   bool has_commands();
 
 private:
-  std::vector<Placed> placed_args();
+  std::vector<DeviceArray> array_args();
   // `room`: memory that the commands work with.
-  bool lower(llvm::ArrayRef<Placed> out, std::vector<double> &room, std::vector<Command> &commands);
+  bool lower(llvm::ArrayRef<DeviceArray> out, std::vector<double> &room,
+             std::vector<Command> &commands);
   // By a scalar program, without stretched operands.
   std::string slopes_problem(unsigned arg, const std::vector<double> &gradient,
                              const std::vector<double> &want);
@@ -73,7 +74,7 @@ private:
   std::optional<rules::Application> app_;
   rules::Binding binding_;
   rules::FactorMap map_;
-  std::deque<std::vector<char>> truths_; // of placed_args
+  std::deque<std::vector<char>> truths_; // of array_args
 };
 
 // The gradient by every float operand against central differences along three directions; empty if

@@ -102,7 +102,7 @@ std::vector<Tensor> Statement::run(const std::vector<Tensor> &args, Domain domai
                                    const runtime::Draws &draws) {
   if (!prepared_)
     return {};
-  std::vector<runtime::Held> held;
+  std::vector<runtime::TensorBlock> held;
   for (const Tensor &arg : args)
     held.push_back({&arg, arg.dtype, &arg.dims, nullptr, nullptr});
   std::vector<Tensor> results;

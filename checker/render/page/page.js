@@ -1,13 +1,15 @@
-// What the HTML report does: search, theme, and the program as a list of which only the visible rows
-// exist. The page is complete without it but for the list.
+// What the HTML report does: search, theme, and the program as a list of which only the visible
+// rows exist. The page is complete without it but for the list.
 "use strict";
 (() => {
 const $ = (id) => document.getElementById(id);
 const root = document.documentElement;
 const ROW = 21;
 
-// --- theme ----------------------------------------------------------------------------------------
-const wanted = (() => { try { return localStorage.getItem("spmdlint-theme"); } catch { return null; } })();
+// --- theme ---------------------------------------------------------------------------------------
+const wanted = (() => {
+  try { return localStorage.getItem("spmdlint-theme"); } catch { return null; }
+})();
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const apply = (name) => { root.dataset.theme = name; };
 apply(wanted || (dark.matches ? "dark" : "light"));
@@ -18,15 +20,21 @@ $("theme").addEventListener("click", () => {
   try { localStorage.setItem("spmdlint-theme", name); } catch { /* of a page from a file */ }
 });
 
-// --- types ----------------------------------------------------------------------------------------
+// --- types ---------------------------------------------------------------------------------------
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 const escaped = (text) => text.replace(/[&<>"]/g, (c) => escapes[c]);
-const coloured = (type) => escaped(type).replace(/(@(?:\([^)]*\)|\w+))(?=[,\]])/g, '<span class="S">$1</span>').replace(/(^| |\|)(Reduced|R|I|V|P|S|\?)(?=[@(| ]|$)(\([^)]*\))?((?:\|[RI])?)(@(?:\([^)]*\)|[^ ]+))?/g,
-  (all, before, kind, more, other, axis) =>
-    `${before}<span class="${kind === "?" ? "U" : kind[0]}">${kind}${more || ""}${other || ""}${axis || ""}</span>`);
+const shardAxis = /(@(?:\([^)]*\)|\w+))(?=[,\]])/g;
+// What is before it, the kind, its arguments, what it may be besides, its axis.
+const kindOnAxis = new RegExp(
+  /(^| |\|)(Reduced|R|I|V|P|S|\?)(?=[@(| ]|$)/.source +
+  /(\([^)]*\))?((?:\|[RI])?)(@(?:\([^)]*\)|[^ ]+))?/.source, "g");
+const coloured = (type) => escaped(type).replace(shardAxis, '<span class="S">$1</span>')
+  .replace(kindOnAxis, (all, before, kind, more, other, axis) =>
+    `${before}<span class="${kind === "?" ? "U" : kind[0]}">${kind}${more || ""}${other || ""}` +
+    `${axis || ""}</span>`);
 for (const each of document.querySelectorAll(".type")) each.innerHTML = coloured(each.textContent);
 
-// --- the program ----------------------------------------------------------------------------------
+// --- the program ---------------------------------------------------------------------------------
 const data = JSON.parse($("data").textContent);
 const listing = $("listing"), about = $("about"), chooser = $("input"), gradients = $("gradients");
 let program = null, rows = [], shown = [], chosen = -1;
@@ -43,14 +51,16 @@ function decode(raw, index) {
   }
   for (const [value, text, label, place, scope] of raw.declared) {
     out.madeBy.set(value, out.rows.length);
-    out.rows.push({ template: "\u0001 = " + raw.strings[text], values: [value], results: 1, place: raw.strings[place], scope: raw.strings[scope],
+    out.rows.push({ template: "\u0001 = " + raw.strings[text], values: [value], results: 1,
+                    place: raw.strings[place], scope: raw.strings[scope],
                     label: raw.strings[label], op: -1 });
   }
   const functions = new Map(raw.functions.map(([first, text]) => [first, raw.strings[text]]));
   let at = 0, next = 0, op = 0, scope = null;
   while (at < raw.ops.length) {
     if (functions.has(op)) { scope = null; out.rows.push({ heading: functions.get(op), op: -1 }); }
-    const template = raw.strings[raw.templates[raw.ops[at]]], where = raw.locations[raw.ops[at + 1]];
+    const template = raw.strings[raw.templates[raw.ops[at]]];
+    const where = raw.locations[raw.ops[at + 1]];
     const first = next + raw.ops[at + 2], results = raw.ops[at + 3], count = raw.ops[at + 4];
     const values = [];
     for (let i = 0; i < count; ++i) values.push(first + raw.ops[at + 5 + i]);
@@ -85,7 +95,8 @@ function htmlOf(row) {
     const value = row.values[i++];
     return `<span class="v" data-value="${value}">${escaped(program.names[value])}</span>`;
   });
-  const result = row.results ? `  <span class="result">${coloured(shownOf(row.values[0]))}</span>` : "";
+  const result = row.results
+    ? `  <span class="result">${coloured(shownOf(row.values[0]))}</span>` : "";
   const label = row.label ? `  <span class="place">${escaped(row.label)}</span>` : "";
   return text + label + result;
 }
@@ -126,34 +137,46 @@ function gridOf(value) {
   if (!layout) return "";
   const [offset, all] = program.meshes[layout[0]];
   const byName = (name) => all.find((axis) => axis[0] === name);
-  const cut = layout[1].map((names, dim) => ({ dim, axes: names.map(byName) })).filter((each) => each.axes.length);
+  const cut = layout[1].map((names, dim) => ({ dim, axes: names.map(byName) }))
+    .filter((each) => each.axes.length);
   const others = layout[2].map(([name, kind]) => [byName(name), kind]);
   const down = cut.slice(0, 1), across = cut.slice(1);
   const axesOf = (dims) => dims.flatMap((each) => each.axes);
   const rowAxes = axesOf(down), columnAxes = axesOf(across), free = others.map(([axis]) => axis);
-  const rowsAt = coordinatesOf(rowAxes, MOST_BLOCKS), columnsAt = coordinatesOf(columnAxes, MOST_BLOCKS);
+  const rowsAt = coordinatesOf(rowAxes, MOST_BLOCKS);
+  const columnsAt = coordinatesOf(columnAxes, MOST_BLOCKS);
   const replicas = coordinatesOf(free, MOST_RANKS);
   const sum = (axes, at) => axes.reduce((total, axis, i) => total + offsetOf(axis, at[i]), 0);
   const named = (axes, at) => axes.map((axis, i) => `${escaped(axis[0])} ${at[i]}`).join(", ");
-  const more = (all) => all.count > all.found.length;
-  const head = columnAxes.length
-    ? `<tr><th></th>${columnsAt.found.map((at) => `<th>${named(columnAxes, at)}</th>`).join("")}${more(columnsAt) ? "<th>…</th>" : ""}</tr>` : "";
-  const body = rowsAt.found.map((row) => `<tr><th>${named(rowAxes, row)}</th>` + columnsAt.found.map((column) => {
-    const ranks = replicas.found.map((at) => offset + sum(rowAxes, row) + sum(columnAxes, column) + sum(free, at));
-    return `<td>${ranks.sort((a, b) => a - b).join(" ")}${more(replicas) ? ` … (${replicas.count})` : ""}</td>`;
-  }).join("") + (more(columnsAt) ? "<td>…</td>" : "") + "</tr>").join("");
+  const more = (all, text) => all.count > all.found.length ? text : "";
+  const cell = (row, column) => {
+    const first = offset + sum(rowAxes, row) + sum(columnAxes, column);
+    const ranks = replicas.found.map((at) => first + sum(free, at)).sort((a, b) => a - b);
+    return `<td>${ranks.join(" ")}${more(replicas, ` … (${replicas.count})`)}</td>`;
+  };
+  const head = columnsAt.found.map((at) => `<th>${named(columnAxes, at)}</th>`).join("");
+  const body = rowsAt.found.map((row) => {
+    const cells = columnsAt.found.map((column) => cell(row, column)).join("");
+    return `<tr><th>${named(rowAxes, row)}</th>${cells}${more(columnsAt, "<td>…</td>")}</tr>`;
+  });
   const words = [
-    ...down.map((each) => `rows: dimension ${each.dim}`), ...across.map((each) => `columns: dimension ${each.dim}`),
+    ...down.map((each) => `rows: dimension ${each.dim}`),
+    ...across.map((each) => `columns: dimension ${each.dim}`),
     ...others.map(([axis, kind]) => `along ${escaped(axis[0])}: ${EACH[kind]} (${escaped(kind)})`),
   ];
-  return `<figure class="grid"><figcaption>ranks that have a block of <span class="mono">${escaped(program.names[value])}</span></figcaption>` +
-         `<table>${head}${body}${more(rowsAt) ? "<tr><th>…</th></tr>" : ""}</table><div class="more">${words.join(" · ")}</div></figure>`;
+  const name = `<span class="mono">${escaped(program.names[value])}</span>`;
+  return `<figure class="grid"><figcaption>ranks that have a block of ${name}</figcaption><table>` +
+    (columnAxes.length ? `<tr><th></th>${head}${more(columnsAt, "<th>…</th>")}</tr>` : "") +
+    `${body.join("")}${more(rowsAt, "<tr><th>…</th></tr>")}</table>` +
+    `<div class="more">${words.join(" · ")}</div></figure>`;
 }
 // Of what moves blocks, before and after.
 function gridsOf(row) {
+  if (!row.results) return "";
   const before = row.values[row.results], after = row.values[0];
-  const moves = row.results === 1 && row.values.length === 2 && program.layout[before] !== program.layout[after];
-  return (moves ? gridOf(before) + '<span class="then">→</span>' : "") + (row.results ? gridOf(after) : "");
+  const moves = row.results === 1 && row.values.length === 2 &&
+    program.layout[before] !== program.layout[after];
+  return (moves ? gridOf(before) + '<span class="then">→</span>' : "") + gridOf(after);
 }
 
 // --- the list -------------------------------------------------------------------------------------
@@ -163,7 +186,9 @@ function draw() {
   let html = `<div style="height:${shown.length * ROW}px"></div>`;
   for (let i = from; i < to; ++i) {
     const row = rows[shown[i]];
-    html += `<div class="row ${row.severity || ""}${shown[i] === chosen ? " chosen" : ""}" role="option" aria-selected="${shown[i] === chosen}"` +
+    const selected = shown[i] === chosen;
+    html += `<div class="row ${row.severity || ""}${selected ? " chosen" : ""}" role="option"` +
+            ` aria-selected="${selected}"` +
             ` data-row="${shown[i]}" style="top:${i * ROW}px">${htmlOf(row)}</div>`;
   }
   listing.innerHTML = html;
@@ -171,23 +196,34 @@ function draw() {
 
 function tell() {
   const row = rows[chosen];
-  if (!row || row.heading !== undefined) { about.innerHTML = '<span class="more">Choose a line to see its types and where it comes from.</span>'; return; }
+  if (!row || row.heading !== undefined) {
+    about.innerHTML =
+      '<span class="more">Choose a line to see its types and where it comes from.</span>';
+    return;
+  }
   const lines = [...new Set(row.values)].map((value) => {
     const made = program.madeBy.get(value);
-    const name = made === undefined || made === chosen ? escaped(program.names[value]) : `<a href="#" data-go="${made}">${escaped(program.names[value])}</a>`;
-    const gradient = gradients.checked ? `<td class="mono">${coloured(gradientOf(value))}</td>` : "";
-    return `<tr><td class="mono">${name}</td><td class="mono">${coloured(typeOf(value))}</td>${gradient}</tr>`;
+    const plain = escaped(program.names[value]);
+    const name = made === undefined || made === chosen
+      ? plain : `<a href="#" data-go="${made}">${plain}</a>`;
+    const cells = [coloured(typeOf(value))];
+    if (gradients.checked) cells.push(coloured(gradientOf(value)));
+    return `<tr>${[name, ...cells].map((cell) => `<td class="mono">${cell}</td>`).join("")}</tr>`;
   });
-  const used = [];
+  const used = [], own = row.values.slice(0, row.results);
+  const reads = (other) =>
+    other.values && other.values.slice(other.results).some((value) => own.includes(value));
   for (let i = chosen + 1; i < rows.length && used.length < 8; ++i)
-    if (row.results && rows[i].values && rows[i].values.slice(rows[i].results).some((v) => row.values.slice(0, row.results).includes(v)))
+    if (row.results && reads(rows[i]))
       used.push(`<a href="#" data-go="${i}">${escaped(textOf(rows[i]).slice(0, 40))}</a>`);
   about.innerHTML =
-    `<div class="more">${row.place ? escaped(row.place) + " " : ""}${row.scope ? "in " + escaped(row.scope) : ""}` +
+    `<div class="more">${row.place ? escaped(row.place) + " " : ""}` +
+    `${row.scope ? "in " + escaped(row.scope) : ""}` +
     `${row.op >= 0 ? ` · <a href="#op-${program.index}-${row.op}">link</a>` : ""}` +
     `${row.finding ? ` · <a href="#${row.finding}">its finding</a>` : ""}</div>` +
     `<table class="types">${lines.join("")}</table>` +
-    (used.length ? `<div class="more">used by ${used.map((u) => `<code>${u}</code>`).join(", ")}</div>` : "") +
+    (used.length
+      ? `<div class="more">used by ${used.map((u) => `<code>${u}</code>`).join(", ")}</div>` : "") +
     `<div class="grids">${gridsOf(row)}</div>`;
 }
 
@@ -222,12 +258,15 @@ function filter(text) {
     if (words.every((word) => row.text.includes(word))) shown.push(i);
   });
   const ops = words.length ? shown.length : rows.filter((row) => row.op >= 0).length;
-  $("count").textContent = words.length ? `${ops} of ${rows.filter((r) => r.heading === undefined).length} lines` : `${ops} ops`;
+  const lines = rows.filter((row) => row.heading === undefined).length;
+  $("count").textContent = words.length ? `${ops} of ${lines} lines` : `${ops} ops`;
   listing.scrollTop = 0;
+  const has = (element, word) => element.textContent.toLowerCase().includes(word);
   for (const each of document.querySelectorAll(".finding"))
-    each.hidden = words.length > 0 && !words.every((word) => each.textContent.toLowerCase().includes(word));
+    each.hidden = words.length > 0 && !words.every((word) => has(each, word));
   for (const each of document.querySelectorAll(".file"))
-    each.hidden = words.length > 0 && ![...each.querySelectorAll(".finding")].some((finding) => !finding.hidden);
+    each.hidden = words.length > 0 &&
+      ![...each.querySelectorAll(".finding")].some((finding) => !finding.hidden);
   draw();
   tell();
 }
@@ -257,7 +296,7 @@ listing.addEventListener("keydown", (event) => {
 gradients.addEventListener("change", () => { draw(); tell(); });
 chooser.addEventListener("change", () => show(Number(chooser.value)));
 
-// --- hover ----------------------------------------------------------------------------------------
+// --- hover ---------------------------------------------------------------------------------------
 const tip = document.createElement("div");
 tip.id = "tip";
 tip.hidden = true;
@@ -265,7 +304,8 @@ document.body.append(tip);
 listing.addEventListener("mouseover", (event) => {
   const value = event.target.dataset.value;
   tip.hidden = value === undefined;
-  for (const each of listing.querySelectorAll(".v")) each.classList.toggle("same", each.dataset.value === value);
+  for (const each of listing.querySelectorAll(".v"))
+    each.classList.toggle("same", each.dataset.value === value);
   if (tip.hidden) return;
   tip.textContent = program.names[value] + ": " + shownOf(Number(value));
   const box = event.target.getBoundingClientRect();
@@ -274,12 +314,22 @@ listing.addEventListener("mouseover", (event) => {
 });
 listing.addEventListener("mouseleave", () => { tip.hidden = true; });
 
-// --- search, links --------------------------------------------------------------------------------
+// --- search, links -------------------------------------------------------------------------------
 let waiting = 0;
-$("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => filter($("search").value), 80); });
+$("search").addEventListener("input", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(() => filter($("search").value), 80);
+});
 addEventListener("keydown", (event) => {
-  if (event.key === "/" && !/INPUT|SELECT/.test(document.activeElement.tagName)) { event.preventDefault(); $("search").focus(); }
-  if (event.key === "Escape" && document.activeElement === $("search")) { $("search").value = ""; filter(""); listing.focus(); }
+  if (event.key === "/" && !/INPUT|SELECT/.test(document.activeElement.tagName)) {
+    event.preventDefault();
+    $("search").focus();
+  }
+  if (event.key === "Escape" && document.activeElement === $("search")) {
+    $("search").value = "";
+    filter("");
+    listing.focus();
+  }
 });
 $("fold").addEventListener("click", () => {
   const all = [...document.querySelectorAll(".finding")], open = all.some((each) => !each.open);
@@ -302,7 +352,8 @@ function follow() {
     return;
   }
   const target = location.hash.length > 1 && $(location.hash.slice(1));
-  for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+  for (let each = target; each; each = each.parentElement)
+    if (each.tagName === "DETAILS") each.open = true;
   if (target) target.scrollIntoView();
 }
 addEventListener("hashchange", follow);

@@ -91,12 +91,12 @@ static uint64_t address(const SharedTensor &tensor) {
 
 // What an op makes follows from its operands, where they and its results begin in the whole, and
 // the stream of its random numbers.
-void CpuBackend::deduplicate(const Compute &made, const Ready &ready, const Step &step,
+void CpuBackend::deduplicate(const Compute &made, const PreparedStep &prepared, const Step &step,
                              Ranks ranks) {
   llvm::ArrayRef<Use> operands = plan_->used(made.operands), results = plan_->used(made.results);
   deduplication_.begin(2 + 2 * operands.size() + results.size());
   for (RankId rank : ranks) {
-    const PreparedOp &op = ready.on(rank);
+    const PreparedOp &op = prepared.on(rank);
     uint64_t *word = deduplication_.next().data();
     *word++ = reinterpret_cast<uintptr_t>(&op);
     *word++ = draw_stream(*world_, step.mesh, made.lists, rank);
@@ -125,13 +125,14 @@ SharedTensor CpuBackend::take_ahead(uint32_t compute, const Compute &made, RankI
   return nullptr;
 }
 
-llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, const Step &step,
-                                   RankId rank, llvm::MutableArrayRef<SharedTensor> results) {
-  const PreparedOp &op = ready.on(rank);
-  llvm::SmallVector<Held, 8> args, result_blocks;
+llvm::Error CpuBackend::compute_on(const Compute &made, const PreparedStep &prepared,
+                                   const Step &step, RankId rank,
+                                   llvm::MutableArrayRef<SharedTensor> results) {
+  const PreparedOp &op = prepared.on(rank);
+  llvm::SmallVector<TensorBlock, 8> args, result_blocks;
   auto held = [&](Use use, bool data) {
     const Buffer &buffer = plan_->buffers[use.buffer];
-    Held made{nullptr, buffer.dtype, &buffer.on(rank)};
+    TensorBlock made{nullptr, buffer.dtype, &buffer.on(rank)};
     if (data) {
       const SharedTensor &tensor = held_.held(use.buffer, rank);
       made.tensor = tensor.get(), made.f32_cache = &tensor->f32_cache;
@@ -146,20 +147,20 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, cons
   llvm::SmallVector<Tensor, 2> tensors;
   for (unsigned i = 0; i < uses.size(); ++i) {
     result_blocks.push_back(held(uses[i], false));
-    results[i] = held_.fresh(uses[i].buffer, rank, HeldTensors::Content::Anything);
+    results[i] = held_.fresh(uses[i].buffer, rank, BufferTensors::Content::Anything);
     tensors.push_back(std::move(*results[i]));
   }
   llvm::SmallVector<const PreparedOp *, 2> together;
-  for (size_t i = 0; i < ready.ahead.size(); ++i) {
-    const Compute &later = plan_->computes[ready.ahead[i]];
-    together.push_back(&ready_[ready.ahead[i]].on(rank));
+  for (size_t i = 0; i < prepared.ahead.size(); ++i) {
+    const Compute &later = plan_->computes[prepared.ahead[i]];
+    together.push_back(&prepared_steps_[prepared.ahead[i]].on(rank));
     SharedTensor &result = results[uses.size() + i];
     result =
-        held_.fresh(plan_->used(later.results)[0].buffer, rank, HeldTensors::Content::Anything);
+        held_.fresh(plan_->used(later.results)[0].buffer, rank, BufferTensors::Content::Anything);
     tensors.push_back(std::move(*result));
   }
-  Draws draws{options_.seed, ready.draws, draw_stream(*world_, step.mesh, made.lists, rank)};
-  if (ready.looped && made.inst.valid())
+  Draws draws{options_.seed, prepared.draws, draw_stream(*world_, step.mesh, made.lists, rank)};
+  if (prepared.looped && made.inst.valid())
     draws.op = draws_of(made);
   if (llvm::Error error = op.run(args, result_blocks, tensors, options_.domain, draws, together))
     return error;
@@ -170,26 +171,26 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, cons
 
 llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
   const Compute &made = plan_->computes[step.index];
-  const Ready &ready = ready_[step.index];
-  deduplicate(made, ready, step, ranks);
+  const PreparedStep &prepared = prepared_steps_[step.index];
+  deduplicate(made, prepared, step, ranks);
   llvm::ArrayRef<Use> uses = plan_->used(made.results);
   llvm::ArrayRef<uint32_t> firsts = deduplication_.firsts();
-  const size_t wide = uses.size() + ready.ahead.size();
+  const size_t wide = uses.size() + prepared.ahead.size();
   results_.assign(firsts.size() * wide, nullptr);
-  std::vector<std::string> errors(ready.threads ? firsts.size() : 0);
+  std::vector<std::string> errors(prepared.threads ? firsts.size() : 0);
   auto one = [&](size_t i) -> llvm::Error {
     RankId rank = ranks[firsts[i]];
     llvm::MutableArrayRef<SharedTensor> own(results_.data() + i * wide, wide);
     if (!precomputed_[step.index].empty() && (own[0] = take_ahead(step.index, made, rank)))
       return llvm::Error::success();
-    return compute_on(made, ready, step, rank, own);
+    return compute_on(made, prepared, step, rank, own);
   };
-  if (ready.threads)
+  if (prepared.threads)
     workers_.run(firsts.size(), [&](size_t i) {
       if (llvm::Error error = one(i))
         errors[i] = llvm::toString(std::move(error));
     });
-  for (size_t i = 0; !ready.threads && i < firsts.size(); ++i)
+  for (size_t i = 0; !prepared.threads && i < firsts.size(); ++i)
     if (llvm::Error error = one(i))
       return error;
   for (const std::string &error : errors)
@@ -199,10 +200,10 @@ llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
     for (size_t k = 0; k < uses.size(); ++k)
       held_.put(uses[k].buffer, ranks[i], results_[deduplication_.done_by()[i] * wide + k]);
   precomputed_[step.index].clear();
-  for (size_t k = 0; k < ready.ahead.size(); ++k) {
-    precomputed_[ready.ahead[k]].clear();
+  for (size_t k = 0; k < prepared.ahead.size(); ++k) {
+    precomputed_[prepared.ahead[k]].clear();
     for (size_t i = 0; i < firsts.size(); ++i)
-      precomputed_[ready.ahead[k]].push_back(
+      precomputed_[prepared.ahead[k]].push_back(
           {read_by(made, ranks[firsts[i]]), std::move(results_[i * wide + uses.size() + k])});
   }
   results_.clear();
@@ -280,8 +281,8 @@ SharedTensor CpuBackend::moved_packed(const LocalStep &made, RankId rank) {
   if (from->dtype != buffer.dtype || !sent || !held_.packed(*from))
     return nullptr;
   SharedTensor result = held_.fresh_packed(buffer.dtype, buffer.on(rank),
-                                           assigns(made.form) ? HeldTensors::Content::Anything
-                                                              : HeldTensors::Content::Zeros);
+                                           assigns(made.form) ? BufferTensors::Content::Anything
+                                                              : BufferTensors::Content::Zeros);
   move_packed(made, position_in(made, rank), bytes, *from, *result);
   return result;
 }
@@ -298,7 +299,7 @@ SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, 
       return from;
     tensors.push_back(from.get());
   }
-  using Content = HeldTensors::Content;
+  using Content = BufferTensors::Content;
   SharedTensor result =
       held_.fresh(made.result, rank, assigns(made.form) ? Content::Anything : Content::Zeros);
   run_local_step(made, position_in(made, rank), tensors, *result, options_.domain);
@@ -368,7 +369,7 @@ void CpuBackend::communicate_group(const Communicate &collective, Ranks members,
   }
   group.perm = ir::as_array(plan_->numbers).slice(collective.perm.first, collective.perm.count);
   run_collective(collective, group, options_.domain, results,
-                 [&](size_t position, HeldTensors::Content content) {
+                 [&](size_t position, BufferTensors::Content content) {
                    return held_.fresh(collective.result, members[position], content);
                  });
 }
@@ -446,7 +447,7 @@ llvm::Error CpuBackend::loop(uint32_t index, Ranks ranks) {
     left = std::move(more);
     if (!failed && !left.empty() && iterations_.back() >= plan_->max_rounds)
       return iterations_.pop_back(),
-             llvm::make_error<LoopGoesOn>(plan_->steps[index].inst, plan_->max_rounds);
+             llvm::make_error<TooManyRounds>(plan_->steps[index].inst, plan_->max_rounds);
     if (!failed && !left.empty())
       failed = run_range({made.cond_end, made.body_end}, left);
     ++iterations_.back();

@@ -28,7 +28,9 @@ public:
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
   bool restart(uint64_t seed) override;
   // After `prepare`: what a Compute step runs on a rank.
-  const PreparedOp &op_of(uint32_t compute, RankId rank) const { return ready_[compute].on(rank); }
+  const PreparedOp &op_of(uint32_t compute, RankId rank) const {
+    return prepared_steps_[compute].on(rank);
+  }
   const Block *block_of(Use use, RankId rank) const { return block(use, rank); }
   // Of the loops around the steps that are run next.
   void set_iterations(llvm::ArrayRef<uint64_t> of_loops) {
@@ -41,8 +43,8 @@ public:
 
 private:
   using Ranks = llvm::ArrayRef<RankId>;
-  // A Compute step, ready: the op for each rank, or one for all.
-  struct Ready {
+  // A Compute step, prepared: the op for each rank, or one for all.
+  struct PreparedStep {
     std::vector<const PreparedOp *> ops;
     uint64_t draws = 0;
     bool looped = false;
@@ -63,9 +65,10 @@ private:
   llvm::Error run_range(StepRange range, Ranks active);
   llvm::Error run_step(const Step &step, uint32_t index, Ranks active);
   llvm::Error compute(const Step &step, Ranks ranks);
-  void deduplicate(const Compute &made, const Ready &ready, const Step &step, Ranks ranks);
-  llvm::Error compute_on(const Compute &made, const Ready &ready, const Step &step, RankId rank,
-                         llvm::MutableArrayRef<SharedTensor> results);
+  void deduplicate(const Compute &made, const PreparedStep &prepared, const Step &step,
+                   Ranks ranks);
+  llvm::Error compute_on(const Compute &made, const PreparedStep &prepared, const Step &step,
+                         RankId rank, llvm::MutableArrayRef<SharedTensor> results);
   llvm::SmallVector<SharedTensor, 6> read_by(const Compute &made, RankId rank) const;
   SharedTensor take_ahead(uint32_t compute, const Compute &made, RankId rank) const;
   void deduplicate(const LocalStep &made, const Step &step, Ranks ranks);
@@ -107,7 +110,7 @@ private:
   const World *world_ = nullptr;
   std::unique_ptr<rules::Rules> rules_;
   std::map<Key, std::unique_ptr<PreparedOp>> prepared_;
-  std::vector<Ready> ready_; // by Compute
+  std::vector<PreparedStep> prepared_steps_; // by Compute
   // By Compute: its result for certain operands, made by a step before it.
   struct Precomputed {
     llvm::SmallVector<SharedTensor, 6> operands;
@@ -119,7 +122,7 @@ private:
   std::vector<std::vector<uint32_t>> block_classes_;
   std::vector<std::vector<uint32_t>> extents_classes_; // by buffer; empty: equal on all ranks
   std::vector<RankId> all_;                            // of this process
-  HeldTensors held_;
+  BufferTensors held_;
   Deduplication deduplication_;       // of the step at hand
   std::vector<SharedTensor> results_; // of what is done in it, one after another
   Deadline deadline_ = kNoDeadline;

@@ -112,7 +112,7 @@ void reduce(const Communicate &collective, llvm::ArrayRef<const T *> parts, Doma
   round_cells(result, domain);
 }
 
-using Content = HeldTensors::Content;
+using Content = BufferTensors::Content;
 using Fresh = llvm::function_ref<SharedTensor(size_t, Content)>;
 
 template <class T> class CollectiveRun {
@@ -228,7 +228,7 @@ void run_collective(const Communicate &collective, const GroupTensors &group, Do
 
 // By blocks of cells that stay in the nearest cache.
 static void reduce_packed(const Communicate &collective, llvm::ArrayRef<const char *> parts,
-                          Domain domain, HeldTensor &result) {
+                          Domain domain, BufferTensor &result) {
   const auto all = static_cast<size_t>(result.size());
   const bool rounds_once = collective.dtype == result.dtype;
   if (collective.combiner == Combiner::Sum && parts.size() == 2 && rounds_once &&
@@ -257,7 +257,7 @@ static void reduce_packed(const Communicate &collective, llvm::ArrayRef<const ch
 }
 
 void reduce_in_order(const Communicate &collective, llvm::ArrayRef<const char *> parts, bool packed,
-                     Domain domain, HeldTensor &result) {
+                     Domain domain, BufferTensor &result) {
   if (packed)
     return reduce_packed(collective, parts, domain, result);
   result.visit([&](const auto &cells) {

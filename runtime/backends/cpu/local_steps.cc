@@ -24,14 +24,14 @@ private:
   }
   // Copies the piece of `whole` (extents `dims`) that begins at `first` to or from where it stands
   // alone.
-  enum class Way { Out, In };
+  enum class Direction { Out, In };
   static void piece(const Dims &dims, uint32_t dim, int64_t first, int64_t length, const T *source,
-                    T *target, Way way);
-  void own_piece(const Dims &whole, Way way) {
+                    T *target, Direction direction);
+  void own_piece(const Dims &whole, Direction direction) {
     piece(whole, local_.dim, first_of(at_.position), at_.lengths[at_.position], from_.data(),
-          to_.data(), way);
+          to_.data(), direction);
   }
-  void pieces(const Dims &whole, Way way);
+  void pieces(const Dims &whole, Direction direction);
 
   const LocalStep &local_;
   GroupPosition at_;
@@ -42,12 +42,12 @@ private:
 
 template <class T>
 void Mover<T>::piece(const Dims &dims, uint32_t dim, int64_t first, int64_t length, const T *source,
-                     T *target, Way way) {
+                     T *target, Direction direction) {
   llvm::ArrayRef<int64_t> all(dims);
   int64_t outer = count(all.take_front(dim)), inner = count(all.drop_front(dim + 1));
   for (int64_t o = 0; o < outer; ++o) {
     int64_t whole = (o * dims[dim] + first) * inner, alone = o * length * inner;
-    if (way == Way::Out)
+    if (direction == Direction::Out)
       std::copy_n(source + whole, length * inner, target + alone);
     else
       std::copy_n(source + alone, length * inner, target + whole);
@@ -55,12 +55,12 @@ void Mover<T>::piece(const Dims &dims, uint32_t dim, int64_t first, int64_t leng
 }
 
 // One after another on the side where they stand alone.
-template <class T> void Mover<T>::pieces(const Dims &whole, Way way) {
+template <class T> void Mover<T>::pieces(const Dims &whole, Direction direction) {
   int64_t row = whole[local_.dim] ? count(whole) / whole[local_.dim] : 0, first = 0;
   for (int64_t length : at_.lengths) {
     const int64_t alone = first * row;
-    piece(whole, local_.dim, first, length, from_.data() + (way == Way::In ? alone : 0),
-          to_.data() + (way == Way::Out ? alone : 0), way);
+    piece(whole, local_.dim, first, length, from_.data() + (direction == Direction::In ? alone : 0),
+          to_.data() + (direction == Direction::Out ? alone : 0), direction);
     first += length;
   }
 }
@@ -68,13 +68,13 @@ template <class T> void Mover<T>::pieces(const Dims &whole, Way way) {
 template <class T> void Mover<T>::run() {
   switch (local_.form) {
   case LocalStepForm::TakeOwnSlice:
-    return own_piece(from_dims_, Way::Out);
+    return own_piece(from_dims_, Direction::Out);
   case LocalStepForm::PlaceOwn:
-    return own_piece(to_dims_, Way::In);
+    return own_piece(to_dims_, Direction::In);
   case LocalStepForm::Split:
-    return pieces(from_dims_, Way::Out);
+    return pieces(from_dims_, Direction::Out);
   case LocalStepForm::Join:
-    return pieces(to_dims_, Way::In);
+    return pieces(to_dims_, Direction::In);
   case LocalStepForm::TakeRow:
     std::copy_n(from_.begin() + static_cast<ptrdiff_t>(local_.row * to_.size()), to_.size(),
                 to_.begin());
@@ -192,8 +192,8 @@ void run_local_step(const LocalStep &local, GroupPosition at,
 namespace {
 
 template <size_t Bytes>
-void move_packed(const LocalStep &local, GroupPosition at, const HeldTensor &operand,
-                 HeldTensor &result) {
+void move_packed(const LocalStep &local, GroupPosition at, const BufferTensor &operand,
+                 BufferTensor &result) {
   using Element = std::array<char, Bytes>;
   auto elements = [](auto &bytes) { return reinterpret_cast<Element *>(bytes.data()); };
   const auto *from = reinterpret_cast<const Element *>(operand.packed.data());
@@ -204,8 +204,8 @@ void move_packed(const LocalStep &local, GroupPosition at, const HeldTensor &ope
 
 } // namespace
 
-void move_packed(const LocalStep &local, GroupPosition at, size_t bytes, const HeldTensor &operand,
-                 HeldTensor &result) {
+void move_packed(const LocalStep &local, GroupPosition at, size_t bytes,
+                 const BufferTensor &operand, BufferTensor &result) {
   switch (bytes) {
   case 1:
     return move_packed<1>(local, at, operand, result);

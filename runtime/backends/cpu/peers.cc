@@ -29,13 +29,13 @@ llvm::Error no_such_number(ir::DType dtype) {
       fmt::format("what is to be sent holds a number that {} does not have", ir::info(dtype).word));
 }
 
-using Content = HeldTensors::Content;
+using Content = BufferTensors::Content;
 
 // One collective, as one of its ranks sees it. Elements travel packed, or else as their cells.
 class PeerCollective {
 public:
   PeerCollective(const Communicate &collective, const Plan &plan, llvm::ArrayRef<RankId> members,
-                 RankId own, Domain domain, Peers &peers, HeldTensors &held, SharedTensor operand)
+                 RankId own, Domain domain, Peers &peers, BufferTensors &held, SharedTensor operand)
       : collective_(collective), plan_(plan), members_(members), domain_(domain), peers_(peers),
         held_(held), operand_(std::move(operand)),
         packed_(packed_size(operand_->dtype, domain) > 0),
@@ -70,8 +70,10 @@ private:
   void make_result(Content content) {
     result_ = fresh(plan_.buffers[collective_.result].on(members_[own_]), content);
   }
-  char *data(HeldTensor &tensor) const { return packed_ ? tensor.packed.data() : cells_of(tensor); }
-  HeldTensor &segment(uint64_t cells) {
+  char *data(BufferTensor &tensor) const {
+    return packed_ ? tensor.packed.data() : cells_of(tensor);
+  }
+  BufferTensor &segment(uint64_t cells) {
     segments_.push_back(fresh({static_cast<int64_t>(cells)}, Content::Anything));
     return *segments_.back();
   }
@@ -93,7 +95,7 @@ private:
   llvm::ArrayRef<RankId> members_;
   Domain domain_;
   Peers &peers_;
-  HeldTensors &held_;
+  BufferTensors &held_;
   SharedTensor operand_, result_;
   const char *from_ = nullptr;                   // the elements of the operand
   llvm::SmallVector<SharedTensor, 16> segments_; // of this call alone
@@ -153,7 +155,7 @@ llvm::Error PeerCollective::all_reduce() {
   }
   if (llvm::Error error = swap(begins, lengths, parts))
     return error;
-  HeldTensor &own = segment(lengths[own_]);
+  BufferTensor &own = segment(lengths[own_]);
   reduce_in_order(collective_, parts, packed_, domain_, own);
   return gather(data(own), lengths);
 }
@@ -295,7 +297,7 @@ llvm::Error CpuBackend::receive_from_peers(const Step &step) {
   SharedTensor got;
   const Buffer &sent = plan_->buffers[use.buffer];
   const uint64_t packed = packed_size(sent.dtype, options_.domain);
-  auto message = [&](HeldTensor &tensor) {
+  auto message = [&](BufferTensor &tensor) {
     const auto size = static_cast<uint64_t>(tensor.size());
     return std::pair(packed ? tensor.packed.data() : cells_of(tensor),
                      size * (packed ? packed : cell_size(tensor)));
@@ -327,7 +329,7 @@ llvm::Error CpuBackend::receive_from_peers(const Step &step) {
   SharedTensor result = got;
   const Buffer &buffer = plan_->buffers[made.result];
   if (got->dtype != buffer.dtype || got->dims != buffer.on(own)) {
-    HeldTensors::make_cells(*got);
+    BufferTensors::make_cells(*got);
     result = held_.fresh(made.result, own, Content::Zeros);
     run_local_step(made, {}, {got.get()}, *result, options_.domain);
   }

@@ -97,7 +97,7 @@ bool CpuBackend::is_worth_threads(llvm::ArrayRef<Use> uses) const {
 }
 
 llvm::Error CpuBackend::prepare_compute(const Compute &compute, ir::MeshId mesh) {
-  Ready ready;
+  PreparedStep prepared;
   bool uniform = true;
   for (Span span : {compute.operands, compute.results})
     for (const Use &use : plan_->used(span))
@@ -108,15 +108,16 @@ llvm::Error CpuBackend::prepare_compute(const Compute &compute, ir::MeshId mesh)
     llvm::Expected<const PreparedOp *> op = prepare_op(compute, rank);
     if (!op)
       return op.takeError();
-    ready.ops.resize(uniform ? 1 : world_->size());
-    ready.ops[uniform ? 0 : rank] = *op;
+    prepared.ops.resize(uniform ? 1 : world_->size());
+    prepared.ops[uniform ? 0 : rank] = *op;
   }
   for (uint32_t call = compute.call; call; call = plan_->calls[call].caller)
-    ready.looped |= plan_->calls[call].looped;
-  ready.draws = compute.inst.valid() ? draw_op(plan_->calls[compute.call].path, compute.inst) : 0;
-  ready.threads = is_worth_threads(plan_->used(compute.operands)) ||
-                  is_worth_threads(plan_->used(compute.results));
-  ready_[static_cast<size_t>(&compute - plan_->computes.data())] = std::move(ready);
+    prepared.looped |= plan_->calls[call].looped;
+  prepared.draws =
+      compute.inst.valid() ? draw_op(plan_->calls[compute.call].path, compute.inst) : 0;
+  prepared.threads = is_worth_threads(plan_->used(compute.operands)) ||
+                     is_worth_threads(plan_->used(compute.results));
+  prepared_steps_[static_cast<size_t>(&compute - plan_->computes.data())] = std::move(prepared);
   return llvm::Error::success();
 }
 
@@ -133,7 +134,7 @@ void CpuBackend::find_ahead() {
     return key;
   };
   auto goes_with = [&](uint32_t a, uint32_t b) {
-    const std::vector<const PreparedOp *> &x = ready_[a].ops, &y = ready_[b].ops;
+    const std::vector<const PreparedOp *> &x = prepared_steps_[a].ops, &y = prepared_steps_[b].ops;
     return x.size() == 1 && y.size() == 1 && x[0]->goes_with(*y[0], options_.domain);
   };
   auto same_operands = [&](uint32_t a, uint32_t b) {
@@ -153,7 +154,7 @@ void CpuBackend::find_ahead() {
       if (next.form == StepForm::Compute && next.mesh == at.mesh && !taken[next.index] &&
           goes_with(at.index, next.index) && same_operands(at.index, next.index)) {
         taken.set(next.index);
-        ready_[at.index].ahead.push_back(next.index);
+        prepared_steps_[at.index].ahead.push_back(next.index);
       }
   }
 }
@@ -178,7 +179,7 @@ llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const Wo
     if (llvm::Error error = options_.peers->prepare(plan, world))
       return error;
   held_.prepare(plan, world.size(), options_.domain, options_.check_memory, options_.threads > 1);
-  ready_.resize(plan.computes.size());
+  prepared_steps_.resize(plan.computes.size());
   for (const Step &step : plan.steps)
     if (step.form == StepForm::Compute)
       if (llvm::Error error = prepare_compute(plan.computes[step.index], step.mesh))

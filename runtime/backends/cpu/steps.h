@@ -33,8 +33,8 @@ constexpr bool moves_elements(LocalStepForm form) {
   }
 }
 // These, of packed elements of so many bytes; the same type on both sides.
-void move_packed(const LocalStep &local, GroupPosition at, size_t bytes, const HeldTensor &operand,
-                 HeldTensor &result);
+void move_packed(const LocalStep &local, GroupPosition at, size_t bytes,
+                 const BufferTensor &operand, BufferTensor &result);
 
 // What the ranks of one group send, by position. `counts`: the elements that a rank sends to, gets
 // from, or keeps for each position (Communicate::counts); empty lists: all pieces are as long.
@@ -47,11 +47,11 @@ struct GroupTensors {
 // `fresh`: a tensor of the extents of the result at a position.
 void run_collective(const Communicate &collective, const GroupTensors &group, Domain domain,
                     llvm::MutableArrayRef<SharedTensor> results,
-                    llvm::function_ref<SharedTensor(size_t, HeldTensors::Content)> fresh);
+                    llvm::function_ref<SharedTensor(size_t, BufferTensors::Content)> fresh);
 
 // What an all_reduce makes of parts of as many elements as `result` has, in their order. Parts and
 // result are packed, or else cells.
 void reduce_in_order(const Communicate &collective, llvm::ArrayRef<const char *> parts, bool packed,
-                     Domain domain, HeldTensor &result);
+                     Domain domain, BufferTensor &result);
 
 } // namespace spmd::runtime

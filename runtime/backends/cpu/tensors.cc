@@ -14,8 +14,8 @@
 
 namespace spmd::runtime {
 
-void HeldTensors::prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check,
-                          bool threads) {
+void BufferTensors::prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check,
+                            bool threads) {
   plan_ = &plan;
   threads_ = threads;
   ranks_ = ranks;
@@ -37,26 +37,26 @@ template <class T> T poison() {
 
 } // namespace
 
-SharedTensor HeldTensors::fresh(BufferId id, RankId rank, Content content) {
+SharedTensor BufferTensors::fresh(BufferId id, RankId rank, Content content) {
   const Buffer &buffer = plan_->buffers[id];
   return fresh(buffer.dtype, buffer.on(rank), content);
 }
 
-std::unique_lock<std::mutex> HeldTensors::alone() {
+std::unique_lock<std::mutex> BufferTensors::alone() {
   std::unique_lock<std::mutex> lock(keeping_, std::defer_lock);
   if (threads_)
     lock.lock();
   return lock;
 }
 
-HeldTensors::Shelf &HeldTensors::shelf(Size size) {
+BufferTensors::Shelf &BufferTensors::shelf(Size size) {
   if (!last_ || last_->first != size)
     last_ = &*kept_.try_emplace(size).first;
   return last_->second;
 }
 
 // One that was given back; null: there is none of that size.
-SharedTensor HeldTensors::take(ir::DType dtype, const Dims &dims) {
+SharedTensor BufferTensors::take(ir::DType dtype, const Dims &dims) {
   size_t form = domain_ == Domain::Field                          ? 2
                 : ir::info(dtype).form == ir::DTypeClass::Complex ? 1
                                                                   : 0;
@@ -74,11 +74,11 @@ SharedTensor HeldTensors::take(ir::DType dtype, const Dims &dims) {
   return tensor;
 }
 
-SharedTensor HeldTensors::fresh(ir::DType dtype, const Dims &dims, Content content) {
+SharedTensor BufferTensors::fresh(ir::DType dtype, const Dims &dims, Content content) {
   SharedTensor tensor = take(dtype, dims);
   bool is_new = !tensor;
   if (is_new)
-    tensor = std::make_shared<HeldTensor>(Tensor::make(dtype, dims, domain_));
+    tensor = std::make_shared<BufferTensor>(Tensor::make(dtype, dims, domain_));
   tensor->has_cells = true;
   tensor->visit([&](auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;
@@ -89,10 +89,10 @@ SharedTensor HeldTensors::fresh(ir::DType dtype, const Dims &dims, Content conte
   return tensor;
 }
 
-SharedTensor HeldTensors::fresh_packed(ir::DType dtype, const Dims &dims, Content content) {
+SharedTensor BufferTensors::fresh_packed(ir::DType dtype, const Dims &dims, Content content) {
   SharedTensor tensor = take(dtype, dims);
   if (!tensor) {
-    tensor = std::make_shared<HeldTensor>(Tensor::make(dtype, {0}, domain_));
+    tensor = std::make_shared<BufferTensor>(Tensor::make(dtype, {0}, domain_));
     tensor->dims = dims;
   }
   tensor->has_cells = false;
@@ -104,7 +104,7 @@ SharedTensor HeldTensors::fresh_packed(ir::DType dtype, const Dims &dims, Conten
   return tensor;
 }
 
-const char *HeldTensors::packed(HeldTensor &tensor) const {
+const char *BufferTensors::packed(BufferTensor &tensor) const {
   if (!tensor.has_packed) {
     tensor.packed.resize(static_cast<size_t>(tensor.size()) * packed_size(tensor.dtype, domain_));
     tensor.has_packed = pack(tensor, tensor.packed.data());
@@ -115,14 +115,14 @@ const char *HeldTensors::packed(HeldTensor &tensor) const {
   return tensor.packed.empty() ? &kNone : tensor.packed.data();
 }
 
-void HeldTensors::unpack_cells(HeldTensor &tensor) {
+void BufferTensors::unpack_cells(BufferTensor &tensor) {
   tensor.visit([&](auto &cells) { cells.resize(static_cast<size_t>(tensor.size())); });
   unpack(tensor.packed.data(), tensor);
   tensor.has_cells = true;
 }
 
 // Takes it back from one rank.
-void HeldTensors::give_back(SharedTensor &tensor) {
+void BufferTensors::give_back(SharedTensor &tensor) {
   SharedTensor last = std::move(tensor);
   tensor = nullptr;
   if (!last || last.use_count() > 1)
@@ -139,15 +139,17 @@ void HeldTensors::give_back(SharedTensor &tensor) {
   shelf({last->cells.index(), last->size()}).push_back(std::move(last));
 }
 
-void HeldTensors::put(BufferId buffer, RankId rank, SharedTensor tensor) {
+void BufferTensors::put(BufferId buffer, RankId rank, SharedTensor tensor) {
   SharedTensor &slot = slots_[index(buffer, rank)];
   give_back(slot);
   slot = std::move(tensor);
 }
 
-void HeldTensors::release(BufferId buffer, RankId rank) { give_back(slots_[index(buffer, rank)]); }
+void BufferTensors::release(BufferId buffer, RankId rank) {
+  give_back(slots_[index(buffer, rank)]);
+}
 
-void HeldTensors::clear() {
+void BufferTensors::clear() {
   for (SharedTensor &slot : slots_)
     give_back(slot);
   owners_.clear();
@@ -164,7 +166,7 @@ static bool same_bits(const Tensor &a, const Tensor &b) {
   });
 }
 
-void HeldTensors::write(BufferId buffer, RankId rank, const Tensor &host) {
+void BufferTensors::write(BufferId buffer, RankId rank, const Tensor &host) {
   // Copies lie near: of many ranks that are all different it is not worth to ask each.
   constexpr RankId kNear = 256;
   for (RankId other = rank; other-- > 0 && rank - other <= kNear;)
@@ -175,7 +177,7 @@ void HeldTensors::write(BufferId buffer, RankId rank, const Tensor &host) {
   put(buffer, rank, std::move(own));
 }
 
-llvm::Error HeldTensors::reads(BufferId id) {
+llvm::Error BufferTensors::reads(BufferId id) {
   if (!check_ || plan_->buffers[id].bytes == 0)
     return llvm::Error::success();
   for (const auto &[offset, owner] : owners_)
@@ -184,7 +186,7 @@ llvm::Error HeldTensors::reads(BufferId id) {
   return make_error(fmt::format("the bytes of buffer {} are another's where it is read", id.index));
 }
 
-llvm::Error HeldTensors::writes(BufferId id) {
+llvm::Error BufferTensors::writes(BufferId id) {
   const Buffer &buffer = plan_->buffers[id];
   if (!check_ || buffer.bytes == 0)
     return llvm::Error::success();
@@ -200,7 +202,7 @@ llvm::Error HeldTensors::writes(BufferId id) {
   return llvm::Error::success();
 }
 
-void HeldTensors::releases(BufferId id) {
+void BufferTensors::releases(BufferId id) {
   for (auto &[offset, owner] : owners_)
     if (owner.buffer == id)
       owner.live = false;

@@ -12,17 +12,17 @@
 
 namespace spmd::runtime {
 
-struct HeldTensor : Tensor {
-  explicit HeldTensor(Tensor tensor) : Tensor(std::move(tensor)) {}
+struct BufferTensor : Tensor {
+  explicit BufferTensor(Tensor tensor) : Tensor(std::move(tensor)) {}
   F32Cache f32_cache;
   // The elements in their declared type: made when they are first sent, or all that there is of
   // what was received. Either is kept until the tensor changes.
   std::vector<char> packed;
   bool has_packed = false, has_cells = true;
 };
-using SharedTensor = std::shared_ptr<HeldTensor>;
+using SharedTensor = std::shared_ptr<BufferTensor>;
 
-class HeldTensors {
+class BufferTensors {
 public:
   // `check`: accesses are held against the offsets that the plan gives to buffers. `threads`:
   // several ask.
@@ -41,12 +41,12 @@ public:
   const SharedTensor &as_held(BufferId buffer, RankId rank) const {
     return slots_[index(buffer, rank)];
   }
-  static void make_cells(HeldTensor &tensor) {
+  static void make_cells(BufferTensor &tensor) {
     if (!tensor.has_cells)
       unpack_cells(tensor);
   }
   // The packed elements of what somebody holds; null: a cell is no number of the type.
-  const char *packed(HeldTensor &tensor) const;
+  const char *packed(BufferTensor &tensor) const;
   // A tensor of the extents that the buffer has on the rank, which nobody holds yet: of zeros, or
   // of anything (when accesses are checked: of what no program should meet). Threads may ask for
   // them at the same time.
@@ -81,7 +81,7 @@ private:
   std::vector<SharedTensor> slots_;
   using Shelf = std::vector<SharedTensor>;
   Shelf &shelf(Size size);
-  static void unpack_cells(HeldTensor &tensor);
+  static void unpack_cells(BufferTensor &tensor);
   SharedTensor take(ir::DType dtype, const Dims &dims);
   std::unique_lock<std::mutex> alone();
 

@@ -69,8 +69,8 @@ JudgeOptions SeedRuns::judge_options(uint64_t seed, RunMode mode) const {
 llvm::Expected<RunReport> SeedRuns::timed_run(const JudgeOptions &options) {
   JudgeOptions judge = options;
   checker::Progress progress(ir::printable("running " + options_.file), options_.shared.quiet);
-  auto goes_on = [&](uint64_t done, uint64_t all) { return progress.show(done, all), true; };
-  judge.goes_on = goes_on;
+  auto on_progress = [&](uint64_t done, uint64_t all) { return progress.show(done, all), true; };
+  judge.on_progress = on_progress;
   auto begin = std::chrono::steady_clock::now();
   const uint64_t received = ranks_.team() ? ranks_.team()->received() : 0;
   llvm::Expected<RunReport> report =
@@ -87,14 +87,14 @@ llvm::Expected<RunReport> SeedRuns::timed_run(const JudgeOptions &options) {
 bool SeedRuns::stop_at(llvm::Error error) {
   if (ranks_.session())
     ranks_.fail(std::move(error));
-  if (error.isA<LoopGoesOn>())
+  if (error.isA<TooManyRounds>())
     return stop_at_loop(std::move(error));
   return reporter_.stop_at_file(ExitCode::Input, std::move(error));
 }
 
 bool SeedRuns::stop_at_loop(llvm::Error error) {
   checker::CheckedProgram &program = planned_.program();
-  llvm::handleAllErrors(std::move(error), [&](const LoopGoesOn &loop) {
+  llvm::handleAllErrors(std::move(error), [&](const TooManyRounds &loop) {
     checker::Finding finding{
         rules::RunInput{"the loop",
                         fmt::format("it goes on after {} rounds (`--max-rounds`)", loop.rounds)},

@@ -103,20 +103,21 @@ private:
     };
     for (uint32_t e = 0; options_.mode != CheckMode::Off && e < plan_.executions.size(); ++e) {
       const Execution &execution = plan_.executions[e];
-      const bool taken = is_taken(execution);
-      if (execution.nested || (setup_.stepwise() ? !matters(e, execution) : !taken))
+      const bool replaced = is_unverifiable(execution);
+      if (execution.nested || (setup_.stepwise() ? !matters(e, execution) : !replaced))
         continue;
       if (llvm::Error failed =
               setup_.stepwise() ? run_and_read(execution, up_to) : read_results(execution, up_to))
         return failed;
-      if (taken && options_.mode != CheckMode::Drawn)
-        take(plan_.list(execution.results)[0]);
+      if (replaced && options_.mode != CheckMode::Drawn)
+        replace_in_reference(plan_.list(execution.results)[0]);
       if (!setup_.stepwise())
         continue;
       if (sampled(e) && options_.judges)
         steps_.judge(execution);
       values_.release(e, outputs_.outputs());
-      if (is_last(execution) || (options_.goes_on && !options_.goes_on(e, plan_.executions.size())))
+      if (is_last(execution) ||
+          (options_.on_progress && !options_.on_progress(e, plan_.executions.size())))
         return stopped_ = true, llvm::Error::success();
     }
     return up_to(plan_.all().last);
@@ -148,7 +149,7 @@ private:
 
   // A statement that nobody can check, on what takes no part in gradients: the reference goes on
   // from what the ranks have.
-  bool is_taken(const Execution &execution) {
+  bool is_unverifiable(const Execution &execution) {
     const ir::Inst &inst = program_.insts[execution.inst];
     if (execution.call != 0 || inst.result_count != 1 ||
         reference_.resolve(inst.op).boundary != rules::Boundary::MutateType ||
@@ -157,7 +158,7 @@ private:
     const PlannedCall &call = plan_.calls[execution.call];
     return reference_.takes_addends(execution.inst, {call.typing, call.path});
   }
-  void take(PlannedId id) {
+  void replace_in_reference(PlannedId id) {
     if (const Meaning *own = id.valid() ? values_.meaning(id) : nullptr) {
       ValueId value = plan_.values[id].value;
       outputs_.replace(value, *own);

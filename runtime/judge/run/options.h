@@ -48,7 +48,7 @@ struct JudgeOptions {
   // The same of a backward that was derived: what `step` reads is of the loss of one device.
   llvm::ArrayRef<LossRoot> derived;
   ir::ValueId until; // stop after it is made; none: at the end
-  llvm::function_ref<bool(uint64_t done, uint64_t all)> goes_on = nullptr; // false: stop here
+  llvm::function_ref<bool(uint64_t done, uint64_t all)> on_progress = nullptr; // false: stop here
 };
 
 // One run: its program and plan, and what carries the plan out.

@@ -24,7 +24,7 @@ OutputJudge::OutputJudge(const RunSetup &setup, Reference &reference, RankValues
   if (setup.options.mode == CheckMode::Drawn)
     return;
   outputs_.assign(setup.plan.outputs.begin(), setup.plan.outputs.end());
-  for (const Plan::Stepped &stepped : setup.plan.stepped)
+  for (const Plan::OptimizerInput &stepped : setup.plan.optimizer_inputs)
     outputs_.push_back(stepped.gradient);
 }
 
@@ -35,7 +35,7 @@ void OutputJudge::judge() {
   if (llvm::any_of(inputs_, [](const Meaning &meaning) { return meaning.pieces.empty(); }))
     return report_.add_undecided("an input holds nothing that has a meaning");
   ReferenceRun run(reference_);
-  run.take(replaced_);
+  run.replace_values(replaced_);
   if (llvm::Error failed = run.run(inputs_)) {
     std::string reason = llvm::toString(std::move(failed));
     for (PlannedId id : outputs_)
@@ -132,7 +132,8 @@ void OutputJudge::judge_derived_gradients(ReferenceRun &run) {
 // What `step` reads is of the loss of one device. False, and said: nobody knows which that is.
 bool OutputJudge::scale_to_one_device(PlannedId id, Meaning &want) {
   const Plan &plan = setup_.plan;
-  if (llvm::none_of(plan.stepped, [&](const Plan::Stepped &s) { return s.gradient == id; }))
+  if (llvm::none_of(plan.optimizer_inputs,
+                    [&](const Plan::OptimizerInput &s) { return s.gradient == id; }))
     return true;
   const PlannedValue &value = plan.values[id];
   const ir::Type &type = setup_.program.types[value.known.type];

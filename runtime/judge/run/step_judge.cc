@@ -122,7 +122,7 @@ int64_t StepJudge::ranks_along(AxisSet axes, const PlannedValue &value) const {
 void StepJudge::find_bounds(const Execution &execution, BodySite site, Wanted &step) {
   if (is_call(execution))
     return;
-  auto seen = reference_.see(execution.inst, site);
+  auto seen = reference_.resolve_inst(execution.inst, site);
   if (!seen) {
     llvm::consumeError(seen.takeError());
     return;

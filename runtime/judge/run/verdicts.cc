@@ -131,7 +131,7 @@ void Verdicts::finish() {
     claim.verdict = is_gradient_upheld(claim) ? Verdict::Upheld : Verdict::ForwardOnly;
   }
   if (first_)
-    tell_later(report_.findings[*first_], later_);
+    add_later_values(report_.findings[*first_], later_);
 }
 
 bool Verdicts::is_gradient_upheld(const ClaimVerdict &of) const {

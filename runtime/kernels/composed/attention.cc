@@ -33,7 +33,7 @@ struct Chunk {
 
 // [heads, rows, columns] of one chunk, row after row.
 struct Stack {
-  Placed at;
+  DeviceArray at;
   int64_t rows = 0, columns = 0, first = 0; // `first`: element
 };
 
@@ -44,35 +44,35 @@ public:
   bool make();
   bool forward();
   bool derivative();
-  bool mask_derivative(const Placed &result);
+  bool mask_derivative(const DeviceArray &result);
   bool backward();
 
 private:
   bool read_dims();
-  Placed heads_first(const Placed &tensor);
+  DeviceArray heads_first(const DeviceArray &tensor);
   // Where a result is made, and from there to where it belongs.
-  Placed made_heads_first(const Placed &result);
-  bool put_back(const Placed &made, const Placed &result);
+  DeviceArray made_heads_first(const DeviceArray &result);
+  bool put_back(const DeviceArray &made, const DeviceArray &result);
   std::vector<Chunk> chunks() const;
   void make_room();
 
-  Stack part(const Placed &whole, const Chunk &chunk, int64_t rows, int64_t columns) const {
+  Stack part(const DeviceArray &whole, const Chunk &chunk, int64_t rows, int64_t columns) const {
     return {whole, rows, columns, chunk.first * rows * columns};
   }
   void multiply(const Chunk &chunk, const Stack &a, bool turn_a, const Stack &b, bool turn_b,
                 const Stack &out, double factor);
   Strided seen(const Chunk &chunk, const Stack &stack, bool by_key) const;
-  Strided rows_of(const Chunk &chunk, const Placed &whole) const;
+  Strided rows_of(const Chunk &chunk, const DeviceArray &whole) const;
   bool nest(const Chunk &chunk, const Strided &out, llvm::ArrayRef<Strided> inputs,
             Composition::Formula formula, SpmdCombiner combiner = kSpmdSum) {
     return of_.make_along(chunk.extents, out, inputs, formula, combiner);
   }
   bool make_scores(const Chunk &chunk);
   bool hide_later(const Chunk &chunk);
-  std::optional<Strided> seen_mask(const Chunk &chunk, const Placed &mask) const;
-  bool add_mask(const Chunk &chunk, const Placed &mask);
+  std::optional<Strided> seen_mask(const Chunk &chunk, const DeviceArray &mask) const;
+  bool add_mask(const Chunk &chunk, const DeviceArray &mask);
   bool make_mask_gradient(const Chunk &chunk);
-  bool make_weights(const Chunk &chunk, const Placed *lse);
+  bool make_weights(const Chunk &chunk, const DeviceArray *lse);
   bool make_gradients(const Chunk &chunk, const Strided *inner);
 
   Composition &of_;
@@ -81,16 +81,16 @@ private:
   Dims lead_;
   int64_t entries_ = 0, heads_ = 0, group_ = 1, s_ = 0, t_ = 0, d_ = 0, e_ = 0;
   double scale_ = 1;
-  Placed q_, k_, v_, g_;
+  DeviceArray q_, k_, v_, g_;
   Stack scores_, weights_; // of the chunk at hand
-  Placed most_, sum_;      // of its rows
-  Placed to_q_, to_k_, to_v_, to_mask_;
-  Placed mask_part_; // what one chunk adds to it
+  DeviceArray most_, sum_; // of its rows
+  DeviceArray to_q_, to_k_, to_v_, to_mask_;
+  DeviceArray mask_part_; // what one chunk adds to it
   bool asks_q_ = false, asks_k_ = false, asks_v_ = false, asks_mask_ = false;
 };
 
 bool AttentionFormulas::read_dims() {
-  const Placed *q = of_.operand("q"), *k = of_.operand("k"), *v = of_.operand("v");
+  const DeviceArray *q = of_.operand("q"), *k = of_.operand("k"), *v = of_.operand("v");
   if (llvm::Error wrong = refused_attention(site_)) {
     llvm::consumeError(std::move(wrong));
     return false;
@@ -102,7 +102,7 @@ bool AttentionFormulas::read_dims() {
   first_ = sequence_first(site_);
   const size_t rank = q->dims->size(), head = rank - (first_ ? 2 : 3),
                row = rank - (first_ ? 3 : 2);
-  auto lead = [&](const Placed *of) { return ir::as_array(*of->dims).take_front(rank - 3); };
+  auto lead = [&](const DeviceArray *of) { return ir::as_array(*of->dims).take_front(rank - 3); };
   lead_.assign(lead(q).begin(), lead(q).end());
   entries_ = count(lead_);
   heads_ = (*k->dims)[head], s_ = (*q->dims)[row], t_ = (*k->dims)[row];
@@ -129,23 +129,23 @@ Strides turned_strides(llvm::ArrayRef<int64_t> dims) {
   return made;
 }
 
-Placed AttentionFormulas::heads_first(const Placed &tensor) {
+DeviceArray AttentionFormulas::heads_first(const DeviceArray &tensor) {
   if (!first_ && tensor.dtype == ir::DType::F64)
     return tensor;
   const Dims dims = first_ ? turned(*tensor.dims) : *tensor.dims;
-  const Placed made = of_.temporary(dims);
+  const DeviceArray made = of_.temporary(dims);
   of_.copy(dims, {tensor, first_ ? turned_strides(*tensor.dims) : strides_of(dims)},
            {made, strides_of(dims)});
   return made;
 }
 
-Placed AttentionFormulas::made_heads_first(const Placed &result) {
+DeviceArray AttentionFormulas::made_heads_first(const DeviceArray &result) {
   if (!first_ && result.dtype == ir::DType::F64)
     return result;
   return of_.temporary(first_ ? turned(*result.dims) : *result.dims);
 }
 
-bool AttentionFormulas::put_back(const Placed &made, const Placed &result) {
+bool AttentionFormulas::put_back(const DeviceArray &made, const DeviceArray &result) {
   if (made.data == result.data)
     return true;
   const Strides dense = strides_of(*made.dims);
@@ -220,7 +220,7 @@ Strided AttentionFormulas::seen(const Chunk &chunk, const Stack &stack, bool by_
 }
 
 // One number for each query.
-Strided AttentionFormulas::rows_of(const Chunk &chunk, const Placed &whole) const {
+Strided AttentionFormulas::rows_of(const Chunk &chunk, const DeviceArray &whole) const {
   return seen(chunk, {whole, group_ * s_, 1, 0}, false);
 }
 
@@ -230,7 +230,8 @@ bool AttentionFormulas::make_scores(const Chunk &chunk) {
   if (causal_of(site_) != Causal::No && !hide_later(chunk))
     return false;
   for (std::string_view name : {"m", "n"})
-    if (const Placed *mask = of_.operand(name); mask && mask->size() && !add_mask(chunk, *mask))
+    if (const DeviceArray *mask = of_.operand(name);
+        mask && mask->size() && !add_mask(chunk, *mask))
       return false;
   return true;
 }
@@ -246,7 +247,8 @@ bool AttentionFormulas::hide_later(const Chunk &chunk) {
 }
 
 // A mask from the loops of a chunk; none if it has more dimensions than the scores.
-std::optional<Strided> AttentionFormulas::seen_mask(const Chunk &chunk, const Placed &mask) const {
+std::optional<Strided> AttentionFormulas::seen_mask(const Chunk &chunk,
+                                                    const DeviceArray &mask) const {
   Dims over(lead_.begin(), lead_.end());
   over.append({heads_ * group_, s_, t_});
   if (mask.dims->size() > over.size())
@@ -262,7 +264,7 @@ std::optional<Strided> AttentionFormulas::seen_mask(const Chunk &chunk, const Pl
   return made;
 }
 
-bool AttentionFormulas::add_mask(const Chunk &chunk, const Placed &mask) {
+bool AttentionFormulas::add_mask(const Chunk &chunk, const DeviceArray &mask) {
   const std::optional<Strided> from = seen_mask(chunk, mask);
   if (!from)
     return false;
@@ -276,7 +278,7 @@ bool AttentionFormulas::add_mask(const Chunk &chunk, const Placed &mask) {
 }
 
 // exp(score - log of the sum); 0 for what is not looked at.
-bool AttentionFormulas::make_weights(const Chunk &chunk, const Placed *lse) {
+bool AttentionFormulas::make_weights(const Chunk &chunk, const DeviceArray *lse) {
   const Strided scores = seen(chunk, scores_, true), weights = seen(chunk, weights_, true);
   auto power = [](Symbol score, Symbol less) {
     return score == kNever ? Symbol(0.0) : exp(score - less);
@@ -343,10 +345,10 @@ bool AttentionFormulas::make() {
 }
 
 bool AttentionFormulas::forward() {
-  const Placed &result = *of_.result(0);
+  const DeviceArray &result = *of_.result(0);
   if (!make())
     return false;
-  const Placed made = made_heads_first(result), *lse = of_.result(1);
+  const DeviceArray made = made_heads_first(result), *lse = of_.result(1);
   const int64_t queries = entries_ * heads_ * group_ * s_;
   if (lse && lse->size() != queries)
     return false;
@@ -366,7 +368,7 @@ bool AttentionFormulas::forward() {
 }
 
 bool AttentionFormulas::derivative() {
-  const Placed *g = of_.only_gradient(0), &result = *of_.result(0);
+  const DeviceArray *g = of_.only_gradient(0), &result = *of_.result(0);
   if (!g || !make())
     return false;
   g_ = heads_first(*g);
@@ -376,7 +378,7 @@ bool AttentionFormulas::derivative() {
     return false;
   if (asks_mask_)
     return mask_derivative(result);
-  const Placed made = made_heads_first(result);
+  const DeviceArray made = made_heads_first(result);
   to_q_ = to_k_ = to_v_ = made;
   for (const Chunk &chunk : chunks())
     if (!make_scores(chunk) || !make_weights(chunk, nullptr) || !make_gradients(chunk, nullptr))
@@ -384,7 +386,7 @@ bool AttentionFormulas::derivative() {
   return put_back(made, result);
 }
 
-bool AttentionFormulas::mask_derivative(const Placed &result) {
+bool AttentionFormulas::mask_derivative(const DeviceArray &result) {
   to_mask_ = result.dtype == ir::DType::F64 ? result : of_.temporary(*result.dims);
   mask_part_ = of_.temporary(*result.dims);
   if (!of_.fill(to_mask_, 0))
@@ -398,13 +400,13 @@ bool AttentionFormulas::mask_derivative(const Placed &result) {
 
 // Queries may look at keys of other ranks: the log of the sum and the output are given.
 bool AttentionFormulas::backward() {
-  const Placed *g = of_.operand("g"), *o = of_.operand("o"), *lse = of_.operand("l");
+  const DeviceArray *g = of_.operand("g"), *o = of_.operand("o"), *lse = of_.operand("l");
   if (has_unnamed_bias(site_) || !g || !o || !lse || !make() ||
       lse->size() != entries_ * heads_ * group_ * s_)
     return false;
   g_ = heads_first(*g);
-  const Placed out = heads_first(*o);
-  std::optional<Placed> made[3];
+  const DeviceArray out = heads_first(*o);
+  std::optional<DeviceArray> made[3];
   for (unsigned i = 0; of_.result(i); ++i) {
     const unsigned place = rules::row_result(site_.app, i);
     if (place > 2)

@@ -111,12 +111,12 @@ ScalarProgram product_program(unsigned inputs) {
   return program;
 }
 
-bool lies_at_any(const Placed &tensor, llvm::ArrayRef<Placed> of) {
+bool lies_at_any(const DeviceArray &tensor, llvm::ArrayRef<DeviceArray> of) {
   return llvm::any_of(
-      of, [&](const Placed &each) { return each.data == tensor.data && each.size() > 0; });
+      of, [&](const DeviceArray &each) { return each.data == tensor.data && each.size() > 0; });
 }
 
-bool add_scaled(const Placed &from, const Placed &to, double factor, double divisor,
+bool add_scaled(const DeviceArray &from, const DeviceArray &to, double factor, double divisor,
                 std::vector<Command> &commands) {
   LoopNestDraft nest;
   nest.extents = {to.size()};
@@ -128,7 +128,7 @@ bool add_scaled(const Placed &from, const Placed &to, double factor, double divi
   return nest.build(commands);
 }
 
-void add_fill(const Placed &to, double number, std::vector<Command> &commands) {
+void add_fill(const DeviceArray &to, double number, std::vector<Command> &commands) {
   LoopNestDraft nest;
   nest.extents = {to.size()};
   nest.out = to;
@@ -137,7 +137,7 @@ void add_fill(const Placed &to, double number, std::vector<Command> &commands) {
   nest.build(commands);
 }
 
-bool add_box(const Placed &from, const Placed &to, const BoxOf &box, bool adds,
+bool add_box(const DeviceArray &from, const DeviceArray &to, const BoxOf &box, bool adds,
              std::vector<Command> &commands) {
   if (llvm::is_contained(box.extents, 0))
     return true;

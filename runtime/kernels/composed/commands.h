@@ -21,7 +21,7 @@ inline ir::DType part_of(ir::DType dtype) {
 
 // A tensor on a device. `first`: where it begins in the whole, which has extents `whole`; null: it
 // is the whole.
-struct Placed {
+struct DeviceArray {
   SpmdAddress data = 0;
   ir::DType dtype = ir::DType::Unknown;
   const Dims *dims = nullptr, *first = nullptr, *whole = nullptr;
@@ -40,7 +40,7 @@ inline SpmdAddress after(SpmdAddress data, ir::DType dtype, int64_t elements) {
 class LoopNestDraft {
 public:
   struct Input {
-    Placed at;
+    DeviceArray at;
     Strides strides; // per loop
     int64_t offset = 0;
     unsigned index = ~0u; // of the input that says where
@@ -49,7 +49,7 @@ public:
   Strides extents;
   unsigned inner = 0; // loops at the end that are combined
   std::vector<Input> inputs;
-  Placed out;
+  DeviceArray out;
   Strides out_strides; // per outer loop
   int64_t out_offset = 0;
   SpmdCombiner combiner = kSpmdSum;
@@ -65,20 +65,20 @@ public:
 // The product of so many inputs; of none: 1.
 ScalarProgram product_program(unsigned inputs);
 // Whether it begins where one of these does.
-bool lies_at_any(const Placed &tensor, llvm::ArrayRef<Placed> of);
+bool lies_at_any(const DeviceArray &tensor, llvm::ArrayRef<DeviceArray> of);
 // Each element of `to` is that of `from`, times `factor`, over `divisor`; `from` of no element: its
 // place. False as with `build`.
-bool add_scaled(const Placed &from, const Placed &to, double factor, double divisor,
+bool add_scaled(const DeviceArray &from, const DeviceArray &to, double factor, double divisor,
                 std::vector<Command> &commands);
 // Every element of `to` is the number.
-void add_fill(const Placed &to, double number, std::vector<Command> &commands);
+void add_fill(const DeviceArray &to, double number, std::vector<Command> &commands);
 // Elements from one dense array, or part of one, to another. False: too many loops.
 struct BoxOf {
   llvm::ArrayRef<int64_t> extents, from_strides, to_strides;
   int64_t from = 0, to = 0;
 };
 // Of one dtype the bits, else the numbers. `adds`: to what is there. False as with `build`.
-bool add_box(const Placed &from, const Placed &to, const BoxOf &box, bool adds,
+bool add_box(const DeviceArray &from, const DeviceArray &to, const BoxOf &box, bool adds,
              std::vector<Command> &commands);
 
 } // namespace spmd::runtime

@@ -38,23 +38,23 @@ bool add_along(const ScalarProgram &program, llvm::ArrayRef<int64_t> extents, co
 }
 
 bool add_stretched(const ScalarProgram &program, llvm::ArrayRef<int64_t> over,
-                   llvm::ArrayRef<Placed> inputs, const Placed &out, SpmdCombiner combiner,
-                   double divisor, std::vector<Command> &commands) {
+                   llvm::ArrayRef<DeviceArray> inputs, const DeviceArray &out,
+                   SpmdCombiner combiner, double divisor, std::vector<Command> &commands) {
   llvm::SmallVector<Strided, 6> seen;
-  for (const Placed &input : inputs)
+  for (const DeviceArray &input : inputs)
     seen.push_back(stretched(input, over));
   return add_along(program, over, stretched(out, over), seen, combiner, divisor, commands);
 }
 
 // A result that lies where an operand does is made elsewhere: what is made may be read more than
 // once.
-Composition::Composition(const Site &site, llvm::ArrayRef<Placed> args,
-                         llvm::ArrayRef<Placed> results, llvm::ArrayRef<const Placed *> gradients,
-                         std::optional<unsigned> by, StepScratch &scratch,
-                         std::vector<Command> &commands)
+Composition::Composition(const Site &site, llvm::ArrayRef<DeviceArray> args,
+                         llvm::ArrayRef<DeviceArray> results,
+                         llvm::ArrayRef<const DeviceArray *> gradients, std::optional<unsigned> by,
+                         StepScratch &scratch, std::vector<Command> &commands)
     : site(site), by(by), args_(args), wanted_(results), gradients_(gradients), scratch_(scratch),
       commands_(commands) {
-  for (const Placed &result : results) {
+  for (const DeviceArray &result : results) {
     const bool apart = !lies_at_any(result, args);
     results_.push_back(apart ? result : temporary(*result.dims, result.dtype));
   }
@@ -70,9 +70,9 @@ bool Composition::finish() {
   return true;
 }
 
-const Placed &Composition::begun_as(std::string_view name) {
-  const Placed &from = *operand(name), &to = wanted_[0];
-  const bool alone = llvm::all_of(args_, [&](const Placed &arg) {
+const DeviceArray &Composition::initialised_with(std::string_view name) {
+  const DeviceArray &from = *operand(name), &to = wanted_[0];
+  const bool alone = llvm::all_of(args_, [&](const DeviceArray &arg) {
     return &arg == &from || arg.data != to.data || arg.size() == 0;
   });
   if (alone)
@@ -83,7 +83,7 @@ const Placed &Composition::begun_as(std::string_view name) {
   return results_[0];
 }
 
-const Placed *Composition::operand(std::string_view name, unsigned member) const {
+const DeviceArray *Composition::operand(std::string_view name, unsigned member) const {
   const unsigned place = site.operand(name);
   if (place >= site.row.equation.equation.operand_count || member >= site.members(place))
     return nullptr;
@@ -92,35 +92,35 @@ const Placed *Composition::operand(std::string_view name, unsigned member) const
 
 bool Composition::is_by(std::string_view name) const { return by && *by == site.operand(name); }
 
-const Placed *Composition::only_gradient(size_t place) const {
+const DeviceArray *Composition::only_gradient(size_t place) const {
   for (size_t i = 0; i < gradients_.size(); ++i)
     if ((gradients_[i] != nullptr) != (i == place))
       return nullptr;
   return place < gradients_.size() ? gradients_[place] : nullptr;
 }
 
-Placed Composition::temporary(llvm::ArrayRef<int64_t> dims, ir::DType dtype) {
+DeviceArray Composition::temporary(llvm::ArrayRef<int64_t> dims, ir::DType dtype) {
   const Dims &kept = dims_.emplace_back(dims.begin(), dims.end());
-  Placed made{scratch_.data + used_, dtype, &kept, nullptr};
+  DeviceArray made{scratch_.data + used_, dtype, &kept, nullptr};
   used_ += (static_cast<uint64_t>(made.size()) * ir::info(dtype).bytes + 63) / 64 * 64;
   scratch_.bytes = std::max(scratch_.bytes, used_);
   return made;
 }
 
-Placed Composition::positions(size_t rank, size_t dim, int64_t extent) {
+DeviceArray Composition::positions(size_t rank, size_t dim, int64_t extent) {
   Dims &dims = dims_.emplace_back(rank, 1);
   dims[dim] = extent;
   return {0, ir::DType::Unknown, &dims, nullptr};
 }
 
-Placed Composition::as(const Placed &tensor, llvm::ArrayRef<int64_t> dims) {
-  Placed made = tensor;
+DeviceArray Composition::as(const DeviceArray &tensor, llvm::ArrayRef<int64_t> dims) {
+  DeviceArray made = tensor;
   made.dims = &dims_.emplace_back(dims.begin(), dims.end());
   return made;
 }
 
-Placed Composition::pairs(const Placed &tensor) {
-  Placed made = tensor;
+DeviceArray Composition::pairs(const DeviceArray &tensor) {
+  DeviceArray made = tensor;
   Dims &dims = dims_.emplace_back(*tensor.dims);
   dims.push_back(2);
   made.dims = &dims, made.first = made.whole = nullptr;
@@ -148,8 +148,8 @@ std::optional<ScalarProgram> recorded(size_t inputs, Composition::Formula formul
 
 } // namespace
 
-bool Composition::make(const Placed &out, llvm::ArrayRef<int64_t> over,
-                       llvm::ArrayRef<Placed> inputs, Formula formula, SpmdCombiner combiner,
+bool Composition::make(const DeviceArray &out, llvm::ArrayRef<int64_t> over,
+                       llvm::ArrayRef<DeviceArray> inputs, Formula formula, SpmdCombiner combiner,
                        double divisor) {
   std::optional<ScalarProgram> program = recorded(inputs.size(), formula);
   return program && add_stretched(*program, over, inputs, out, combiner, divisor, commands_);
@@ -191,7 +191,7 @@ bool Composition::fetch(llvm::ArrayRef<int64_t> extents, const Strided &out, con
   return draft.build(commands_);
 }
 
-bool Composition::fill(const Placed &out, double number) {
+bool Composition::fill(const DeviceArray &out, double number) {
   if (out.is_complex())
     return false;
   add_fill(out, number, commands_);
@@ -205,9 +205,9 @@ bool Composition::copy(llvm::ArrayRef<int64_t> extents, const Strided &from, con
                  commands_);
 }
 
-Placed Composition::sorted(const Placed &keys, int64_t rows, int64_t length, int64_t row_stride,
-                           int64_t stride, bool descending) {
-  const Placed order = temporary({rows, length}, ir::DType::U32);
+DeviceArray Composition::sorted(const DeviceArray &keys, int64_t rows, int64_t length,
+                                int64_t row_stride, int64_t stride, bool descending) {
+  const DeviceArray order = temporary({rows, length}, ir::DType::U32);
   SpmdSort sort{};
   sort.element = element_of(keys.dtype), sort.descending = descending;
   sort.rows = rows, sort.length = length;
@@ -220,8 +220,8 @@ Placed Composition::sorted(const Placed &keys, int64_t rows, int64_t length, int
   return order;
 }
 
-void Composition::scatter(SpmdScatterForm form, const Placed &numbers, const Placed &from,
-                          const Placed &to, SpmdScatter made) {
+void Composition::scatter(SpmdScatterForm form, const DeviceArray &numbers, const DeviceArray &from,
+                          const DeviceArray &to, SpmdScatter made) {
   made.form = form;
   made.entries = numbers.size();
   if (made.entries == 0 || made.width == 0)

@@ -17,13 +17,13 @@ namespace {
 using Symbols = llvm::ArrayRef<Symbol>;
 
 // The dimensions that the row names are 1.
-Dims kept_dims(const Composition &of, const Placed &x) {
+Dims kept_dims(const Composition &of, const DeviceArray &x) {
   return Composition::without(*x.dims, of.site.dims(static_cast<unsigned>(x.dims->size())));
 }
 
 } // namespace
 
-bool RowExponentials::make(Composition &of, const Placed &x, const Dims &kept, double sign) {
+bool RowExponentials::make(Composition &of, const DeviceArray &x, const Dims &kept, double sign) {
   most = of.temporary(kept), sum = of.temporary(kept);
   return of.make(
              most, *x.dims, x, [&](Symbols s) { return sign * s[0]; }, kSpmdMax) &&
@@ -31,7 +31,7 @@ bool RowExponentials::make(Composition &of, const Placed &x, const Dims &kept, d
 }
 
 bool composed_softmax(Composition &of) {
-  const Placed *x = of.operand("a"), *g = of.by ? of.only_gradient(0) : nullptr;
+  const DeviceArray *x = of.operand("a"), *g = of.by ? of.only_gradient(0) : nullptr;
   if (!x || (of.by && !g))
     return false;
   const bool logarithm = of.site.row.variant == Variant::Logarithm;
@@ -46,7 +46,7 @@ bool composed_softmax(Composition &of) {
   };
   if (!of.by)
     return of.make(*of.result(0), *x->dims, {*x, row.most, row.sum}, y);
-  const Placed sum = of.temporary(kept); // of g, or of g y
+  const DeviceArray sum = of.temporary(kept); // of g, or of g y
   return of.make(sum, *x->dims, {*x, row.most, row.sum, *g}, [&](Symbols s) {
     return logarithm ? s[3] : s[3] * y(s);
   }) && of.make(*of.result(0), *x->dims, {*x, row.most, row.sum, *g, sum}, [&](Symbols s) {
@@ -55,11 +55,11 @@ bool composed_softmax(Composition &of) {
 }
 
 bool composed_softmax_backward(Composition &of) {
-  const Placed *y = of.operand("y"), *g = of.operand("g");
+  const DeviceArray *y = of.operand("y"), *g = of.operand("g");
   if (of.by || !y || !g)
     return false;
   const bool logarithm = of.site.row.variant == Variant::Logarithm;
-  const Placed sum = of.temporary(kept_dims(of, *y));
+  const DeviceArray sum = of.temporary(kept_dims(of, *y));
   return of.make(sum, *y->dims, {*y, *g}, [&](Symbols s) {
     return logarithm ? s[1] : s[1] * s[0];
   }) && of.make(*of.result(0), *y->dims, {*y, *g, sum}, [&](Symbols s) {
@@ -75,13 +75,13 @@ public:
   explicit Standardised(Composition &of)
       : of_(of), centred_(of.site.row.variant == Variant::LayerNorm) {}
 
-  bool make(const Placed *mean, const Placed *rstd) {
-    const Placed *x = of_.operand("x");
+  bool make(const DeviceArray *mean, const DeviceArray *rstd) {
+    const DeviceArray *x = of_.operand("x");
     if (!x)
       return false;
     x_ = *x;
     auto rank_of = [&](std::string_view name) {
-      const Placed *at = of_.operand(name);
+      const DeviceArray *at = of_.operand(name);
       return at ? std::optional(static_cast<unsigned>(at->dims->size())) : std::nullopt;
     };
     const size_t rank = x->dims->size(),
@@ -96,21 +96,22 @@ public:
 
   const Dims &dims() const { return *x_.dims; }
   // To each of a row, and from all of a row: their means.
-  bool means(const Placed &out, llvm::ArrayRef<Placed> inputs, Composition::Formula formula) {
+  bool means(const DeviceArray &out, llvm::ArrayRef<DeviceArray> inputs,
+             Composition::Formula formula) {
     return of_.make(out, dims(), inputs, formula, kSpmdSum, size_);
   }
-  Placed of_rows() { return of_.temporary(kept_); }
+  DeviceArray of_rows() { return of_.temporary(kept_); }
   // A result that has one number for each row.
-  bool tell_rows(const Placed *result, const Placed &from) {
+  bool tell_rows(const DeviceArray *result, const DeviceArray &from) {
     return !result || of_.make(of_.as(*result, kept_), kept_, from, [](Symbols s) { return s[0]; });
   }
-  const Placed &mean() const { return mean_; }
-  const Placed &rstd() const { return rstd_; }
-  const Placed &values() const { return values_; }
+  const DeviceArray &mean() const { return mean_; }
+  const DeviceArray &rstd() const { return rstd_; }
+  const DeviceArray &values() const { return values_; }
   bool is_centred() const { return centred_; }
 
 private:
-  bool statistics(const Placed *mean, const Placed *rstd) {
+  bool statistics(const DeviceArray *mean, const DeviceArray *rstd) {
     mean_ = of_rows(), rstd_ = of_rows(), values_ = of_.temporary(dims());
     const double eps = norm_eps(of_.site, centred_);
     if (mean)
@@ -121,7 +122,7 @@ private:
     if (rstd) {
       rstd_ = of_.as(*rstd, kept_);
     } else {
-      const Placed squares = of_rows();
+      const DeviceArray squares = of_rows();
       if (!means(squares, {x_, mean_}, [](Symbols s) { return (s[0] - s[1]) * (s[0] - s[1]); }) ||
           !of_.make(rstd_, kept_, squares, [&](Symbols s) { return 1.0 / sqrt(s[0] + eps); }))
         return false;
@@ -132,28 +133,28 @@ private:
 
   Composition &of_;
   bool centred_;
-  Placed x_, mean_, rstd_, values_;
+  DeviceArray x_, mean_, rstd_, values_;
   Dims kept_;
   double size_ = 1;
 };
 
 // Gradients of x, w and b from that of y; null: not asked for.
-bool norm_gradients(Composition &of, Standardised &row, const Placed &g, const Placed *to_x,
-                    const Placed *to_w, const Placed *to_b) {
+bool norm_gradients(Composition &of, Standardised &row, const DeviceArray &g,
+                    const DeviceArray *to_x, const DeviceArray *to_w, const DeviceArray *to_b) {
   if (to_w && !of.make(*to_w, row.dims(), {g, row.values()}, [](Symbols s) { return s[0] * s[1]; }))
     return false;
   if (to_b && !of.make(*to_b, row.dims(), g, [](Symbols s) { return s[0]; }))
     return false;
   if (!to_x)
     return true;
-  const Placed *w = of.operand("w");
-  Placed scaled = g; // by the weights
+  const DeviceArray *w = of.operand("w");
+  DeviceArray scaled = g; // by the weights
   if (w) {
     scaled = of.temporary(row.dims());
     if (!of.make(scaled, row.dims(), {g, *w}, [](Symbols s) { return s[0] * s[1]; }))
       return false;
   }
-  const Placed mean = row.of_rows(), product = row.of_rows();
+  const DeviceArray mean = row.of_rows(), product = row.of_rows();
   const bool centred = row.is_centred();
   return row.means(mean, scaled, [&](Symbols s) { return centred ? s[0] : Symbol(0.0); }) &&
          row.means(product, {scaled, row.values()}, [](Symbols s) { return s[0] * s[1]; }) &&
@@ -168,13 +169,13 @@ bool composed_layer_norm(Composition &of) {
   if (!row.make(nullptr, nullptr))
     return false;
   if (of.by) {
-    const Placed *g = of.only_gradient(0), *to = of.result(0);
+    const DeviceArray *g = of.only_gradient(0), *to = of.result(0);
     return g && norm_gradients(of, row, *g, of.is_by("x") ? to : nullptr,
                                of.is_by("w") ? to : nullptr, of.is_by("b") ? to : nullptr);
   }
-  const Placed *w = of.operand("w"), *b = of.operand("b");
-  llvm::SmallVector<Placed, 3> inputs = {row.values()};
-  for (const Placed *each : {w, b})
+  const DeviceArray *w = of.operand("w"), *b = of.operand("b");
+  llvm::SmallVector<DeviceArray, 3> inputs = {row.values()};
+  for (const DeviceArray *each : {w, b})
     if (each)
       inputs.push_back(*each);
   auto y = [&](Symbols s) {
@@ -187,18 +188,18 @@ bool composed_layer_norm(Composition &of) {
 }
 
 bool composed_layer_norm_backward(Composition &of) {
-  const Placed *g = of.operand("g");
+  const DeviceArray *g = of.operand("g");
   Standardised row(of);
   if (of.by || !g || !row.make(of.operand("u"), of.operand("s")))
     return false;
-  const Placed *to[3] = {};
+  const DeviceArray *to[3] = {};
   for (unsigned k = 0; of.result(k); ++k)
     to[rules::row_result(of.site.app, k)] = of.result(k);
   return norm_gradients(of, row, *g, to[0], to[1], to[2]);
 }
 
 bool composed_extreme(Composition &of) {
-  const Placed *x = of.operand("a");
+  const DeviceArray *x = of.operand("a");
   return !of.by && x &&
          of.make(
              of.as(*of.result(0), kept_dims(of, *x)), *x->dims, *x, [](Symbols s) { return s[0]; },
@@ -206,14 +207,14 @@ bool composed_extreme(Composition &of) {
 }
 
 bool composed_sum_squares(Composition &of) {
-  const Placed *x = of.operand("a");
+  const DeviceArray *x = of.operand("a");
   return !of.by && x &&
          of.make(of.as(*of.result(0), kept_dims(of, *x)), *x->dims, *x,
                  [](Symbols s) { return s[0] * s[0]; });
 }
 
 bool composed_logsumexp(Composition &of) {
-  const Placed *x = of.operand("a");
+  const DeviceArray *x = of.operand("a");
   if (of.by || !x)
     return false;
   const Dims kept = kept_dims(of, *x);

@@ -9,9 +9,9 @@ class Composition;
 
 // The largest of each row, and the sum of exp(sign x - largest).
 struct RowExponentials {
-  Placed most, sum;
+  DeviceArray most, sum;
   // `kept`: the extents of x, along rows 1.
-  bool make(Composition &of, const Placed &x, const Dims &kept, double sign);
+  bool make(Composition &of, const DeviceArray &x, const Dims &kept, double sign);
 };
 
 bool composed_softmax(Composition &of);          // log_softmax, softmin
@@ -59,13 +59,13 @@ bool composed_grouped_of_rows(Composition &of);
 // composed_products.cc
 // A matrix per batch entry, row after row; `turned`: what is meant has their columns for rows.
 struct Matrices {
-  const Placed *at;
+  const DeviceArray *at;
   int64_t rows, columns;
   bool turned = false;
 };
 // factor a b, `adds`: to what is in `out`. False: a device multiplies no such elements.
 bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matrices &b,
-                  const Placed &out, double factor, bool adds);
+                  const DeviceArray &out, double factor, bool adds);
 bool composed_added_product(Composition &of); // addmm, baddbmm
 bool composed_view_as_real(Composition &of);  // view_as_complex
 bool composed_conj(Composition &of);

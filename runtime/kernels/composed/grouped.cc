@@ -20,7 +20,7 @@ public:
   bool find(int64_t rows) {
     if (!o_ || of_.operand("s") || of_.operand("t"))
       return false;
-    Placed ends = *o_;
+    DeviceArray ends = *o_;
     if (of_.site.variant() == Variant::BlockSizes) {
       ends = of_.temporary({count()});
       const Strided expert{of_.positions(1, 0, 1), {1, 0}}, before{of_.positions(1, 0, 1), {0, 1}};
@@ -36,20 +36,20 @@ public:
 
   int64_t count() const { return o_->size(); }
   // Entry `expert` of a tensor whose first dimension they are.
-  static Placed entry(const Placed &tensor, int64_t expert) {
-    Placed made = tensor;
+  static DeviceArray entry(const DeviceArray &tensor, int64_t expert) {
+    DeviceArray made = tensor;
     made.data = after(made.data, made.dtype, expert * (tensor.size() / (*tensor.dims)[0]));
     return made;
   }
 
   // a b for the rows of each expert, which has a b of its own; `by_column`: for the columns, an a
   // of its own.
-  bool products(const Matrices &a, const Matrices &b, bool by_column, const Placed &out) {
-    const Placed owner = owner_along(by_column), all = of_.temporary(*out.dims, out.dtype);
+  bool products(const Matrices &a, const Matrices &b, bool by_column, const DeviceArray &out) {
+    const DeviceArray owner = owner_along(by_column), all = of_.temporary(*out.dims, out.dtype);
     if (!of_.fill(out, 0))
       return false;
     for (int64_t e = 0; e < count(); ++e) {
-      const Placed mine = entry(*(by_column ? a : b).at, e);
+      const DeviceArray mine = entry(*(by_column ? a : b).at, e);
       Matrices left = a, right = b;
       (by_column ? left : right).at = &mine;
       if (!add_matrices(of_, 1, left, right, all, 1, false) ||
@@ -61,11 +61,12 @@ public:
   }
 
   // a b for each expert, of its part of what is summed; to entries of `out`.
-  bool sums(const Matrices &a, const Matrices &b, const Placed &out) {
-    const Placed part_a = of_.temporary(*a.at->dims, a.at->dtype),
-                 part_b = of_.temporary(*b.at->dims, b.at->dtype), owner_a = owner_along(!a.turned),
-                 owner_b = owner_along(b.turned);
-    auto keep = [&](const Placed &from, const Placed &owner, const Placed &to, int64_t expert) {
+  bool sums(const Matrices &a, const Matrices &b, const DeviceArray &out) {
+    const DeviceArray part_a = of_.temporary(*a.at->dims, a.at->dtype),
+                      part_b = of_.temporary(*b.at->dims, b.at->dtype),
+                      owner_a = owner_along(!a.turned), owner_b = owner_along(b.turned);
+    auto keep = [&](const DeviceArray &from, const DeviceArray &owner, const DeviceArray &to,
+                    int64_t expert) {
       return of_.make(to, *to.dims, {from, owner}, [&](Symbols s) {
         return s[1] == static_cast<double>(expert) ? s[0] : Symbol(0.0);
       });
@@ -80,26 +81,28 @@ public:
   }
 
 private:
-  Placed owner_along(bool by_column) {
+  DeviceArray owner_along(bool by_column) {
     const int64_t rows = owner_.size();
     return by_column ? of_.as(owner_, {1, rows}) : of_.as(owner_, {rows, 1});
   }
 
   Composition &of_;
-  const Placed *o_;
-  Placed owner_;
+  const DeviceArray *o_;
+  DeviceArray owner_;
 };
 
-bool has_rank(const Placed *tensor, size_t rank) { return tensor && tensor->dims->size() == rank; }
+bool has_rank(const DeviceArray *tensor, size_t rank) {
+  return tensor && tensor->dims->size() == rank;
+}
 
 } // namespace
 
 bool composed_grouped(Composition &of) {
-  const Placed *x = of.operand("x"), *w = of.operand("w");
+  const DeviceArray *x = of.operand("x"), *w = of.operand("w");
   if (!has_rank(x, 2) || !has_rank(w, 3) || rules::flag_attr(of.site.app, "transpose_rhs"))
     return false;
   const int64_t n = (*x->dims)[0], k = (*x->dims)[1], m = (*w->dims)[2];
-  const Placed *g = of.by ? of.only_gradient(0) : nullptr, &out = *of.result(0);
+  const DeviceArray *g = of.by ? of.only_gradient(0) : nullptr, &out = *of.result(0);
   Experts experts(of);
   if ((of.by && !g) || !experts.find(n))
     return false;
@@ -111,13 +114,13 @@ bool composed_grouped(Composition &of) {
 }
 
 bool composed_grouped_backward(Composition &of) {
-  const Placed *g = of.operand("g"), *w = of.operand("w"), *x = of.operand("x");
+  const DeviceArray *g = of.operand("g"), *w = of.operand("w"), *x = of.operand("x");
   Experts experts(of);
   if (of.by || !has_rank(g, 2) || !experts.find((*g->dims)[0]))
     return false;
   const int64_t n = (*g->dims)[0], m = (*g->dims)[1];
   for (unsigned i = 0; of.result(i); ++i) {
-    const Placed &out = *of.result(i);
+    const DeviceArray &out = *of.result(i);
     const bool of_rows = rules::row_result(of.site.app, i) == 0;
     if (of_rows ? !has_rank(w, 3) : !has_rank(x, 2))
       return false;
@@ -130,11 +133,11 @@ bool composed_grouped_backward(Composition &of) {
 }
 
 bool composed_grouped_of_rows(Composition &of) {
-  const Placed *x = of.operand("x"), *w = of.operand("w");
+  const DeviceArray *x = of.operand("x"), *w = of.operand("w");
   if (!has_rank(x, 2) || !has_rank(w, 2))
     return false;
   const int64_t m = (*x->dims)[0], n = (*x->dims)[1], k = (*w->dims)[1];
-  const Placed *g = of.by ? of.only_gradient(0) : nullptr, &out = *of.result(0);
+  const DeviceArray *g = of.by ? of.only_gradient(0) : nullptr, &out = *of.result(0);
   Experts experts(of);
   if ((of.by && !g) || !experts.find(n))
     return false;

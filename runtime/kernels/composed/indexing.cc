@@ -16,13 +16,13 @@ namespace {
 using Symbols = llvm::ArrayRef<Symbol>;
 
 struct IndexedView {
-  Dims over;          // of the small tensor
-  Strides base;       // of the large one, per dimension of `over`
-  Placed entries;     // whole numbers; negative: nowhere
-  Strides index;      // of the entries, per dimension of `over`
-  int64_t step = 1;   // elements of the large tensor that an entry counts
-  int64_t extent = 0; // entries are below
-  int64_t size = 0;   // of the large tensor
+  Dims over;           // of the small tensor
+  Strides base;        // of the large one, per dimension of `over`
+  DeviceArray entries; // whole numbers; negative: nowhere
+  Strides index;       // of the entries, per dimension of `over`
+  int64_t step = 1;    // elements of the large tensor that an entry counts
+  int64_t extent = 0;  // entries are below
+  int64_t size = 0;    // of the large tensor
 };
 
 unsigned dim_of(const Composition &of, const Dims &dims) {
@@ -36,7 +36,8 @@ struct IndexRange {
   int64_t extent = 0, first = 0, whole = 0;
   std::optional<int64_t> skipped;
 };
-bool count_entries(Composition &of, const Placed &index, const IndexRange &as, Placed &out) {
+bool count_entries(Composition &of, const DeviceArray &index, const IndexRange &as,
+                   DeviceArray &out) {
   out = of.temporary(*index.dims, ir::DType::I64);
   return of.make(out, *index.dims, index, [&](Symbols s) {
     Symbol place = s[0] < 0.0 ? s[0] + static_cast<double>(as.whole) : s[0];
@@ -48,12 +49,12 @@ bool count_entries(Composition &of, const Placed &index, const IndexRange &as, P
     return own;
   });
 }
-bool count_entries(Composition &of, const Placed &index, int64_t extent, Placed &out) {
+bool count_entries(Composition &of, const DeviceArray &index, int64_t extent, DeviceArray &out) {
   return count_entries(of, index, {extent, 0, extent, std::nullopt}, out);
 }
 // Of a block along dimension `dim`.
-bool count_own(Composition &of, const Placed &index, const Placed &block, unsigned dim,
-               Placed &out) {
+bool count_own(Composition &of, const DeviceArray &index, const DeviceArray &block, unsigned dim,
+               DeviceArray &out) {
   IndexRange as{(*block.dims)[dim], 0, (*block.dims)[dim], std::nullopt};
   if (block.first)
     as.first = (*block.first)[dim];
@@ -64,7 +65,7 @@ bool count_own(Composition &of, const Placed &index, const Placed &block, unsign
 
 // As `along` of selection.h: one entry for each element.
 bool picture_along(Composition &of, const Dims &large, const Dims &small, unsigned d,
-                   const Placed &index, const Dims &index_dims, IndexedView &out) {
+                   const DeviceArray &index, const Dims &index_dims, IndexedView &out) {
   if (small.size() != large.size() || d >= large.size())
     return false;
   for (unsigned i = 0; i < small.size(); ++i)
@@ -81,7 +82,7 @@ bool picture_along(Composition &of, const Dims &large, const Dims &small, unsign
 }
 
 // One entry for each position along dimension d, of `length`.
-bool picture_lines(const Dims &large, unsigned d, const Placed &entries, IndexedView &out) {
+bool picture_lines(const Dims &large, unsigned d, const DeviceArray &entries, IndexedView &out) {
   const DimSplit cut(large, d);
   out.over = {cut.outer, entries.size(), cut.inner};
   out.base = {cut.extent * cut.inner, 0, 1};
@@ -91,15 +92,15 @@ bool picture_lines(const Dims &large, unsigned d, const Placed &entries, Indexed
   return true;
 }
 
-bool read(Composition &of, const IndexedView &by, const Placed &from, const Placed &out) {
+bool read(Composition &of, const IndexedView &by, const DeviceArray &from, const DeviceArray &out) {
   return count(by.over) == out.size() &&
          of.fetch(by.over, {out, strides_of(by.over)}, {from, by.base}, {by.entries, by.index},
                   by.step, by.extent);
 }
 
 // `from`: of the extents of the small tensor, or one element that goes everywhere.
-bool write(Composition &of, SpmdScatterForm form, const IndexedView &by, const Placed &from,
-           const Placed &to) {
+bool write(Composition &of, SpmdScatterForm form, const IndexedView &by, const DeviceArray &from,
+           const DeviceArray &to) {
   const int64_t elements = count(by.over);
   if ((from.size() != elements && from.size() != 1) || from.is_complex() || to.is_complex())
     return false;
@@ -125,7 +126,7 @@ bool write(Composition &of, SpmdScatterForm form, const IndexedView &by, const P
   Strided base{of.positions(1, 0, 1), leading(by.base)};
   for (int64_t &stride : base.strides)
     stride /= width;
-  const Placed positions = of.temporary(rows, ir::DType::I64);
+  const DeviceArray positions = of.temporary(rows, ir::DType::I64);
   const auto step = static_cast<double>(by.step / width);
   if (!of.make_along(rows, {positions, strides_of(rows)}, {{by.entries, leading(by.index)}, base},
                      [&](Symbols s) {
@@ -146,14 +147,14 @@ bool write(Composition &of, SpmdScatterForm form, const IndexedView &by, const P
 bool read_or_put_back(Composition &of, const IndexedView &by, std::string_view source) {
   if (!of.by)
     return read(of, by, *of.operand(source), *of.result(0));
-  const Placed *g = of.only_gradient(0);
+  const DeviceArray *g = of.only_gradient(0);
   return g && of.is_by(source) && of.fill(*of.result(0), 0) &&
          write(of, kSpmdAddRows, by, *g, *of.result(0));
 }
 
 // Extents of the small tensor: of the result, or of its gradient.
 const Dims *small_dims(const Composition &of) {
-  const Placed *small = of.by ? of.only_gradient(0) : of.result(0);
+  const DeviceArray *small = of.by ? of.only_gradient(0) : of.result(0);
   return small ? small->dims : nullptr;
 }
 
@@ -162,7 +163,7 @@ Dims at_least_one(const Dims &dims) { return dims.empty() ? Dims{1} : dims; }
 } // namespace
 
 bool composed_gather(Composition &of) {
-  const Placed *a = of.operand("a"), *i = of.operand("i");
+  const DeviceArray *a = of.operand("a"), *i = of.operand("i");
   const Dims *result = small_dims(of);
   if (!a || !i || !result)
     return false;
@@ -176,22 +177,22 @@ bool composed_gather(Composition &of) {
 }
 
 bool composed_index_select(Composition &of) {
-  const Placed *a = of.operand("a"), *i = of.operand("i");
+  const DeviceArray *a = of.operand("a"), *i = of.operand("i");
   if (!a || !i)
     return false;
   const Dims from = at_least_one(*a->dims);
   const unsigned d = dim_of(of, *a->dims);
-  Placed entries;
+  DeviceArray entries;
   IndexedView by;
   return count_entries(of, *i, from[d], entries) && picture_lines(from, d, entries, by) &&
          read_or_put_back(of, by, "a");
 }
 
 bool composed_embedding(Composition &of) {
-  const Placed *t = of.operand("t"), *i = of.operand("i");
+  const DeviceArray *t = of.operand("t"), *i = of.operand("i");
   if (!t || !i || t->dims->empty() || rules::any_attr(of.site.app, {"max_norm"}))
     return false;
-  Placed entries;
+  DeviceArray entries;
   IndexedView by;
   const bool masked = of.site.row.variant == Variant::OwnRows;
   const bool made =
@@ -200,7 +201,7 @@ bool composed_embedding(Composition &of) {
 }
 
 bool composed_gather_masked(Composition &of) {
-  const Placed *a = of.operand("a"), *i = of.operand("i");
+  const DeviceArray *a = of.operand("a"), *i = of.operand("i");
   if (!a || !i || a->dims->empty())
     return false;
   const unsigned d = dim_of(of, *a->dims);
@@ -215,7 +216,7 @@ bool composed_gather_masked(Composition &of) {
 }
 
 bool composed_take(Composition &of) {
-  const Placed *a = of.operand("a"), *i = of.operand("i");
+  const DeviceArray *a = of.operand("a"), *i = of.operand("i");
   if (!a || !i)
     return false;
   IndexedView by;
@@ -231,14 +232,14 @@ bool picture_selection(Composition &of, const Dims &large, IndexedView &out) {
   const unsigned operand = of.site.operand("i");
   struct Part {
     unsigned dim;
-    Placed entries;
+    DeviceArray entries;
   };
   llvm::SmallVector<Part, 4> parts;
   Dims chosen;
   unsigned dim = 0, place = 0;
   bool adjacent = true;
   for (unsigned k = 0; k < of.site.members(operand); ++k, ++place) {
-    const Placed &index = *of.operand("i", k);
+    const DeviceArray &index = *of.operand("i", k);
     const unsigned at = list_position(*of.site.binding[operand], k);
     adjacent &= at <= place || parts.empty();
     dim += at - place, place = at;
@@ -265,7 +266,7 @@ bool picture_selection(Composition &of, const Dims &large, IndexedView &out) {
     return false;
   // Where in the large tensor, as one number.
   const Strides own = strides_of(large);
-  llvm::SmallVector<Placed, 4> inputs;
+  llvm::SmallVector<DeviceArray, 4> inputs;
   for (const Part &part : parts)
     inputs.push_back(part.entries);
   out.entries = of.temporary(chosen, ir::DType::I64);
@@ -303,38 +304,38 @@ bool picture_selection(Composition &of, const Dims &large, IndexedView &out) {
 } // namespace
 
 bool composed_index(Composition &of) {
-  const Placed *a = of.operand("a");
+  const DeviceArray *a = of.operand("a");
   IndexedView by;
   return a && !rules::any_attr(of.site.app, {"slice_sizes", "dimension_numbers"}) &&
          picture_selection(of, *a->dims, by) && read_or_put_back(of, by, "a");
 }
 
 bool composed_embedding_backward(Composition &of) {
-  const Placed *g = of.operand("g"), *i = of.operand("i");
+  const DeviceArray *g = of.operand("g"), *i = of.operand("i");
   if (of.by || !g || !i || rules::flag_attr(of.site.app, "scale_grad_by_freq"))
     return false;
-  const Placed &to = *of.result(0);
+  const DeviceArray &to = *of.result(0);
   const int64_t rows = (*to.dims)[0];
   auto skipped = static_cast<int64_t>(of.site.number_attr("padding_idx", -1));
   IndexRange as{rows, 0, rows, skipped < -1 ? skipped + rows : skipped};
   if (as.skipped == -1)
     as.skipped = std::nullopt;
-  Placed entries;
+  DeviceArray entries;
   IndexedView by;
   return count_entries(of, *i, as, entries) && picture_lines(*to.dims, 0, entries, by) &&
          of.fill(to, 0) && write(of, kSpmdAddRows, by, *g, to);
 }
 
 bool composed_selecting_backward(Composition &of) {
-  const Placed *g = of.operand("g"), *i = of.operand("i");
+  const DeviceArray *g = of.operand("g"), *i = of.operand("i");
   if (of.by || !g || !i)
     return false;
-  const Placed &to = *of.result(0);
+  const DeviceArray &to = *of.result(0);
   const Dims large = at_least_one(*to.dims);
   const unsigned d = dim_of(of, large);
   IndexedView by;
   if (of.site.variant() == Variant::Lines) {
-    Placed entries;
+    DeviceArray entries;
     if (!count_entries(of, *i, large[d], entries) || !picture_lines(large, d, entries, by))
       return false;
   } else {
@@ -351,8 +352,8 @@ namespace {
 
 // What is put: operand `s` as it is stretched to `over`, its leading part, or one number.
 enum class SourceShape : uint8_t { Stretched, Corner, Equal };
-bool source_of(Composition &of, const Dims &over, SourceShape shape, Placed &out) {
-  const Placed *s = of.operand("s");
+bool source_of(Composition &of, const Dims &over, SourceShape shape, DeviceArray &out) {
+  const DeviceArray *s = of.operand("s");
   if (!s) {
     std::optional<double> number = of.site.number(of.site.operand("s"));
     out = of.temporary({1}, ir::DType::F64);
@@ -381,20 +382,20 @@ bool source_of(Composition &of, const Dims &over, SourceShape shape, Placed &out
 
 bool put(Composition &of, SpmdScatterForm form, const IndexedView &by, SourceShape shape,
          double factor = 1) {
-  Placed from;
+  DeviceArray from;
   if (!source_of(of, by.over, shape, from))
     return false;
   if (factor != 1) {
-    const Placed scaled = of.temporary(*from.dims);
+    const DeviceArray scaled = of.temporary(*from.dims);
     if (!of.make(scaled, *from.dims, from, [&](Symbols s) { return factor * s[0]; }))
       return false;
     from = scaled;
   }
-  return write(of, form, by, from, of.begun_as("a"));
+  return write(of, form, by, from, of.initialised_with("a"));
 }
 
 bool has_base(const Composition &of) {
-  const Placed *a = of.operand("a"), *to = of.result(0);
+  const DeviceArray *a = of.operand("a"), *to = of.result(0);
   return !of.by && a && a->size() == to->size() && a->dtype == to->dtype;
 }
 
@@ -407,7 +408,7 @@ bool includes_self(const Site &site) {
 } // namespace
 
 bool composed_scatter(Composition &of) {
-  const Placed *i = of.operand("i"), *s = of.operand("s");
+  const DeviceArray *i = of.operand("i"), *s = of.operand("s");
   const bool adds = of.site.row.variant == Variant::Adds;
   const llvm::StringRef reduce = rules::word_attr(of.site.app, {"reduce"});
   if (!has_base(of) || !i || rules::any_attr(of.site.app, {"dimension_numbers"}) ||
@@ -428,13 +429,13 @@ bool composed_scatter(Composition &of) {
 }
 
 bool composed_lines(Composition &of) {
-  const Placed *i = of.operand("i");
+  const DeviceArray *i = of.operand("i");
   if (!has_base(of) || !i)
     return false;
   const Dims large = at_least_one(*of.result(0)->dims);
   const unsigned d = dim_of(of, large);
   const bool adds = of.site.row.variant == Variant::Adds;
-  Placed entries;
+  DeviceArray entries;
   IndexedView by;
   return count_entries(of, *i, large[d], entries) && picture_lines(large, d, entries, by) &&
          put(of, adds ? kSpmdAddRows : kSpmdReplaceRows, by, SourceShape::Equal,
@@ -446,7 +447,7 @@ bool composed_index_put(Composition &of) {
     return false;
   const bool adds = of.site.row.variant == Variant::Adds;
   const unsigned operand = of.site.operand("i");
-  const Placed &to = *of.result(0), *s = of.operand("s"), *mask = of.operand("i");
+  const DeviceArray &to = *of.result(0), *s = of.operand("s"), *mask = of.operand("i");
   const Dims &large = *to.dims;
   // One value where a mask is: of the leading dimensions.
   if (!adds && of.site.members(operand) == 1 && mask->dtype == ir::DType::Bool &&
@@ -454,7 +455,7 @@ bool composed_index_put(Composition &of) {
       mask->dims->size() <= large.size()) {
     Dims seen = *mask->dims;
     seen.resize(large.size(), 1);
-    Placed value;
+    DeviceArray value;
     return source_of(of, {1}, SourceShape::Equal, value) &&
            of.make(to, large, {*of.operand("a"), of.as(*mask, seen), of.as(value, {1})},
                    [](Symbols v) { return v[1] == 0.0 ? v[0] : v[2]; });
@@ -465,10 +466,10 @@ bool composed_index_put(Composition &of) {
 }
 
 bool composed_one_hot(Composition &of) {
-  const Placed *i = of.operand("i");
+  const DeviceArray *i = of.operand("i");
   if (of.by || !i)
     return false;
-  const Placed &to = *of.result(0);
+  const DeviceArray &to = *of.result(0);
   const int64_t classes = to.dims->back();
   Dims column = *i->dims;
   column.push_back(1);

@@ -16,7 +16,7 @@ public:
 
   bool loss();
   // `total`: the weight of all targets, which divides a mean; null: of these here.
-  bool gradient(const Placed *g, const Placed *total);
+  bool gradient(const DeviceArray *g, const DeviceArray *total);
 
 private:
   bool read();
@@ -30,17 +30,17 @@ private:
 
   Composition &of_;
   Variant variant_;
-  Placed z_, target_, class_numbers_; // along classes: 0, 1, 2, ...
-  std::optional<Placed> w_;
+  DeviceArray z_, target_, class_numbers_; // along classes: 0, 1, 2, ...
+  std::optional<DeviceArray> w_;
   Dims samples_, one_; // the extents of z, classes 1; all 1
   double ignored_ = -100, smoothing_ = 0, classes_ = 1;
   bool of_scores_ = false;
   LossReduction reduction_ = LossReduction::Mean;
-  Placed weights_, total_, logs_; // of samples: weight, and log of the sum of exp(score)
+  DeviceArray weights_, total_, logs_; // of samples: weight, and log of the sum of exp(score)
 };
 
 bool ClassFormulas::read() {
-  const Placed *z = of_.operand("z"), *t = of_.operand("t"), *w = of_.operand("w");
+  const DeviceArray *z = of_.operand("z"), *t = of_.operand("t"), *w = of_.operand("w");
   llvm::Expected<LossReduction> reduction = read_reduction(of_.site);
   if (!reduction) {
     llvm::consumeError(reduction.takeError());
@@ -94,8 +94,8 @@ bool ClassFormulas::make_logs() {
 bool ClassFormulas::loss() {
   if (!read() || !make_weights() || (of_scores_ && !make_logs()))
     return false;
-  const Placed losses = of_.temporary(samples_);
-  llvm::SmallVector<Placed, 5> inputs = {z_, weights_, target_, class_numbers_};
+  const DeviceArray losses = of_.temporary(samples_);
+  llvm::SmallVector<DeviceArray, 5> inputs = {z_, weights_, target_, class_numbers_};
   if (of_scores_)
     inputs.push_back(logs_);
   if (!of_.make(losses, *z_.dims, inputs, [&](Symbols s) {
@@ -105,39 +105,39 @@ bool ClassFormulas::loss() {
         return s[1] * q * (of_scores_ ? s[4] - s[0] : -s[0]);
       }))
     return false;
-  const Placed &to = *of_.result(0);
+  const DeviceArray &to = *of_.result(0);
   auto same = [](Symbols s) { return s[0]; };
-  if (const Placed *total = of_.result(1);
+  if (const DeviceArray *total = of_.result(1);
       total && !of_.make(of_.as(*total, one_), one_, total_, same))
     return false;
   if (reduction_ == LossReduction::None)
     return to.size() == losses.size() && of_.make(of_.as(to, samples_), samples_, losses, same);
   if (to.size() != 1)
     return false;
-  const Placed sum = of_.temporary(one_);
+  const DeviceArray sum = of_.temporary(one_);
   const bool mean = reduction_ != LossReduction::Sum;
   return of_.make(sum, samples_, losses, same) &&
          of_.make(of_.as(to, one_), one_, {sum, total_},
                   [&](Symbols s) { return mean ? s[0] / s[1] : s[0]; });
 }
 
-bool ClassFormulas::gradient(const Placed *g, const Placed *total) {
+bool ClassFormulas::gradient(const DeviceArray *g, const DeviceArray *total) {
   if (!g || !read() || !make_weights() || (of_scores_ && !make_logs()))
     return false;
   const bool mean = variant_ == Variant::OfMean ||
                     (variant_ != Variant::OfSum &&
                      (reduction_ == LossReduction::Mean || reduction_ == LossReduction::BatchMean));
-  const Placed &to = *of_.result(0);
+  const DeviceArray &to = *of_.result(0);
   if ((g->size() != 1 && g->size() != count(samples_)) || to.size() != z_.size())
     return false;
   // What flows to each sample.
-  const Placed flow = of_.temporary(samples_);
+  const DeviceArray flow = of_.temporary(samples_);
   if (!of_.make(flow, samples_,
                 {of_.as(*g, g->size() == 1 ? one_ : samples_), weights_,
                  total ? of_.as(*total, one_) : total_},
                 [&](Symbols s) { return mean ? s[0] * s[1] / s[2] : s[0] * s[1]; }))
     return false;
-  llvm::SmallVector<Placed, 5> inputs = {z_, flow, target_, class_numbers_};
+  llvm::SmallVector<DeviceArray, 5> inputs = {z_, flow, target_, class_numbers_};
   if (of_scores_)
     inputs.push_back(logs_);
   return of_.make(of_.as(to, *z_.dims), *z_.dims, inputs, [&](Symbols s) {

@@ -7,7 +7,7 @@ namespace spmd::runtime {
 using Symbols = llvm::ArrayRef<Symbol>;
 
 bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matrices &b,
-                  const Placed &out, double factor, bool adds) {
+                  const DeviceArray &out, double factor, bool adds) {
   auto multiplies = [](ir::DType dtype) {
     return dtype == ir::DType::F64 || dtype == ir::DType::F32 || dtype == ir::DType::BF16 ||
            dtype == ir::DType::F16;
@@ -38,20 +38,21 @@ bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matri
 bool composed_added_product(Composition &of) {
   const rules::Equation &equation = of.site.row.equation.equation;
   const bool batched = equation.find_operand("d") < equation.operand_count;
-  const Placed *c = of.operand("c"), *a = of.operand("a"), *b = of.operand(batched ? "d" : "b");
+  const DeviceArray *c = of.operand("c"), *a = of.operand("a"),
+                    *b = of.operand(batched ? "d" : "b");
   if (!a || !b || !c || a->dims->size() != (batched ? 3u : 2u))
     return false;
   const double alpha = of.site.number_attr("alpha", 1), beta = of.site.number_attr("beta", 1);
   const int64_t batch = batched ? (*a->dims)[0] : 1, m = (*a->dims)[batched], k = a->dims->back(),
                 n = b->dims->back();
-  const Placed &out = *of.result(0);
+  const DeviceArray &out = *of.result(0);
   if (!of.by) {
     // With beta = 0 even what is not finite plays no part.
     const bool adds = beta != 0;
     return (!adds || of.make(out, *out.dims, *c, [&](Symbols s) { return beta * s[0]; })) &&
            add_matrices(of, batch, {a, m, k}, {b, k, n}, out, alpha, adds);
   }
-  const Placed *g = of.only_gradient(0);
+  const DeviceArray *g = of.only_gradient(0);
   if (!g)
     return false;
   if (of.is_by("c"))
@@ -69,33 +70,33 @@ bool composed_added_product(Composition &of) {
 
 // As many bits, or a part of them.
 bool composed_view_as_real(Composition &of) {
-  const Placed *a = of.operand("a");
+  const DeviceArray *a = of.operand("a");
   if (of.by || !a)
     return false;
-  const Placed from = a->is_complex() ? of.pairs(*a) : *a,
-               to = of.result(0)->is_complex() ? of.pairs(*of.result(0)) : *of.result(0);
+  const DeviceArray from = a->is_complex() ? of.pairs(*a) : *a,
+                    to = of.result(0)->is_complex() ? of.pairs(*of.result(0)) : *of.result(0);
   return from.dtype == to.dtype && from.size() == to.size() &&
          of.copy({to.size()}, {from, {1}}, {to, {1}});
 }
 
 bool composed_sum_of_parts(Composition &of) {
-  const Placed *a = of.operand("a"), *b = of.operand("b"), *to = of.result(0);
+  const DeviceArray *a = of.operand("a"), *b = of.operand("b"), *to = of.result(0);
   if (of.by || !a || !b || !a->is_complex() || !b->is_complex() || !to->is_complex())
     return false;
   const double alpha = of.site.number_attr("alpha", 1),
                sign = of.site.row.computes == rules::Computes::Difference ? -1 : 1;
-  const Placed out = of.pairs(*to);
+  const DeviceArray out = of.pairs(*to);
   return of.make(out, *out.dims, {of.pairs(*a), of.pairs(*b)},
                  [&](Symbols s) { return s[0] + sign * alpha * s[1]; });
 }
 
 bool composed_conj(Composition &of) {
-  const Placed *a = of.operand("a"), *to = of.result(0);
+  const DeviceArray *a = of.operand("a"), *to = of.result(0);
   if (of.by || !a || a->dtype != to->dtype || a->size() != to->size())
     return false;
   if (!a->is_complex())
     return of.copy({to->size()}, {*a, {1}}, {*to, {1}});
-  const Placed from = of.pairs(*a), out = of.pairs(*to);
+  const DeviceArray from = of.pairs(*a), out = of.pairs(*to);
   const Dims over = {a->size(), 2};
   const Strided part{of.positions(1, 0, 2), {0, 1}};
   return of.make_along(over, {out, {2, 1}}, {{from, {2, 1}}, part},

@@ -19,7 +19,7 @@ namespace {
 using Symbols = llvm::ArrayRef<Symbol>;
 
 struct Along {
-  const Placed *x = nullptr;
+  const DeviceArray *x = nullptr;
   llvm::SmallVector<unsigned, 4> dims;
   Dims kept; // those are 1
 
@@ -31,14 +31,15 @@ struct Along {
   }
 };
 
-bool combine(Composition &of, const Along &along, const Placed &out, Composition::Formula formula,
-             SpmdCombiner combiner = kSpmdSum) {
+bool combine(Composition &of, const Along &along, const DeviceArray &out,
+             Composition::Formula formula, SpmdCombiner combiner = kSpmdSum) {
   return of.make(of.as(out, along.kept), *along.x->dims, *along.x, formula, combiner);
 }
 
 // The first place of the extreme, counted in the order of the dimensions; of a NaN, if there is
 // one.
-bool make_place(Composition &of, const Along &along, const Placed &most, const Placed &out) {
+bool make_place(Composition &of, const Along &along, const DeviceArray &most,
+                const DeviceArray &out) {
   const Dims &over = *along.x->dims;
   Strided place{of.positions(1, 0, 1), Strides(over.size(), 0)};
   int64_t stride = 1;
@@ -63,14 +64,14 @@ bool composed_extreme_position(Composition &of) {
   if (of.by || !along.x || along.x->size() == 0)
     return false;
   const bool only_position = of.site.row.equation.equation.result_count == 1;
-  const Placed most = of.temporary(along.kept);
+  const DeviceArray most = of.temporary(along.kept);
   const SpmdCombiner combiner = of.site.row.variant == Variant::Largest ? kSpmdMax : kSpmdMin;
   auto same = [](Symbols s) { return s[0]; };
   if (!combine(of, along, most, same, combiner))
     return false;
   if (only_position)
     return make_place(of, along, most, *of.result(0));
-  const Placed *place = of.result(1);
+  const DeviceArray *place = of.result(1);
   return of.make(of.as(*of.result(0), along.kept), along.kept, most, same) &&
          (!place || make_place(of, along, most, *place));
 }
@@ -81,7 +82,7 @@ bool composed_scan(Composition &of) {
   constexpr int64_t kLongestLine = 2048;
   const Along along(of);
   const bool sums = !of.site.row.equation.equation.has_function;
-  const Placed *from = of.by ? of.only_gradient(0) : along.x;
+  const DeviceArray *from = of.by ? of.only_gradient(0) : along.x;
   if (!along.x || !from || along.dims.size() != 1 || (of.by && !sums))
     return false;
   const unsigned dim = along.dims[0];
@@ -127,7 +128,7 @@ bool composed_norm(Composition &of) {
     return false;
   const double order = norm_order(of.site);
   auto size = [](Symbols s) { return abs(s[0]); };
-  const Placed &out = *of.result(0);
+  const DeviceArray &out = *of.result(0);
   if (std::isinf(order))
     return combine(of, along, out, size, order > 0 ? kSpmdMax : kSpmdMin);
   if (order == 1)
@@ -135,7 +136,7 @@ bool composed_norm(Composition &of) {
   if (order == 0)
     return combine(of, along, out,
                    [](Symbols s) { return s[0] == 0.0 ? Symbol(0.0) : Symbol(1.0); });
-  const Placed sum = of.temporary(along.kept);
+  const DeviceArray sum = of.temporary(along.kept);
   return combine(of, along, sum,
                  [&](Symbols s) { return order == 2 ? s[0] * s[0] : pow(abs(s[0]), order); }) &&
          of.make(of.as(out, along.kept), along.kept, sum, [&](Symbols s) {
@@ -146,7 +147,7 @@ bool composed_norm(Composition &of) {
 }
 
 bool composed_item(Composition &of) {
-  const Placed *a = of.operand("a"), &to = *of.result(0);
+  const DeviceArray *a = of.operand("a"), &to = *of.result(0);
   if (of.by || !a || a->size() != to.size())
     return false;
   const Variant variant = of.site.variant();

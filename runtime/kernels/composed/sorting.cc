@@ -5,7 +5,7 @@
 namespace spmd::runtime {
 
 bool composed_sort(Composition &of) {
-  const Placed *a = of.operand("a");
+  const DeviceArray *a = of.operand("a");
   if (of.by || !a || a->is_complex())
     return false;
   const bool positions_alone = of.site.row.dtype == rules::DTypeRule::Index;
@@ -16,8 +16,8 @@ bool composed_sort(Composition &of) {
   const bool descending = of.site.row.variant == Variant::Descending
                               ? !is_off("largest") && !is_off("is_max_k")
                               : rules::flag_attr(of.site.app, "descending");
-  const Placed *values = positions_alone ? nullptr : of.result(0);
-  const Placed *indices = of.result(positions_alone ? 0 : 1);
+  const DeviceArray *values = positions_alone ? nullptr : of.result(0);
+  const DeviceArray *indices = of.result(positions_alone ? 0 : 1);
   const Dims from = a->dims->empty() ? Dims{1} : *a->dims;
   const auto named = of.site.dims(static_cast<unsigned>(a->dims->size()));
   const unsigned d = named.empty() ? 0 : named.front();
@@ -31,14 +31,14 @@ bool composed_sort(Composition &of) {
   if (rows * length >= int64_t(1) << 31)
     return false;
   // Rows one after another.
-  Placed keys = *a;
+  DeviceArray keys = *a;
   if (inner != 1) {
     keys = of.temporary({rows, length}, a->dtype);
     if (!of.copy({cut.outer, inner, length}, {*a, {length * inner, 1, inner}},
                  {keys, {inner * length, length, 1}}))
       return false;
   }
-  const Placed order = of.sorted(keys, rows, length, length, 1, descending);
+  const DeviceArray order = of.sorted(keys, rows, length, length, 1, descending);
   const Dims over = {cut.outer, most, inner};
   const Strides dense = strides_of(over);
   const Strided by{order, {inner * length, 1, length}};

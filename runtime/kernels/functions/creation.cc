@@ -130,7 +130,7 @@ std::optional<double> only_number(const Site &site) {
 
 bool composed_range(Composition &of) {
   const Variant variant = of.site.variant();
-  const Placed &to = *of.result(0);
+  const DeviceArray &to = *of.result(0);
   auto dim = static_cast<unsigned>(rules::dim_number(of.site.app).value_or(0));
   if (variant == Variant::Linear || variant == Variant::Logarithmic || to.dims->empty())
     return false;
