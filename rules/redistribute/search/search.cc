@@ -1,7 +1,7 @@
-// A* over states (Hart, Nilsson, Raphael 1968). Costs are never negative and the heuristic never too
-// high, so that states are final once everything that could still be cheaper has been expanded; with
-// partial axes a state may be opened again. A second pass over the equally cheap sequences picks one
-// of them.
+// A* over states (Hart, Nilsson, Raphael 1968). Costs are never negative and the heuristic is never
+// too high, so that states are final once everything that could still be cheaper has been expanded;
+// with partial axes a state may be opened again. A second pass over the equally cheap sequences
+// picks one of them.
 #include "rules/redistribute/search/search.h"
 
 #include "rules/redistribute/search/sketch.h"
