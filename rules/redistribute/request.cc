@@ -1,7 +1,7 @@
 // What may be asked of the planner, and the problem of numbers that it is.
+#include "rules/redistribute/request.h"
 #include "rules/kinds/scale.h"
 #include "rules/redistribute/ends.h"
-#include "rules/redistribute/request.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/blocks.h"
 #include "rules/transitions/axes.h"

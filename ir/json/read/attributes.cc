@@ -1,14 +1,10 @@
 // Attributes of the JSON format: known keys in their typed form, everything else as it stands.
 #include "ir/json/read/attributes.h"
 
-#include "ir/dialect/dialect.h"
-#include "ir/mesh/symbols.h"
-#include "ir/support/misspelling.h"
 #include "ir/support/strings.h"
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 #include <cmath>

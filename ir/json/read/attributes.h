@@ -20,9 +20,12 @@ class JsonAttributeReader : JsonPart {
 public:
   JsonAttributeReader(JsonInput &input, JsonTypeReader &types) : JsonPart(input), types_(types) {}
 
+  // Reports functions that attributes name and nothing defines.
   void check_functions();
   AttrsId attrs(llvm::StringRef raw, const JsonOpShape &op);
   AttrValue plain_value();
+  // A literal that JSON has no form for, as `{"num": "inf"}`; none if the object at hand is no such
+  // thing. `strings`: whether `{"str": ..}` is one.
   std::optional<AttrValue> wrapped(bool strings);
   void regions(AttrDict &dict);
   // What was named up to here is no matter any more.

@@ -1,10 +1,7 @@
 // A gradient may be named before it is defined: it is looked up when all ops have been read.
 #include "ir/json/read/declarations.h"
 
-#include "ir/support/strings.h"
-
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,9 @@
-// Functions, parameters with their gradient contracts, and outputs of the JSON format.
+// Functions of the JSON format. The context of ops that name none is that of the function.
 #include "ir/json/read/bodies.h"
 
 #include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,6 @@
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
 

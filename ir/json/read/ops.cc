@@ -3,11 +3,9 @@
 #include "ir/json/read/bodies.h"
 
 #include "ir/boundary_ops.h"
-#include "ir/input/read_operands.h"
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
 

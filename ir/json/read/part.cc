@@ -1,16 +1,11 @@
 // Words and names, and keys that are not known.
 #include "ir/json/read/part.h"
 
-#include "ir/boundary_ops.h"
-#include "ir/dialect/dialect.h"
-#include "ir/input/read_operands.h"
-#include "ir/mesh/symbols.h"
 #include "ir/support/misspelling.h"
 #include "ir/support/strings.h"
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
 

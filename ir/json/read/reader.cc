@@ -3,7 +3,6 @@
 
 #include "ir/dialect/dialect.h"
 #include "ir/mesh/symbols.h"
-#include "ir/support/misspelling.h"
 #include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"

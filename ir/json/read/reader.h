@@ -17,7 +17,7 @@ public:
   ReadResult read();
 
 private:
-  // read.cc: the document.
+  // The document.
   void document();
   void report_rest();
   bool recognise(const JsonMembers &top);

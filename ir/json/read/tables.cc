@@ -1,8 +1,6 @@
 // The tables of a trace: what instructions refer to by index or by name, except functions.
 #include "ir/json/read/tables.h"
 
-#include "ir/boundary_ops.h"
-#include "ir/input/read_operands.h"
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,14 +1,10 @@
 // Names, extents, shapes and claims of the JSON format.
 #include "ir/json/read/types.h"
 
-#include "ir/support/strings.h"
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SaveAndRestore.h"
 
-#include <cmath>
 #include <fmt/format.h>
 
 namespace spmd::ir {

@@ -41,7 +41,6 @@ protected:
       : in_(input), program_(input.result.program), builder_(input.builder) {}
 
   // Tokens.
-  // Tokens.
   Token peek();
   Token peek_second();
   Token take();
@@ -53,7 +52,6 @@ protected:
   bool close(char bracket);
   bool expect_end_of_statement();
 
-  // Errors.
   // Errors.
   bool error(uint64_t offset, std::string_view name, std::string message);
   bool error(const Token &token, std::string_view name, std::string message);
@@ -68,7 +66,6 @@ protected:
   // `bare_tells`: whether a key that is not quoted is another one than the same word in quotes.
   template <class F> bool dict(F &&pair, bool (*bare_tells)(llvm::StringRef key) = nullptr);
 
-  // Names and numbers.
   // Names and numbers.
   std::optional<StringId> name(std::string_view what);
   std::optional<Token> any_name(std::string_view what);

@@ -1,6 +1,7 @@
-// A* over states (Hart, Nilsson, Raphael 1968). Costs are never negative and the heuristic never too high, so that states are
-// final once everything that could still be cheaper has been expanded; with partial axes a state
-// may be opened again. A second pass over the equally cheap sequences picks one of them.
+// A* over states (Hart, Nilsson, Raphael 1968). Costs are never negative and the heuristic is never
+// too high, so that states are final once everything that could still be cheaper has been expanded;
+// with partial axes a state may be opened again. A second pass over the equally cheap sequences
+// picks one of them.
 #include "rules/redistribute/search/search.h"
 
 #include "rules/redistribute/search/sketch.h"
@@ -16,8 +17,8 @@ namespace spmd::rules::redistribute {
 namespace {
 
 constexpr uint32_t kNone = ~0u;
-// States of one depth that are kept where the budget ends: nothing is proved from there on, and time
-// is bounded by this, the moves of a state, and the steps that a sequence has.
+// States of one depth that are kept where the budget ends. Nothing is proved from there on; time is
+// bounded by this, the moves of a state, and the steps of a sequence.
 constexpr unsigned kBeamWidth = 64;
 
 class Search {
@@ -266,8 +267,8 @@ Found Search::run() {
       break;
     }
     queue_.pop();
-    // An entry is stale where a cheaper way was found behind it. The target itself is expanded by no
-    // cheapest sequence.
+    // An entry is stale where a cheaper way was found since. No cheapest sequence goes on from the
+    // target.
     if (entry.so_far == nodes_[entry.node].so_far && entry.node != target_)
       expand(entry.node, [&](uint32_t to) { push(to); });
   }

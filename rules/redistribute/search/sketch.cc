@@ -302,8 +302,8 @@ private:
       });
   }
 
-  // Nothing is better for being further from the target: from a better sketch a worse one is reached
-  // for nothing, so that what is left from a sketch is never less than from a better one.
+  // Nothing is better for being further from the target: a worse sketch is reached from a better
+  // one for nothing, so that what is left from it is never less.
   void move_away() {
     for_each_axis(sketch_.finished, [&](unsigned axis) {
       bool last = true;
