@@ -15,8 +15,9 @@ struct TorchCall {
   Form form;
   std::string text; // `dist.all_reduce(p.grad, group=tp_group)`
 };
-// For a tensor that the script calls `tensor`. None where the program was not recorded from PyTorch,
-// or where nothing does just what the fix does, forward and, where a gradient flows, backward.
+// For a tensor that the script calls `tensor`. None where the program was not recorded from
+// PyTorch, or where nothing does just what the fix does, forward and, where a gradient flows,
+// backward.
 std::optional<TorchCall> torch_call(const ir::Program &program, const Fix &fix,
                                     std::string_view tensor);
 

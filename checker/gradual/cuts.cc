@@ -218,7 +218,7 @@ void Cuts::follow_exchanges() {
   }
 }
 
-// The dimensions that an exchange joins and splits: the one is longer afterwards, the other shorter.
+// The dimensions that an exchange joins and splits: one is longer afterwards, the other shorter.
 static std::optional<std::pair<unsigned, unsigned>> joined_and_split(const ir::Shape &before,
                                                                      const ir::Shape &after) {
   std::optional<unsigned> join, split;

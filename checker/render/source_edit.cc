@@ -1,3 +1,4 @@
+// The line is taken apart at the columns that the recorder has noted.
 #include "checker/render/source_edit.h"
 
 #include "checker/definitions.h"
@@ -82,7 +83,8 @@ std::optional<SourceEdit> source_edit(const Report &report, const Diagnostic &di
     } else {
       auto [name, rest] = head.rtrim().rsplit('=');
       const llvm::StringRef target = name.trim();
-      if (!rest.empty() || !head.rtrim().endswith("=") || !is_name(target) || !tail.trim().empty())
+      if (!rest.empty() || !head.rtrim().take_back() == "=" || !is_name(target) ||
+          !tail.trim().empty())
         continue;
       edit.after = fmt::format(
           "{}\n{}{}", line->str(), std::string(head.size() - head.ltrim().size(), ' '),

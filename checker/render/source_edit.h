@@ -14,9 +14,10 @@ struct SourceEdit {
   uint32_t line = 0;         // from 1
   std::string before, after; // of the line, which may become two
 };
-// The first fix of the finding that a script recorded from PyTorch can say where it makes the value:
-// around the expression, or below an assignment of it. None where the value is made by several
-// lines, is read by more than the fix is about, or where the source is not there as it was traced.
+// The first fix of the finding that a script recorded from PyTorch can have where it makes the
+// value: around the expression, or below an assignment of it. None where the value is made by
+// several lines, is read by more than the fix is about, or where the source is not as it was
+// traced.
 std::optional<SourceEdit> source_edit(const Report &report, const Diagnostic &diagnostic,
                                       SourceCache &sources);
 

@@ -380,7 +380,7 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   Report report;
   report.input = std::move(input);
   report.bytes = bytes;
-  report.lines = InputLines(bytes);
+  report.lines = ir::InputLines(bytes);
   report.program = &program;
   report.result = &result;
   report.check_options = check_options;

@@ -4,13 +4,13 @@
 #include "checker/check.h"
 #include "checker/fix/fix.h"
 #include "checker/judged.h"
-#include "checker/report/input_lines.h"
 #include "checker/report/message.h"
 #include "checker/report/provenance.h"
 #include "checker/report/savings.h"
 
 #include "ir/dialect/dialect.h"
 #include "ir/input/input.h"
+#include "ir/input/lines.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringRef.h"
@@ -79,7 +79,7 @@ struct Report {
   bool compared = false;      // with what was there before
   unsigned not_selected = 0;  // not suppressed either; in none of the counts above
   Judged judged;
-  InputLines lines; // of `bytes`
+  ir::InputLines lines; // of `bytes`
   llvm::DenseMap<uint32_t, ir::LocId> first_uses; // declared values: where each is read first
   std::deque<Finding> made;             // findings that the report adds to those of the check
   std::vector<Saving> savings;          // where findings about costs are asked for

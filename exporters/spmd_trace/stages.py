@@ -47,8 +47,8 @@ class Line:
             raise Apart(f"messages connect ranks {ranks}, which do not lie along axes of the mesh")
 
     def number_in(self, scale: str) -> str:
-        """A scale in which the sizes of the axes of stages are numbers: along these axes a program of
-        all stages has one rank."""
+        """A scale in which the sizes of the axes of stages are numbers: along these axes a program
+        of all stages has one rank."""
         sizes = {name: str(size) for name, size, _ in self._axes if name in self.along}
         return re.sub(r"[^\W\d]\w*", lambda found: sizes.get(found[0], found[0]), scale)
 

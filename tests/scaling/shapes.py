@@ -779,7 +779,9 @@ def chain_of_a_stage(n):
         + f"%g{n} grad_of %h{n} = ones_like %h{n} {{ phase = bwd }}\n"
         + lines(
             n,
-            lambda i: f"%g{n - i - 1} grad_of %h{n - i - 1} = mul %g{n - i}, %h{n - i - 1} "
-            f"{{ bwd_of = %h{n - i}, phase = bwd }}\n",
+            lambda i: (
+                f"%g{n - i - 1} grad_of %h{n - i - 1} = mul %g{n - i}, %h{n - i - 1} "
+                f"{{ bwd_of = %h{n - i}, phase = bwd }}\n"
+            ),
         )
     )

@@ -286,8 +286,8 @@ void print_words(const Run &run) {
 
 } // namespace
 
-// The fixes of all inputs as one patch on stdout, and what it comes to. Of a recording it is a patch
-// of the script.
+// The fixes of all inputs as one patch on stdout, and what it comes to. Of a recording it is one of
+// the script.
 void print_patches(Run &run, SourceCache &sources) {
   std::string text;
   unsigned fixed = 0, remaining = 0;

@@ -44,7 +44,7 @@ void print_no_equivalent(const Input &input, llvm::ArrayRef<NoEquivalent> no_equ
   report.input = input.name;
   report.bytes = input.bytes();
   report.program = const_cast<ir::Program *>(&input.read.program);
-  report.lines = InputLines(report.bytes);
+  report.lines = ir::InputLines(report.bytes);
   std::string text;
   for (const NoEquivalent &each : no_equivalent) {
     text += printable(fmt::format("{}: lost[{}]: {}", print(locate(report, each.place)),

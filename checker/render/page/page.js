@@ -101,7 +101,7 @@ function htmlOf(row) {
   return text + label + result;
 }
 
-// --- which rank has which block -------------------------------------------------------------------
+// --- which rank has which block ------------------------------------------------------------------
 const MOST_BLOCKS = 16, MOST_RANKS = 8; // that are shown of a dimension, and in a cell
 const EACH = {
   R: "the same", I: "the same", Reduced: "the same", "R|I": "the same", P: "an addend each",
@@ -179,7 +179,7 @@ function gridsOf(row) {
   return (moves ? gridOf(before) + '<span class="then">→</span>' : "") + gridOf(after);
 }
 
-// --- the list -------------------------------------------------------------------------------------
+// --- the list ------------------------------------------------------------------------------------
 function draw() {
   const from = Math.max(0, Math.floor(listing.scrollTop / ROW) - 10);
   const to = Math.min(shown.length, from + Math.ceil(listing.clientHeight / ROW) + 20);

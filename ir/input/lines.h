@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace spmd::checker {
+namespace spmd::ir {
 
 class InputLines {
 public:
@@ -29,4 +29,4 @@ private:
   mutable std::vector<std::pair<uint64_t, uint32_t>> columns_;
 };
 
-} // namespace spmd::checker
+} // namespace spmd::ir

@@ -1,11 +1,12 @@
-#include "checker/report/input_lines.h"
+// Offsets of all lines, and columns at every few thousand bytes of long ones.
+#include "ir/input/lines.h"
 
 #include "ir/input/input.h"
 
 #include <algorithm>
 #include <tuple>
 
-namespace spmd::checker {
+namespace spmd::ir {
 
 constexpr uint64_t kColumnStep = 1 << 12;
 
@@ -20,7 +21,7 @@ void InputLines::index() const {
     uint64_t end = line + 1 < starts_.size() ? starts_[line + 1] : bytes_.size();
     for (uint32_t column = 1; at + kColumnStep < end; at += kColumnStep) {
       llvm::StringRef part = bytes_.slice(at, at + kColumnStep);
-      column += ir::line_and_column(part, part.size()).second - 1;
+      column += line_and_column(part, part.size()).second - 1;
       columns_.push_back({at + kColumnStep, column});
     }
   }
@@ -37,7 +38,7 @@ std::pair<uint32_t, uint32_t> InputLines::at(uint64_t offset) const {
   if (mark != columns_.begin() && (mark - 1)->first > start)
     std::tie(start, columns) = *(mark - 1);
   const llvm::StringRef before = bytes_.slice(start, offset);
-  return {line, columns - 1 + ir::line_and_column(before, before.size()).second};
+  return {line, columns - 1 + line_and_column(before, before.size()).second};
 }
 
 llvm::StringRef InputLines::line(uint32_t number) const {
@@ -46,4 +47,4 @@ llvm::StringRef InputLines::line(uint32_t number) const {
   return rest.take_until([](char byte) { return byte == '\n'; }).rtrim('\r');
 }
 
-} // namespace spmd::checker
+} // namespace spmd::ir
