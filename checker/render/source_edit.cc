@@ -83,7 +83,7 @@ std::optional<SourceEdit> source_edit(const Report &report, const Diagnostic &di
     } else {
       auto [name, rest] = head.rtrim().rsplit('=');
       const llvm::StringRef target = name.trim();
-      if (!rest.empty() || !head.rtrim().take_back() == "=" || !is_name(target) ||
+      if (!rest.empty() || head.rtrim().take_back() != "=" || !is_name(target) ||
           !tail.trim().empty())
         continue;
       edit.after = fmt::format(
