@@ -2,6 +2,8 @@
 // transition; `torch.distributed` itself is for values without gradients.
 #include "checker/fix/calls.h"
 
+#include "checker/definitions.h"
+
 #include "ir/support/strings.h"
 #include "ir/text/text.h"
 #include "rules/transitions/axes.h"
@@ -100,6 +102,20 @@ std::optional<Has> has_on(const ir::Type &type, ir::AxisId axis) {
   return kind == Kind::Invariant ? std::optional(Has::I) : std::nullopt;
 }
 
+// Of a parameter that one instruction of the forward reads all of the gradient comes from there.
+bool is_read_once(const ir::Program &program, ir::ValueId value) {
+  const ir::Param *param = program.find_param(value);
+  if (!param || param->role != ir::Role::Param)
+    return false;
+  unsigned readers = 0;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const ir::Phase phase = program.insts[ir::InstId{i}].phase;
+    if (phase == ir::Phase::Unstated || phase == ir::Phase::Forward)
+      readers += llvm::is_contained(tensors_of(program, ir::InstId{i}), value);
+  }
+  return readers == 1;
+}
+
 } // namespace
 
 std::optional<TorchCall> torch_call(const ir::Program &program, const Fix &fix,
@@ -125,9 +141,13 @@ std::optional<TorchCall> torch_call(const ir::Program &program, const Fix &fix,
   const bool all = rules::size_of(mesh, *axis) == program.world.value_or(0);
   const std::string name = program.strings[mesh[*axis].name].str(),
                     group = all ? "dist.group.WORLD" : name + "_group";
+  const std::string argument = all ? "" : ", group=" + group;
+  if (step.op == TransitionOp::Convert && to == Has::R && row->differentiable && from == Has::I &&
+      is_read_once(program, step.value))
+    return TorchCall{Form::AfterBackward, fmt::format("dist.all_reduce(p.grad{})", argument)};
   const unsigned dim = before.dim(*axis).value_or(after.dim(*axis).value_or(0));
-  return TorchCall{row->form, fmt::format(fmt::runtime(row->text), tensor,
-                                          all ? "" : ", group=" + group, dim, group, name)};
+  return TorchCall{row->form,
+                   fmt::format(fmt::runtime(row->text), tensor, argument, dim, group, name)};
 }
 
 } // namespace spmd::checker

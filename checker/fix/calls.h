@@ -10,8 +10,9 @@
 namespace spmd::checker {
 
 struct TorchCall {
-  // Described: PyTorch has no call for it, the text says in words what to write.
-  enum class Form : uint8_t { Expression, Statement, Described };
+  // Described: PyTorch has no call for it, the text says in words what to write. AfterBackward: a
+  // statement about the gradient `p.grad` of the tensor, which is a parameter `p`.
+  enum class Form : uint8_t { Expression, Statement, Described, AfterBackward };
   Form form;
   std::string text; // `dist.all_reduce(p.grad, group=tp_group)`
 };

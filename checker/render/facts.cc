@@ -188,6 +188,9 @@ void add_call(const Report &report, const Diagnostic &diagnostic, std::vector<Fa
     where = diagnostic.parameters.size() > 1
                 ? fmt::format("before {}, for each p of these parameters", place)
                 : fmt::format("before {}, where p is the parameter", place);
+  } else if (call->form == TorchCall::Form::AfterBackward) {
+    where =
+        "after the backward, where p is " + ir::print_named(program, chosen->steps.front().value);
   } else if (ir::InstId made = defining_inst(program, chosen->steps.front().value); made.valid()) {
     where = fmt::format("where x is what `{}` makes at {}",
                         program.op_name(program.insts[made].op).str(),

@@ -73,7 +73,8 @@ std::optional<SourceEdit> source_edit(const Report &report, const Diagnostic &di
                           expression = line->slice(place.col - 1, place.end_col - 1),
                           tail = line->drop_front(place.end_col - 1);
     const std::optional<TorchCall> call = torch_call(program, fix, "{0}");
-    if (!call || call->form == TorchCall::Form::Described)
+    if (!call || call->form == TorchCall::Form::Described ||
+        call->form == TorchCall::Form::AfterBackward)
       continue;
     SourceEdit edit{place.file, place.line, line->str(), ""};
     if (call->form == TorchCall::Form::Expression) {
