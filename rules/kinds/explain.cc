@@ -23,6 +23,7 @@ struct TermOperands {
                      *replicate = nullptr;
   const OperandKinds *any = nullptr; // the first tensor, zeros included
   bool vanishes = true, zero = true, unknown = false;
+  bool dropped = false; // a zero stands in it that drops the term
 
   // Changes nothing in a sum.
   bool silent() const { return unknown || (any && zero); }
@@ -64,7 +65,7 @@ private:
       term.partial = term.varying;
       term.varying = nullptr;
     }
-    if (!term.vanishes)
+    if (!term.vanishes && !term.dropped)
       terms_.push_back(term);
   }
 
@@ -91,6 +92,7 @@ private:
       }
       term.kind = product_of(summed ? before : term, summed ? members : factor);
       note(term, factor);
+      term.dropped |= in_.zero_drops_term && ref.role == RefRole::Value && factor.zero;
     }
   }
 

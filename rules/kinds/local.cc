@@ -71,7 +71,7 @@ struct Factor {
 struct TermKinds {
   KindPlanes kinds;
   Met met;
-  AxisSet zero;         // every operand is a zero there
+  AxisSet zero;         // every operand is a zero there, or one that drops the term
   bool vanishes = true; // no operand left: the term is absent
   bool only_numbers = true;
 };
@@ -122,7 +122,10 @@ private:
     bool nonlinear = inside_function || condition;
     term.kinds =
         combine<kProduct>(term.kinds, nonlinear ? apply<kFunction>(factor.kinds) : factor.kinds);
-    term.zero = term.only_numbers ? factor.zero : term.zero & factor.zero;
+    if (in_.zero_drops_term) // a tensor of zeros does, too
+      term.zero |= nonlinear ? AxisSet() : factor.zero;
+    else
+      term.zero = term.only_numbers ? factor.zero : term.zero & factor.zero;
     if (inside_function)
       term.zero = {};
     term.only_numbers = false;
