@@ -71,7 +71,8 @@ struct Factor {
 struct TermKinds {
   KindPlanes kinds;
   Met met;
-  AxisSet zero;         // every operand is a zero there, or one that drops the term
+  AxisSet zero;         // every operand is a zero there
+  AxisSet dropped;      // a tensor of zeros drops the term there, as the number 0 does
   bool vanishes = true; // no operand left: the term is absent
   bool only_numbers = true;
 };
@@ -122,12 +123,11 @@ private:
     bool nonlinear = inside_function || condition;
     term.kinds =
         combine<kProduct>(term.kinds, nonlinear ? apply<kFunction>(factor.kinds) : factor.kinds);
-    if (in_.zero_drops_term) // a tensor of zeros does, too
-      term.zero |= nonlinear ? AxisSet() : factor.zero;
-    else
-      term.zero = term.only_numbers ? factor.zero : term.zero & factor.zero;
+    term.zero = term.only_numbers ? factor.zero : term.zero & factor.zero;
     if (inside_function)
       term.zero = {};
+    if (in_.zero_drops_term && !nonlinear)
+      term.dropped |= factor.zero;
     term.only_numbers = false;
     term.met.add(factor.met);
   }
@@ -175,6 +175,7 @@ private:
       }
     }
     made.vanishes |= missing;
+    made.zero |= made.dropped;
     AxisSet stated = made.kinds[TermKind::V] & in_.stated;
     stated_on_ |= stated;
     made.kinds[TermKind::P] |= stated;

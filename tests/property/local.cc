@@ -106,6 +106,7 @@ private:
     States met;
     bool present = false;  // an operand stands in it
     bool dropped = false;  // a number 0 removes it
+    bool zeros = false;    // a tensor of zeros does
     bool computed = false; // a tensor stands in f(...)
   };
 
@@ -127,6 +128,8 @@ private:
       return;
     const States &members = members_[ref.operand];
     term.dropped |= ref.role == RefRole::Value && drops_ && members == States{State::NumberZero};
+    term.zeros |=
+        ref.role == RefRole::Value && drops_ && !function && members == States{State::Zero};
     term.present |= !members.empty();
     for (State member : members)
       term.computed |= function && !is_number(member);
@@ -147,14 +150,15 @@ private:
     if (!term.present || term.dropped)
       return;
     any_ = true;
-    // A product of zeros and numbers is a zero, and that is whatever the other terms are; a
-    // function of a zero need not be one.
+    // A product of zeros and numbers is a zero, and that is whatever the other terms are, and so is
+    // a term that a zero removes; a function of a zero need not be one.
     bool zero = !term.computed && has(term.met, State::Zero);
     for (State state : term.met) {
       zero &= state == State::Zero || is_number(state);
       unknown_ |= state == State::Unknown;
       met_.push_back(state);
     }
+    zero |= term.zeros;
     all_zero_ &= zero;
     if (zero)
       return;
