@@ -463,8 +463,8 @@ void AxisSizeNumbers::find_shares(rules::Rules &rules) {
       // What a loss is to those of other ranks is said of a view of it.
       const ValueId viewed = program_.values[value].alias_of;
       value = viewed.valid() ? viewed : before_.lookup(value.index);
-      if (!factor || *factor >= 1 || !is_forward(inst) || scales_.count(by.index) ||
-          means_.count(by.index))
+      if (!factor || operands.values.empty() || *factor >= 1 || !is_forward(inst) ||
+          scales_.count(by.index) || means_.count(by.index))
         continue;
       const int64_t of = std::llround(1 / *factor);
       const int64_t micro_batches = std::max(passes_, passes(inst));
