@@ -154,11 +154,10 @@ void Cuts::declared(const ir::Param &param) {
 void Cuts::converted(InstId id, const rules::ResolvedOp &op, const OperandList &operands) {
   const ir::Inst &inst = program_.insts[id];
   rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
-  rules::Outcome ignored;
-  const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
+  const AxisSet axes = rules::named_axes(app);
   const ir::AttrValue *to = app.attr("dst");
-  if (!axes || !to || to->form != ir::AttrForm::Kind ||
-      to->as_kind().form != ir::KindWord::Form::Shard || to->as_kind().dim < 0)
+  if (!to || to->form != ir::AttrForm::Kind || to->as_kind().form != ir::KindWord::Form::Shard ||
+      to->as_kind().dim < 0)
     return;
   const ir::MeshId mesh = program_.contexts[inst.context].mesh;
   const unsigned dim = to->as_kind().dim;
@@ -167,7 +166,7 @@ void Cuts::converted(InstId id, const rules::ResolvedOp &op, const OperandList &
                                   cls = positions_.in_front(inst.result(r), dim);
     if (!cls)
       continue;
-    for (AxisId axis : axes->all())
+    for (AxisId axis : axes)
       axes_[{static_cast<uint16_t>(mesh.index), axis.index}].cut.insert(*cls);
     for (auto &[key, axis] : axes_) // a block of a block
       if (before && axis.cut.count(*before))
@@ -255,9 +254,7 @@ void Cuts::follow_splits() {
     const rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
     const auto before = dims ? positions_.in_front(operands.values[0], dims->first) : std::nullopt,
                after = dims ? positions_.in_front(inst.first_result, dims->second) : std::nullopt;
-    rules::Outcome ignored;
-    const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
-    for (AxisId id : axes ? axes->all() : AxisSet()) {
+    for (AxisId id : rules::named_axes(app)) {
       Axis &axis =
           axes_[{static_cast<uint16_t>(program_.contexts[inst.context].mesh.index), id.index}];
       if (before && after && axis.cut.count(*before) && !axis.never.count(*after))

@@ -388,12 +388,10 @@ AxisSet split_data(ir::Program &program, const CheckResult &result) {
     axes |= type.gradient_free() ? type.sharded() : AxisSet();
     operands.read(program, inst.operands);
     rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
-    rules::Outcome ignored;
     const ir::AttrValue *to = app.attr("dst");
     if (to && to->form == ir::AttrForm::Kind && to->as_kind().form == ir::KindWord::Form::Shard &&
         type.unknown)
-      if (std::optional<rules::CallAxes> named = rules::resolve_axes(app, {}, ignored))
-        axes |= named->all() & type.unknown;
+      axes |= rules::named_axes(app) & type.unknown;
   }
   return axes;
 }

@@ -263,6 +263,12 @@ ir::AxisSet CallAxes::all() const {
   return all;
 }
 
+ir::AxisSet named_axes(const Application &app) {
+  Outcome ignored;
+  const std::optional<CallAxes> axes = resolve_axes(app, {}, ignored);
+  return axes ? axes->all() : ir::AxisSet();
+}
+
 int64_t CallAxes::size() const {
   int64_t size = 1;
   for (const WrittenAxis &each : written)

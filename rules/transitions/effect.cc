@@ -136,8 +136,7 @@ ir::AxisSet communicated_axes(const Application &app) {
   AxisSet axes;
   bool sends = app.op.boundary == Boundary::Send || app.op.boundary == Boundary::Recv;
   if (sends && app.attr("axis"))
-    if (std::optional<CallAxes> along = resolve_axes(app, {}, ignored))
-      axes = along->all();
+    axes = named_axes(app);
   if (app.op.form != OpForm::Transition)
     return axes;
   if (redistribute::states_whole_type(app))

@@ -209,10 +209,8 @@ std::optional<Offsets::Mask> Offsets::combined(const rules::Application &app,
 void Offsets::learn(ir::InstId id, const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                     ValueId result) {
   if (app.op.boundary == rules::Boundary::AxisIndex) {
-    rules::Outcome ignored;
-    const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
-    if (axes && axes->all().size() == 1)
-      numbers_[result.index] = {{}, 0, {{*axes->all().begin(), 1}}, id};
+    if (const AxisSet axes = rules::named_axes(app); axes.size() == 1)
+      numbers_[result.index] = {{}, 0, {{*axes.begin(), 1}}, id};
     return;
   }
   if (app.op.form == rules::OpForm::Boundary && operands.size() == 1 && moves_elements(app.op)) {

@@ -152,14 +152,12 @@ void SecondPass::judge_rate(InstId id, const rules::Application &app) {
 }
 
 void SecondPass::judge_part_of_own(InstId id, const rules::Application &app) {
-  rules::Outcome ignored;
   const ir::Inst &inst = program_.insts[id];
   if (app.op.transition != rules::TransitionOp::Convert || app.args.size() != 1 ||
       inst.result_count != 1 || app.args[0].shape == result_.shapes[inst.first_result.index])
     return;
-  const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
   const Type &type = app.type(app.args[0]);
-  for (AxisId axis : axes ? type.sharded() & axes->all() : AxisSet())
+  for (AxisId axis : type.sharded() & rules::named_axes(app))
     if (!data_.contains(state_.operands.values[0].index) || type.dim(axis) != 0U)
       now_.open |= axis;
 }

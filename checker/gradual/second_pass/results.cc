@@ -343,10 +343,9 @@ void SecondPass::keep_equal_addends(const ir::Inst &inst, ValueId value, Type &t
   const bool transits = op.form == rules::OpForm::Transition;
   const rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
                                state_.args, {}};
-  rules::Outcome ignored;
-  const auto axes = transits ? rules::resolve_axes(app, {}, ignored) : std::nullopt;
+  const AxisSet axes = transits ? rules::named_axes(app) : AxisSet();
   if (!inst.bwd_of.valid()) {
-    AxisSet summed = axes && !app.attr("dst") ? axes->all() : AxisSet();
+    AxisSet summed = app.attr("dst") ? AxisSet() : axes;
     for (ValueId operand : state_.operands.values)
       summed |= summed_.lookup(operand.index);
     // What meets what each rank uses for itself is used so, too.
@@ -359,7 +358,7 @@ void SecondPass::keep_equal_addends(const ir::Inst &inst, ValueId value, Type &t
   }
   AxisSet equal;
   if (op.transition == rules::TransitionOp::Reinterpret) {
-    equal = axes ? axes->all() : AxisSet();
+    equal = axes;
   } else if (op.form != rules::OpForm::Transition) {
     for (ValueId operand : state_.operands.values)
       equal |= equal_gradients_.lookup(operand.index);
