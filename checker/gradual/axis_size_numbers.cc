@@ -153,12 +153,21 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
     find_shares(rules);
 }
 
+// The value from which the backward begins that the instruction begins; none: it begins none.
+ValueId AxisSizeNumbers::root_of_backward(ir::InstId id, rules::Rules &rules) const {
+  const ir::Inst &inst = program_.insts[id];
+  const rules::OpDef *row = rules.resolve(inst.op).row;
+  const bool begins = inst.phase == ir::Phase::Backward && inst.result_count == 1 && row &&
+                      row->constant != rules::OpDef::Constant::No && inst.bwd_of.valid() &&
+                      program_.values[inst.first_result].grad_of == inst.bwd_of;
+  return begins ? inst.bwd_of : ValueId();
+}
+
 void AxisSizeNumbers::count_passes(rules::Rules &rules) {
   llvm::DenseMap<uint32_t, int64_t> begin; // by line of the script
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[ir::InstId{i}];
-    if (may_begin_backward(program_, rules, ir::InstId{i}) && inst.bwd_of.valid() &&
-        program_.values[inst.first_result].grad_of == inst.bwd_of)
+    if (inst.loc.valid() && root_of_backward(ir::InstId{i}, rules).valid())
       ++begin[program_.locs[inst.loc].frame.index];
   }
   passes_ = begin.size() == 1 ? begin.begin()->second : 1;
@@ -442,14 +451,9 @@ void AxisSizeNumbers::find_summed() {
 // A loss that is divided by a whole number before the backward begins from it.
 void AxisSizeNumbers::find_shares(rules::Rules &rules) {
   llvm::DenseSet<uint32_t> roots;
-  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
-    const ir::Inst &inst = program_.insts[ir::InstId{i}];
-    const rules::OpDef *row = rules.resolve(inst.op).row;
-    if (inst.phase == ir::Phase::Backward && inst.bwd_of.valid() && inst.result_count == 1 &&
-        program_.values[inst.first_result].grad_of == inst.bwd_of && row &&
-        row->constant != rules::OpDef::Constant::No)
-      roots.insert(inst.bwd_of.index);
-  }
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
+    if (const ValueId root = root_of_backward(ir::InstId{i}, rules); root.valid())
+      roots.insert(root.index);
   for (uint32_t root : roots) {
     ValueId value{root};
     for (unsigned step = 0; step < kSteps && value.valid(); ++step) {
@@ -460,7 +464,7 @@ void AxisSizeNumbers::find_shares(rules::Rules &rules) {
       OperandList operands;
       operands.read(program_, inst.operands);
       const std::optional<double> factor = factor_of(rules.resolve(inst.op), operands);
-      // What a loss is to those of other ranks is said of a view of it.
+      // How a loss compares with those of other ranks is stated on a view of it.
       const ValueId viewed = program_.values[value].alias_of;
       value = viewed.valid() ? viewed : before_.lookup(value.index);
       if (!factor || operands.values.empty() || *factor >= 1 || !is_forward(inst) ||

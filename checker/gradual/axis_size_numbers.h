@@ -63,6 +63,7 @@ private:
   ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks,
                      bool sums = false) const;
   void count_passes(rules::Rules &rules);
+  ir::ValueId root_of_backward(ir::InstId id, rules::Rules &rules) const;
   void find_shares(rules::Rules &rules);
   void find_summed();
   bool is_divided(ir::ValueId value, const llvm::DenseMap<uint32_t, ir::ValueId> &next) const;
