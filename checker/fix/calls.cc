@@ -3,6 +3,7 @@
 #include "checker/fix/calls.h"
 
 #include "checker/definitions.h"
+#include "checker/walk/gradients/search.h"
 
 #include "ir/support/strings.h"
 #include "ir/text/text.h"
@@ -48,9 +49,9 @@ constexpr CallRow kTorch[] = {
      "gathers its gradient over {4} backward (scatter_to_tensor_model_parallel_region in "
      "Megatron-LM)"},
     {TransitionOp::Convert, Has::R, Has::S, true, Form::Expression,
-     "{0}.chunk(dist.get_world_size({3}), dim={2})[dist.get_rank({3})]"},
+     "torch.chunk({0}, dist.get_world_size({3}), dim={2})[dist.get_rank({3})]"},
     {TransitionOp::Convert, Has::R, Has::S, false, Form::Expression,
-     "{0}.chunk(dist.get_world_size({3}), dim={2})[dist.get_rank({3})]"},
+     "torch.chunk({0}, dist.get_world_size({3}), dim={2})[dist.get_rank({3})]"},
     {TransitionOp::AllGather, Has::S, Has::R, true, Form::Expression,
      "torch.cat(torch.distributed.nn.functional.all_gather({0}{1}), dim={2})"},
     {TransitionOp::AllGather, Has::S, Has::I, true, Form::Described,
@@ -74,8 +75,7 @@ bool is_of_torch(const ir::Program &program) {
 
 // The backward and the optimizer are recorded as they ran: nothing derives them again.
 bool has_gradient(const ir::Program &program, const Fix &fix) {
-  ir::Phase phase = program.insts[fix.inst].phase;
-  return phase == ir::Phase::Unstated || phase == ir::Phase::Forward;
+  return is_forward(program.insts[fix.inst]);
 }
 
 // The axis on which the step changes the type; none if these are several.
@@ -108,11 +108,9 @@ bool is_read_once(const ir::Program &program, ir::ValueId value) {
   if (!param || param->role != ir::Role::Param)
     return false;
   unsigned readers = 0;
-  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
-    const ir::Phase phase = program.insts[ir::InstId{i}].phase;
-    if (phase == ir::Phase::Unstated || phase == ir::Phase::Forward)
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
+    if (is_forward(program.insts[ir::InstId{i}]))
       readers += llvm::is_contained(tensors_of(program, ir::InstId{i}), value);
-  }
   return readers == 1;
 }
 

@@ -43,10 +43,22 @@ bool is_name(llvm::StringRef text) {
          llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
 }
 
-// What the expression is called with as an argument or an operand of `.`: a sum needs parentheses.
-std::string as_operand(llvm::StringRef expression, llvm::StringRef call) {
-  const bool before_dot = call.contains("{0}.");
-  return before_dot && !is_name(expression) ? "(" + expression.str() + ")" : expression.str();
+// The line with the fix around the expression, or below the assignment of it; empty: PyTorch has no
+// call for the fix, or there is no such assignment. `first`, `last`: bytes of the expression.
+std::string changed(const ir::Program &program, const Fix &fix, llvm::StringRef line, size_t first,
+                    size_t last) {
+  const auto call_on = [&](llvm::StringRef tensor) {
+    return torch_call(program, fix, std::string_view(tensor.data(), tensor.size()));
+  };
+  const std::optional<TorchCall> call = call_on(line.slice(first, last));
+  if (call && call->form == TorchCall::Form::Expression)
+    return line.take_front(first).str() + call->text + line.drop_front(last).str();
+  llvm::StringRef target = line.take_front(first).rtrim();
+  if (!call || call->form != TorchCall::Form::Statement || !target.consume_back("=") ||
+      !is_name(target.trim()) || !line.drop_front(last).trim().empty())
+    return "";
+  const std::string indent(line.size() - line.ltrim().size(), ' ');
+  return fmt::format("{}\n{}{}", line.str(), indent, call_on(target.trim())->text);
 }
 
 } // namespace
@@ -64,34 +76,14 @@ std::optional<SourceEdit> source_edit(const Report &report, const Diagnostic &di
     const SourcePlace place = locate(report, Place::inst(made));
     const std::optional<llvm::StringRef> line = sources.line(program, place);
     if (!line || place.in_input || place.end_line != place.line || place.end_col <= place.col ||
-        place.end_col > line->size() + 1 || !is_read_by_one(report, value, fix.inst, place))
+        place.end_col > line->size() + 1)
       continue;
     // Columns count code points.
     if (llvm::any_of(*line, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }))
       continue;
-    const llvm::StringRef head = line->take_front(place.col - 1),
-                          expression = line->slice(place.col - 1, place.end_col - 1),
-                          tail = line->drop_front(place.end_col - 1);
-    const std::optional<TorchCall> call = torch_call(program, fix, "{0}");
-    if (!call || call->form == TorchCall::Form::Described ||
-        call->form == TorchCall::Form::AfterBackward)
-      continue;
-    SourceEdit edit{place.file, place.line, line->str(), ""};
-    if (call->form == TorchCall::Form::Expression) {
-      edit.after = fmt::format("{}{}{}", head.str(),
-                               torch_call(program, fix, as_operand(expression, call->text))->text,
-                               tail.str());
-    } else {
-      auto [name, rest] = head.rtrim().rsplit('=');
-      const llvm::StringRef target = name.trim();
-      if (!rest.empty() || head.rtrim().take_back() != "=" || !is_name(target) ||
-          !tail.trim().empty())
-        continue;
-      edit.after = fmt::format(
-          "{}\n{}{}", line->str(), std::string(head.size() - head.ltrim().size(), ' '),
-          torch_call(program, fix, std::string_view(target.data(), target.size()))->text);
-    }
-    return edit;
+    std::string after = changed(program, fix, *line, place.col - 1, place.end_col - 1);
+    if (!after.empty() && is_read_by_one(report, value, fix.inst, place))
+      return SourceEdit{place.file, place.line, line->str(), std::move(after)};
   }
   return std::nullopt;
 }
