@@ -14,8 +14,7 @@ import tempfile
 
 from . import divergence, process
 from .document import text
-from .record import FAILED, IN_PART, keep, missing_file, say
-from .versions import too_old
+from .recording import FAILED, IN_PART, keep, missing_file, say, too_old
 
 _DEVICES = "--xla_force_host_platform_device_count="
 

@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 from . import checker, jaxscript, record
+from .recording import FAILED, IN_PART
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,7 @@ def run(parser: argparse.ArgumentParser, options, more=()) -> int:
         trace = pathlib.Path(folder) / f"{name or pathlib.Path(options.script).stem}.spmd.json"
         done = record.record(parser, options, trace)
         if done is None:
-            return record.FAILED
+            return FAILED
         root = os.getcwd() if options.module else os.path.dirname(os.path.abspath(options.script))
         return _checked(program, more, root, [trace], done["refused"])
 
@@ -44,7 +45,7 @@ def _of_jax(program: str, options, more) -> int:
     with tempfile.TemporaryDirectory() as folder:
         done = jaxscript.recorded(options, pathlib.Path(folder))
         if done is None:
-            return record.FAILED
+            return FAILED
         root = os.path.dirname(os.path.abspath(options.script))
         missing = done["refused"] or "error" in done
         return _checked(program, more, root, done["traces"], missing)
@@ -55,4 +56,4 @@ def _checked(program: str, more, root: str, traces: list[pathlib.Path], missing)
     given = [one for one in more if one.startswith("--source-root")]
     words = [*more, *([] if given else [f"--source-root={root}"])]
     code = subprocess.run([program, "check", *words, *map(str, traces)], check=False).returncode
-    return record.IN_PART if code == 0 and missing else code
+    return IN_PART if code == 0 and missing else code

@@ -18,18 +18,26 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import sys
 import tempfile
 import time
 
-from . import cuts, divergence, gradcheck, leftovers, ownnumbers, ownops, process, shifts, stages
+from . import (
+    cuts,
+    divergence,
+    gradcheck,
+    jaxscript,
+    leftovers,
+    ownnumbers,
+    ownops,
+    process,
+    shifts,
+    stages,
+)
 from .ranks import LATER, MOST_LATER, compared, coordinate, line_of, together_later
-from .versions import too_old
+from .recording import FAILED, IN_PART, keep, missing_file, say, too_old
 
-FAILED = 3
-IN_PART = 4  # recorded, but for some operations of which the trace says nothing
 MOST_RANKS = 16  # that run together on this machine
 _CHECKING = 30.0  # seconds for the gradient check of one run
 _LEFT = "by peer"  # what a rank says that another one has left
@@ -101,8 +109,6 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parser: argparse.ArgumentParser, options) -> int:
-    from . import jaxscript  # which says what goes wrong as this module does
-
     if not options.module and jaxscript.is_one(options.script):
         return jaxscript.record(options, options.output)
     done = record(parser, options, options.output)
@@ -172,22 +178,6 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         keep(outcome["trace"], output)
         _say_refused(outcome["refused"])
         return outcome
-
-
-def keep(trace: pathlib.Path, output: pathlib.Path) -> None:
-    """Copies a trace beside its place, and then renames it: nothing half-written is ever there."""
-    partial = output.with_name(output.name + ".partial")
-    shutil.copyfile(trace, partial)
-    partial.replace(output)
-
-
-def missing_file(options, output: pathlib.Path | None = None) -> str:
-    """What is not there of the script and the folder of the output; empty if both are."""
-    if not options.module and not os.path.isfile(options.script):
-        return f"{options.script}: no such file"
-    if output is not None and not output.resolve().parent.is_dir():
-        return f"{output}: no such folder"
-    return ""
 
 
 def _alone(runs: "_Runs", options) -> dict:
@@ -601,10 +591,6 @@ def _note(reason: str) -> None:
 
 def _failed(reason: str) -> None:
     say(reason)
-
-
-def say(text: str) -> None:
-    print(f"spmd-trace: {text}", file=sys.stderr)
 
 
 def _debug(text: str) -> None:

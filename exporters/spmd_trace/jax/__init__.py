@@ -1,6 +1,6 @@
 """Records JAX programs as traces for a static type checker, with the types that JAX inferred."""
 
-from ..versions import too_old
+from ..recording import too_old
 
 if reason := too_old("jax"):
     raise ImportError(reason)

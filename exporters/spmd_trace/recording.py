@@ -1,0 +1,41 @@
+"""What a recording needs, says and leaves: versions of frameworks, files, exit codes."""
+
+import importlib.metadata
+import os
+import pathlib
+import re
+import shutil
+import sys
+
+FAILED = 3
+IN_PART = 4  # recorded, but for some operations of which the trace says nothing
+_OLDEST = {"torch": (2, 6), "jax": (0, 6)}  # what differs between later ones: versions.py of each
+
+
+def say(text: str) -> None:
+    print(f"spmd-trace: {text}", file=sys.stderr)
+
+
+def keep(trace: pathlib.Path, output: pathlib.Path) -> None:
+    """Copies a trace beside its place, and then renames it: nothing half-written is ever there."""
+    partial = output.with_name(output.name + ".partial")
+    shutil.copyfile(trace, partial)
+    partial.replace(output)
+
+
+def missing_file(options, output: pathlib.Path | None = None) -> str:
+    """What is not there of the script and the folder of the output; empty if both are."""
+    if not options.module and not os.path.isfile(options.script):
+        return f"{options.script}: no such file"
+    if output is not None and not output.resolve().parent.is_dir():
+        return f"{output}: no such folder"
+    return ""
+
+
+def too_old(package: str) -> str:
+    """A sentence about the version that is installed; empty if it can be used."""
+    found = importlib.metadata.version(package)
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) >= _OLDEST[package]:
+        return ""
+    oldest = ".".join(map(str, _OLDEST[package]))
+    return f"{package} {found} is too old for recordings: pip install '{package}>={oldest}'"
