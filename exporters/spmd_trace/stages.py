@@ -46,7 +46,7 @@ class Line:
             ranks = ", ".join(map(str, members))
             raise Apart(f"messages connect ranks {ranks}, which do not lie along axes of the mesh")
 
-    def number_in(self, scale: str) -> str:
+    def without_stages(self, scale: str) -> str:
         """A scale in which the sizes of the axes of stages are numbers: along these axes a program
         of all stages has one rank."""
         sizes = {name: str(size) for name, size, _ in self._axes if name in self.along}
@@ -231,7 +231,7 @@ class _Stage:
         if key in ("counts_equal", "counts_differ", "alone"):
             return [axis for axis in word if axis not in self._line.along]
         if key == "by" and isinstance(word, str):
-            return self._line.number_in(word)
+            return self._line.without_stages(word)
         return word
 
 

@@ -9,7 +9,7 @@ import types
 
 import torch
 
-from ..communication.mesh import Axis, Context, Mesh, axes_in
+from ..communication.mesh import Axis, Mesh, axes_in
 from ..hostnumbers import HostSizes
 from ..recorder import Recorder
 from .cpu import replaced

@@ -18,7 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...locations import relative_path
 from .. import locations
 from ..communication import collectives
-from ..frameworks.cpu import replaced
 from ..values import DTYPES
 
 # What must be the same on all ranks of a group: by the name below c10d, that of the function in

@@ -95,7 +95,7 @@ def take_hooks(program: Program) -> None:
             elif not passed and _sums(op) and _made_by_hook(value, operands):
                 operands[0].grad_of, value.grad_of = value.grad_of, None
                 value.arrived_for = operands[0].grad_of
-        others |= {id(one) for one in op.outs if one.grad_of is not None and _trained(one) is None}
+        others |= {id(one) for one in op.outs if one.grad_of is not None and trained(one) is None}
 
 
 def summed(program: Program) -> dict[str, list[str]]:
@@ -120,18 +120,18 @@ def summed(program: Program) -> dict[str, list[str]]:
                 found.setdefault(name, set()).update(program.axes_of(op))
             owners[id(value)] = whose
         for value in op.outs:
-            if (parameter := _trained(value)) is not None:
+            if (parameter := trained(value)) is not None:
                 owners.setdefault(id(value), set()).add(parameter.claims["name"])
     return {name: sorted(axes) for name, axes in found.items()}
 
 
 def _made_by_hook(value: Value, operands: list[Value]) -> bool:
     """Whether the only operand could be the gradient as well: that of a parameter, of its shape."""
-    alone = value.grad_of is not None and _trained(value) is not None and len(operands) == 1
+    alone = value.grad_of is not None and trained(value) is not None and len(operands) == 1
     return alone and operands[0].grad_of is None and operands[0].shape == value.shape
 
 
-def _trained(gradient: Value) -> Value | None:
+def trained(gradient: Value) -> Value | None:
     """The parameter whose gradient it is."""
     of = gradient.grad_of or gradient.arrived_for
     return of.root if of is not None and of.root.claims.get("role") == "param" else None

@@ -25,7 +25,7 @@ from ..recorder import Recorder
 from ..values import Value, ValueTable
 from . import shapes, variables
 from .batch import differing
-from .evidence import digest, sketch, summed_into
+from .evidence import digest, sketch, summed_into, trained
 from .takes import Taken
 from .world import Seen
 
@@ -687,10 +687,8 @@ class Roles:
         for tensor in tensors if self.digests is not None else ():
             value = self.recorder.values.find(tensor)
             while value is not None:
-                of = value.grad_of or value.arrived_for
-                if of is not None and of.root.claims.get("role") == "param":
-                    name = of.root.claims["name"]
-                    self.note("gradient", gradient_of(name), tensor)
+                if (parameter := trained(value)) is not None:
+                    self.note("gradient", gradient_of(parameter.claims["name"]), tensor)
                     break
                 value = value.alias_of
 

@@ -18,7 +18,6 @@ from .. import locations
 from ..communication import mappings, messages
 from ..communication.transitions import reinterpret
 from ..composites import Composites
-from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1, megatron
 from ..frameworks.cpu import replaced
 from ..ranks import ownparts
