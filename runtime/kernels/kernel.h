@@ -12,6 +12,7 @@
 
 #include "llvm/Support/Error.h"
 
+#include <array>
 #include <optional>
 #include <string_view>
 
@@ -143,6 +144,10 @@ struct KernelDef {
   // As formulas over whole tensors (device/composition.h). False: this call is not one that it can
   // do.
   bool (*composed)(Composition &) = nullptr;
+  // The value is the sum of products that the equation states, and the number of each of these
+  // attributes (1 if absent) multiplies terms of it. A device adds the products in float.
+  bool sums_products = false;
+  std::array<std::string_view, 2> factors = {};
   // Which boxes of operands go where (moves.h).
   llvm::Expected<Moves> (*boxes)(const MoveSite &) = nullptr;
 };

@@ -136,7 +136,8 @@ llvm::Expected<Meanings> Reference::apply(const ResolvedInst &seen, ir::InstId i
   auto run = [&]() -> llvm::Expected<Meanings> {
     switch (seen.op().form) {
     case rules::OpForm::Equation:
-      return equation(seen, draw_op(site.path, drawn_by(program_, id)), from, seen.app().slots);
+      return equation(seen, draw_op(site.path, drawn_by(program_, id)), from, seen.app().slots,
+                      seen.inst().attrs);
     case rules::OpForm::Transition:
       return transition(seen, site, std::move(from));
     case rules::OpForm::Boundary:
@@ -257,7 +258,7 @@ void collect(Meaning &into, const Distribution &to, const Grid &lists, const Gri
 
 llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t draws,
                                              const Meanings &operands,
-                                             llvm::ArrayRef<rules::Slot> slots) {
+                                             llvm::ArrayRef<rules::Slot> slots, ir::AttrsId attrs) {
   const ir::Mesh &mesh = seen.app().mesh();
   const unsigned results = seen.inst().result_count;
   AxisSet all;
@@ -294,7 +295,7 @@ llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t 
     }
     uint64_t stream = drawn ? 1 + static_cast<uint64_t>(streams.position(at)) : 0;
     llvm::Expected<std::vector<Tensor>> out =
-        call.run(program_, seen.op(), seen.inst().attrs, slots, domain_, {seed_, draws, stream});
+        call.run(program_, seen.op(), attrs, slots, domain_, {seed_, draws, stream});
     if (!out)
       return out.takeError();
     for (unsigned r = 0; r < results; ++r)

@@ -87,10 +87,11 @@ public:
   llvm::Expected<Meaning> received(const rules::Arg &sent, const rules::Arg &received,
                                    const Meaning &meaning);
 
-  // An ordinary op on what its operands mean, all as the instruction sees them; with these slots in
-  // place of its own, where numbers that stand for operands are to be others.
+  // An ordinary op on what its operands mean, all as the instruction sees them; with these slots
+  // and attributes in place of its own, where numbers that stand there are to be others.
   llvm::Expected<Meanings> equation(const ResolvedInst &seen, uint64_t draws,
-                                    const Meanings &operands, llvm::ArrayRef<rules::Slot> slots);
+                                    const Meanings &operands, llvm::ArrayRef<rules::Slot> slots,
+                                    ir::AttrsId attrs);
   // The gradient of one tensor of an instruction of form Equation, from those of its results; all
   // as the instruction sees them. `operand`: its name in the row; `member`: as derived rows count.
   llvm::Expected<Meaning> derivative(const ResolvedInst &seen, uint64_t draws,

@@ -65,11 +65,15 @@ bool only_moves(const rules::OpDef &row) {
   return kernel && kernel->moves;
 }
 
-// True if the equation is the value, or elements are only moved.
+// That computes the value of a row, or of the row that it gives a gradient of.
+const KernelDef *kernel_of(const rules::OpDef &row) {
+  return find_kernel(row.derivative_of ? row.derivative_of->name : row.name);
+}
+
+// True if the equation is the value but for factors of its terms, or elements are only moved.
 bool is_sum_of_products(const rules::OpDef &row) {
-  const rules::OpDef &base = row.derivative_of ? *row.derivative_of : row;
-  const KernelDef *kernel = find_kernel(base.name);
-  return !row.equation.equation.has_function && (!kernel || kernel->moves);
+  const KernelDef *kernel = kernel_of(row);
+  return !row.equation.equation.has_function && (!kernel || kernel->moves || kernel->sums_products);
 }
 
 // How many values a term multiplies.
@@ -109,6 +113,7 @@ void fill_cells(Meaning &meaning, double value) {
 struct Magnitudes {
   Meanings operands;
   llvm::SmallVector<rules::Slot, 8> slots;
+  ir::AttrDict attrs;
   bool literals = false, divides = false, multiplies = false;
   size_t terms = 0; // of one equation
 
@@ -150,6 +155,17 @@ bool turn_signs(const ResolvedInst &seen, const rules::RowUse &use, Magnitudes &
   return true;
 }
 
+// Calls `f` with each attribute whose number multiplies terms of a row.
+void each_factor(const ir::Program &program, const ResolvedInst &seen, ir::AttrDict &attrs,
+                 llvm::function_ref<void(ir::AttrValue &)> f) {
+  for (const rules::RowUse &use : rules::row_uses(seen.app()))
+    if (const KernelDef *kernel = kernel_of(*use.row))
+      for (ir::Attr &attr : attrs.attrs)
+        if (is_number(attr.value) &&
+            llvm::is_contained(kernel->factors, std::string_view(program.strings[attr.key])))
+          f(attr.value);
+}
+
 // Of ones, the sum counts its terms.
 void make_ones(const ResolvedInst &seen, Magnitudes &with) {
   for (unsigned arg = 0; arg < with.operands.size(); ++arg)
@@ -183,7 +199,10 @@ llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const Re
   using Found = std::optional<TermSums>;
   TermSums found;
   found.copies = true;
-  Magnitudes with{magnitudes, {seen.app().slots.begin(), seen.app().slots.end()}};
+  ir::Program &program = reference.program();
+  Magnitudes with{magnitudes,
+                  {seen.app().slots.begin(), seen.app().slots.end()},
+                  program.attrs[seen.inst().attrs]};
   size_t floats = 0;
   for (unsigned arg = 0; arg < magnitudes.size(); ++arg)
     if (with.is_float(seen, arg)) {
@@ -197,7 +216,14 @@ llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const Re
   }
   if (found.copies)
     return Found(std::move(found));
-  llvm::Expected<Meanings> sums = reference.equation(seen, draws, with.operands, with.slots);
+  auto evaluate = [&] {
+    return reference.equation(seen, draws, with.operands, with.slots,
+                              program.attrs.add(with.attrs));
+  };
+  each_factor(program, seen, with.attrs, [](ir::AttrValue &factor) {
+    factor = ir::AttrValue::number(std::abs(number_in(factor)));
+  });
+  llvm::Expected<Meanings> sums = evaluate();
   if (!sums)
     return sums.takeError();
   found.sums = std::move(*sums);
@@ -205,12 +231,15 @@ llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const Re
     for (Tensor &piece : sum.pieces)
       piece = runtime::magnitudes(piece);
   make_ones(seen, with);
-  llvm::Expected<Meanings> counts = reference.equation(seen, draws, with.operands, with.slots);
+  each_factor(program, seen, with.attrs,
+              [](ir::AttrValue &factor) { factor = ir::AttrValue::number(1); });
+  llvm::Expected<Meanings> counts = evaluate();
   if (!counts)
     return counts.takeError();
   found.count = most_terms(*counts, with);
   found.copies = floats <= 1 && !with.literals && !with.divides && !with.multiplies &&
-                 with.terms <= 1 && found.count <= 1;
+                 with.terms <= 1 && found.count <= 1 &&
+                 with.attrs == program.attrs[seen.inst().attrs];
   return Found(std::move(found));
 }
 

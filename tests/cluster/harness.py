@@ -35,7 +35,7 @@ LIMIT = 60  # seconds, for any run; what is said to end sooner is measured
 
 # Ranks: programs, those of the tests and of the examples.
 PROGRAMS = {
-    2: ["tests/cluster/collectives2.spmd"],
+    2: ["tests/cluster/collectives2.spmd", "tests/cases/run/added_products.spmd"],
     4: [
         "tests/cluster/rows4.spmd",
         "tests/cluster/empty4.spmd",

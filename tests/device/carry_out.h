@@ -44,18 +44,24 @@ inline double product_to_add(double product, uint32_t out_element) {
   return device::bytes_of(out_element) < 4 ? device::rounded(product, out_element) : product;
 }
 
+// Libraries add the products of narrow numbers in float, in an order of their own.
+template <class Sum> double product_at(const SpmdMatrices &each, int64_t b, int64_t r, int64_t c) {
+  Sum sum = 0;
+  for (int64_t k = each.inner; k-- > 0;)
+    sum += static_cast<Sum>(
+        device::load(each.a, each.element, b * each.a_batch + r * each.a_row + k * each.a_inner) *
+        device::load(each.b, each.element,
+                     b * each.b_batch + k * each.b_inner + c * each.b_column));
+  return sum * static_cast<Sum>(each.factor);
+}
+
 inline void carry_out(const SpmdMatrices &each) {
   for (int64_t b = 0; b < each.batch; ++b)
     for (int64_t r = 0; r < each.rows; ++r)
       for (int64_t c = 0; c < each.columns; ++c) {
-        double sum = 0;
-        for (int64_t k = 0; k < each.inner; ++k)
-          sum += device::load(each.a, each.element,
-                              b * each.a_batch + r * each.a_row + k * each.a_inner) *
-                 device::load(each.b, each.element,
-                              b * each.b_batch + k * each.b_inner + c * each.b_column);
         const int64_t place = b * each.out_batch + r * each.out_row + c * each.out_column;
-        sum *= each.factor;
+        double sum = device::bytes_of(each.element) > 4 ? product_at<double>(each, b, r, c)
+                                                        : product_at<float>(each, b, r, c);
         if (each.adds)
           sum = product_to_add(sum, each.out_element) +
                 device::load(each.out, each.out_element, place);

@@ -194,7 +194,7 @@ run_sanitizers() {
 }
 
 run_programs() {
-  local spmdrun=${SPMDRUN:-build/runtime/spmdrun} program options call code
+  local spmdrun=${SPMDRUN:-build/runtime/spmdrun} program options call
   if [[ ! -x $spmdrun ]]; then
     skip "programs: there is no $spmdrun (SPMDRUN)"
     return
@@ -205,16 +205,22 @@ run_programs() {
   # The number in the name of a program is that of its ranks.
   for program in tests/cluster/{collectives2,rows4,axes8}.spmd; do
     for options in '' '--graphs --check=outputs --seeds=4' '--deterministic'; do
-      code=0
-      # shellcheck disable=SC2086
-      step "$program $options" timeout 40 \
-        "${call[@]}" "${program//[^0-9]/}" "$spmdrun" --backend=nccl $options "$program" || code=$?
-      if ((code == 124)); then
-        skip 'other programs on several ranks: the last one did not end'
-        return
-      fi
+      run_program "${program//[^0-9]/}" "$program" "$options" || return
     done
   done
+  run_program 2 tests/cases/run/added_products.spmd --check=all || return
+  for program in examples/megatron_gpt/sp examples/torchtitan/llama3_fsdp_tp_sp; do
+    run_program 4 "$program.spmd.json" '--scale-down --check=all' || return
+  done
+}
+# run_program RANKS FILE OPTIONS: false if it did not end, so that others would not either.
+run_program() {
+  local code=0
+  # shellcheck disable=SC2086
+  step "$2 $3" timeout 40 "${call[@]}" "$1" "$spmdrun" --backend=nccl $3 "$2" || code=$?
+  ((code == 124)) || return 0
+  skip 'other programs on several ranks: the last one did not end'
+  return 1
 }
 
 case ${1:-} in

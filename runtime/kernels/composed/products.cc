@@ -12,10 +12,11 @@ bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matri
     return dtype == ir::DType::F64 || dtype == ir::DType::F32 || dtype == ir::DType::BF16 ||
            dtype == ir::DType::F16;
   };
-  if (!multiplies(a.at->dtype) || b.at->dtype != a.at->dtype || out.dtype != a.at->dtype)
+  if (!multiplies(a.at->dtype) || b.at->dtype != a.at->dtype ||
+      (out.dtype != a.at->dtype && out.dtype != ir::DType::F32))
     return false;
   SpmdMatrices made{};
-  made.element = made.out_element = element_of(out.dtype);
+  made.element = element_of(a.at->dtype), made.out_element = element_of(out.dtype);
   made.adds = adds;
   made.batch = batch;
   made.rows = a.turned ? a.columns : a.rows, made.inner = a.turned ? a.rows : a.columns;
@@ -49,6 +50,12 @@ bool composed_added_product(Composition &of) {
   if (!of.by) {
     // With beta = 0 even what is not finite plays no part.
     const bool adds = beta != 0;
+    // Of 16 bits, the sum alone is rounded; a library may round the product as well.
+    if (adds && ir::info(out.dtype).bytes < 4) {
+      const DeviceArray product = of.temporary(*out.dims, ir::DType::F32);
+      return add_matrices(of, batch, {a, m, k}, {b, k, n}, product, alpha, false) &&
+             of.make(out, *out.dims, {product, *c}, [&](Symbols s) { return s[0] + beta * s[1]; });
+    }
     return (!adds || of.make(out, *out.dims, *c, [&](Symbols s) { return beta * s[0]; })) &&
            add_matrices(of, batch, {a, m, k}, {b, k, n}, out, alpha, adds);
   }

@@ -377,7 +377,9 @@ constexpr KernelDef added(std::string_view row, decltype(KernelDef::composed) co
           .real = add_product<double>,
           .complex = add_product<Complex>,
           .vjp = add_product_vjp,
-          .composed = composed};
+          .composed = composed,
+          .sums_products = true,
+          .factors = {"alpha", "beta"}};
 }
 
 constexpr KernelDef kContraction[] = {
@@ -402,14 +404,20 @@ constexpr KernelDef kContraction[] = {
      .taped = cross<Var>},
     {.row = "vecdot", .complex = vecdot},
     {.row = "dot", .complex = vecdot},
-    {.row = "grouped_mm", .real = grouped_mm, .vjp = grouped_mm_vjp, .composed = composed_grouped},
+    {.row = "grouped_mm",
+     .real = grouped_mm,
+     .vjp = grouped_mm_vjp,
+     .composed = composed_grouped,
+     .sums_products = true},
     {.row = "grouped_mm_of_rows",
      .real = grouped_mm_of_rows,
      .vjp = grouped_mm_of_rows_vjp,
-     .composed = composed_grouped_of_rows},
+     .composed = composed_grouped_of_rows,
+     .sums_products = true},
     {.row = "grouped_mm_backward",
      .real = grouped_mm_backward,
-     .composed = composed_grouped_backward},
+     .composed = composed_grouped_backward,
+     .sums_products = true},
     {.row = "cdist", .real = cdist<double>, .taped = cdist<Var>},
     {.row = "cdist_backward", .real = cdist_backward},
     {.row = "dist", .real = dist<double>, .taped = dist<Var>},
