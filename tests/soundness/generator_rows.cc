@@ -251,6 +251,16 @@ std::optional<Operand> Generator::operand(const OpDef &row, const Ref &ref, cons
     return Operand::literal(random_.of(kNumbers));
   }
   Want want = beside(first, from, fresh, sum);
+  if (sum && ref.role == rules::RefRole::Value && ref.index == rules::kNoFactor &&
+      random_.chance(6)) {
+    Statement zeros;
+    zeros.op = "zeros";
+    zeros.results = {draft_.fresh()};
+    zeros.set("shape", list_of(want.local));
+    zeros.set("dtype", std::string(ir::info(want.dtype).word));
+    const unsigned id = zeros.results[0];
+    return keep(std::move(zeros)) ? std::optional(Operand::value(id)) : std::nullopt;
+  }
   // Masks are truth values or are added: what a row takes is the checker's to say.
   if (ref.index != rules::kNoFactor)
     want.dtype = ir::DType::I64;
