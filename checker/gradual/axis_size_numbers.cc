@@ -62,13 +62,14 @@ bool moves_elements(const rules::ResolvedOp &op) {
   if (op.form != rules::OpForm::Equation || !op.row)
     return false;
   const rules::Equation &row = op.row->equation.equation;
-  const auto multiplies_list = [&](const rules::Ref &ref) { // as `einsum` does
-    return ref.operand != rules::kGenerator &&
-           row.operands[ref.operand].list == rules::ListForm::Multiplied;
-  };
-  return row.sum_count == 1 && row.term_count == 1 && row.terms[0].atom_count == 1 &&
-         row.terms[0].divisors == 0 && row.atoms[0].form == rules::Atom::Form::Ref &&
-         !multiplies_list(row.refs[row.atoms[0].first]);
+  if (op.row->new_elements || row.sum_count != 1 || row.term_count != 1 ||
+      row.terms[0].atom_count != 1 || row.terms[0].divisors != 0 || row.terms[0].negative ||
+      row.atoms[0].form != rules::Atom::Form::Ref)
+    return false;
+  const rules::Ref &read = row.refs[row.atoms[0].first];
+  return read.role == rules::RefRole::Value && read.index == rules::kNoFactor &&
+         read.operand != rules::kGenerator &&
+         row.operands[read.operand].list != rules::ListForm::Multiplied; // as `einsum` does
 }
 
 bool copies_operand(const rules::ResolvedOp &op, size_t operands) {

@@ -161,6 +161,9 @@ struct OpDef {
     Attribute,    // as the attributes say
     Part,         // it stays, and that of the operand in the same place is as long at least
   } own_dims = OwnDims::Fixed;
+  // Of rows whose equation is one operand alone: results have other elements than it has (sums,
+  // means, transforms); else each is one of its elements, or a 0.
+  bool new_elements = false;
   // Rounding errors are in proportion to what enters, not to what comes out (gelu, near its zeros).
   bool error_of_operand = false;
   std::array<ValuesOfOperand, 2> values = {};
