@@ -180,14 +180,29 @@ class Sizes:
         for eqn in jaxpr.eqns:
             for atom, var in zip(eqn.invars, eqn.outvars) if eqn.primitive.name in _SUMS else ():
                 before = [made[atom]] if isinstance(atom, core.Var) and atom in made else []
-                self._beside(used.get(var, []) + before, eqn)
+                after = used.get(var, [])
+                if (turns := _turns(atom, made)) is not None:
+                    later = [one for each in after for out in each.outvars
+                             for one in used.get(out, []) if _factors([each])]  # fmt: skip
+                    self._with_turns(after + before + later, eqn, turns)
+                self._beside(after + before, eqn)
+
+    def _ranks(self, psum) -> tuple[list[str], int]:
+        axes = [axis for axis in psum.params["axes"] if self.sizes.get(axis, 1) > 1]
+        return axes, math.prod(self.sizes[axis] for axis in axes)
+
+    def _with_turns(self, eqns: list, psum, turns: int) -> None:
+        """What a loop has added up in its turns, and then ranks, is divided by both at once."""
+        axes, ranks = self._ranks(psum)
+        for eqn, place in _factors(eqns) if ranks > 1 else ():
+            for power in (1, -1):
+                if math.isclose(_number(eqn.invars[place]), (turns * ranks) ** power, rel_tol=1e-6):
+                    of = {"base": float(turns) ** power, "of": dict.fromkeys(axes, power)}
+                    self.powers.setdefault((id(eqn), place), of)
 
     def _beside(self, eqns: list, psum) -> None:
-        axes = [axis for axis in psum.params["axes"] if self.sizes.get(axis, 1) > 1]
-        ranks = math.prod(self.sizes[axis] for axis in axes)
-        places = [(eqn, place) for eqn in eqns if eqn.primitive.name in ("mul", "div")
-                  for place, atom in enumerate(eqn.invars)
-                  if _number(atom) and (place or eqn.primitive.name == "mul")]  # fmt: skip
+        axes, ranks = self._ranks(psum)
+        places = _factors(eqns)
         named = [self.powers.get((id(eqn), place), {"base": 0})["base"] for eqn, place in places]
         if ranks == 1 or 1.0 in named:
             return
@@ -243,6 +258,27 @@ def _elements(atom, made: dict, sizes: dict[str, int]) -> tuple[set[int], set[st
             over |= set(eqn.params["axes"])
         atom = eqn.invars[eqn.outvars.index(atom)] if len(eqn.outvars) > 1 else eqn.invars[0]
     return set(), over
+
+
+def _factors(eqns: list) -> list[tuple]:
+    """The plain numbers that equations multiply or divide by: with the equation, its operand."""
+    return [(eqn, place) for eqn in eqns if eqn.primitive.name in ("mul", "div")
+            for place, atom in enumerate(eqn.invars)
+            if _number(atom) and (place or eqn.primitive.name == "mul")]  # fmt: skip
+
+
+def _turns(atom, made: dict) -> int | None:
+    """How often a loop was gone through that has added up a value; none: there is none."""
+    while isinstance(atom, core.Var) and (eqn := made.get(atom)) is not None:
+        place = eqn.outvars.index(atom)
+        if eqn.primitive.name == "scan":
+            carried = place < eqn.params["num_carry"] and eqn.params["length"] > 1
+            return eqn.params["length"] if carried else None
+        if eqn.primitive.name not in _PASSES and not _factors([eqn]):
+            return None
+        kept = [one for one in eqn.invars if isinstance(one, core.Var)]
+        atom = kept[place] if len(kept) > place else None
+    return None
 
 
 def _pairs(ours: list, others: list):
