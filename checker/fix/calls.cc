@@ -8,6 +8,8 @@
 #include "ir/support/strings.h"
 #include "ir/text/text.h"
 #include "rules/transitions/axes.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/steps/returned.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -146,6 +148,47 @@ std::optional<TorchCall> torch_call(const ir::Program &program, const Fix &fix,
   const unsigned dim = before.dim(*axis).value_or(after.dim(*axis).value_or(0));
   return TorchCall{row->form,
                    fmt::format(fmt::runtime(row->text), tensor, argument, dim, group, name)};
+}
+
+// `, group=tp_group`; nothing where the axes are all of the job.
+static std::string group_argument(const ir::Program &program, ir::ValueId value, ir::AxisSet axes) {
+  const ir::MeshId id = program.values[value].mesh.valid()
+                            ? program.values[value].mesh
+                            : program.contexts[ir::ContextId{0}].mesh;
+  const ir::Mesh &mesh = program.meshes[id];
+  int64_t ranks = 1;
+  std::string names;
+  for (ir::AxisId axis : axes) {
+    ranks *= rules::size_of(mesh, axis);
+    names += program.strings[mesh[axis].name].str() + "_";
+  }
+  return axes.empty() || ranks == program.world.value_or(0) ? ""
+                                                            : fmt::format(", group={}group", names);
+}
+
+std::string torch_hint(const ir::Program &program, const Finding &finding) {
+  if (!is_of_torch(program))
+    return "";
+  constexpr std::string_view kReduce = "dist.all_reduce({}, op=dist.ReduceOp.AVG{}) ";
+  if (const auto *drift = finding.violation.as<rules::CopiesDrift>()) {
+    const ir::Param *param = program.find_param(drift->value);
+    const std::string group = group_argument(program, drift->value, drift->axes);
+    if (param && param->role == ir::Role::Buffer)
+      return "in PyTorch, " + fmt::format(kReduce, "b", group) +
+             "where the buffer b has been written, if it is to be one on all ranks";
+    return "in PyTorch, " + fmt::format(kReduce, "p.grad", group) +
+           "between the backward and the step of the optimizer, if nothing sums it (SUM where the "
+           "loss is divided by the ranks already), where p is the parameter";
+  }
+  if (const auto *differ = finding.violation.as<rules::CopiesDiffer>())
+    return fmt::format(
+        "in PyTorch, dist.broadcast(p.data{}, group_src=0) before the first step, or "
+        "one seed on all ranks where the parameter p is made",
+        group_argument(program, differ->value, differ->axes));
+  if (finding.violation.is<rules::TiedCopiesDrift>())
+    return "in PyTorch, dist.all_reduce(p.grad, group=embedding_group) on the stages that have a "
+           "copy, between the backward and the step of the optimizer";
+  return "";
 }
 
 } // namespace spmd::checker

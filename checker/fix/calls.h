@@ -22,4 +22,8 @@ struct TorchCall {
 std::optional<TorchCall> torch_call(const ir::Program &program, const Fix &fix,
                                     std::string_view tensor);
 
+// What a script recorded from PyTorch may lack where ranks hold different copies of a parameter or
+// a buffer; no change of the recording says it, so it was not checked. Empty of other findings.
+std::string torch_hint(const ir::Program &program, const Finding &finding);
+
 } // namespace spmd::checker

@@ -1,6 +1,10 @@
-// JUnit XML: a suite per input, a case per finding, and one that says whether the input was read
-// and judged. A finding below --fail-on passes, and says what it found.
+// JUnit XML: a suite per input. One case says whether it was read and judged; then there is one
+// for each claim of the program, and for each finding that none of these tells. A finding below
+// --fail-on passes, and says what it found; a claim that is not decided is skipped.
 #include "checker/render/facts.h"
+#include "checker/report/verdicts/verdicts.h"
+
+#include "llvm/ADT/DenseSet.h"
 
 #include <fmt/format.h>
 
@@ -50,26 +54,53 @@ struct Suite {
   }
 };
 
+// What stands inside of the case of a finding that nobody has accepted.
+std::string told(Suite &suite, const Report &report, const Diagnostic &diagnostic,
+                 SourceCache &sources, const RenderOptions &options) {
+  const Finding &finding = *diagnostic.first;
+  std::string full;
+  llvm::raw_string_ostream text(full);
+  print_in_full(report, diagnostic, sources, {}, text);
+  if (finding.severity() > options.fail_on)
+    return fmt::format("<system-out>{}</system-out>", xml(text.str()));
+  ++suite.failures;
+  return fmt::format("<failure type=\"{}\" message=\"{}\">{}</failure>", xml(heading_of(finding)),
+                     xml(message_of(*report.program, finding)), xml(text.str()));
+}
+
+std::string skipped(Suite &suite, llvm::StringRef why) {
+  ++suite.skipped;
+  return fmt::format("<skipped message=\"{}\"/>", xml(why));
+}
+
+std::string class_of(const SourcePlace &place) {
+  return place.scope.empty() ? place.path : place.scope;
+}
+
 void add_finding(Suite &suite, const Report &report, const Diagnostic &diagnostic,
                  SourceCache &sources, const RenderOptions &options) {
   const Finding &finding = *diagnostic.first;
-  SourcePlace place = locate(report, finding.place);
-  std::string name = fmt::format("{} at {}", finding.info().name, print(place));
-  std::string inside, full;
-  if (finding.suppressed) {
-    ++suite.skipped;
-    inside = fmt::format("<skipped message=\"{}\"/>", xml(finding.reason));
-  } else {
-    llvm::raw_string_ostream text(full);
-    print_in_full(report, diagnostic, sources, {}, text);
-    bool failed = finding.severity() <= options.fail_on;
-    suite.failures += failed;
-    inside = failed ? fmt::format("<failure type=\"{}\" message=\"{}\">{}</failure>",
-                                  xml(heading_of(finding)),
-                                  xml(message_of(*report.program, finding)), xml(text.str()))
-                    : fmt::format("<system-out>{}</system-out>", xml(text.str()));
+  const SourcePlace place = locate(report, finding.place);
+  suite.add(class_of(place), fmt::format("{} at {}", finding.info().name, print(place)),
+            finding.suppressed ? skipped(suite, finding.reason)
+                               : told(suite, report, diagnostic, sources, options));
+}
+
+// Adds a case for each claim; gives the findings that these tell, which need no case of their own.
+llvm::DenseSet<const Diagnostic *> add_claims(Suite &suite, const Report &report,
+                                              SourceCache &sources, const RenderOptions &options) {
+  llvm::DenseSet<const Diagnostic *> all_told;
+  for (const Verdict &verdict : verdicts_of(report)) {
+    std::string inside;
+    if (verdict.form == Verdict::Form::Open)
+      inside = skipped(suite, verdict.why);
+    if (verdict.form == Verdict::Form::Refuted) {
+      inside = told(suite, report, *verdict.finding, sources, options);
+      all_told.insert(verdict.finding);
+    }
+    suite.add(class_of(locate(report, verdict.place)), verdict.claim, inside);
   }
-  suite.add(place.scope.empty() ? place.path : place.scope, name, inside);
+  return all_told;
 }
 
 std::string properties(const Report &report) {
@@ -96,8 +127,12 @@ Suite suite_of(const Report &report, SourceCache &sources, const RenderOptions &
     suite.add_error(report.input, "nothing judged", why);
   if (suite.errors == 0)
     suite.add(report.input, "is read and judged", "");
+  llvm::DenseSet<const Diagnostic *> all_told;
+  if (report.program)
+    all_told = add_claims(suite, report, sources, options);
   for (const Diagnostic &diagnostic : report.diagnostics)
-    add_finding(suite, report, diagnostic, sources, options);
+    if (!all_told.contains(&diagnostic))
+      add_finding(suite, report, diagnostic, sources, options);
   return suite;
 }
 

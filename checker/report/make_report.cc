@@ -3,6 +3,7 @@
 #include "checker/report/report.h"
 
 #include "checker/definitions.h"
+#include "checker/fix/calls.h"
 #include "checker/fix/fix_finder.h"
 #include "checker/report/verified_edits.h"
 #include "checker/suppress.h"
@@ -351,6 +352,8 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     if (finding.suppressed)
       continue;
     diagnostic.notes = explain_finding(*report.program, *report.result, finding);
+    if (std::string hint = torch_hint(*report.program, finding); !hint.empty())
+      diagnostic.notes.push_back({Note::Form::Hint, {}, false, std::move(hint)});
     if (diagnostic.parameters.empty()) // a search, where no field names one
       if (const ir::Param *param =
               report.program->find_param(parameter_of(*report.program, *report.result, finding));

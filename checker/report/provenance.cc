@@ -6,6 +6,7 @@
 #include "checker/check.h"
 #include "checker/definitions.h"
 #include "checker/report/message.h"
+#include "checker/report/verdicts/blame.h"
 #include "checker/walk/gradients/joint.h"
 
 #include "ir/claims.h"
@@ -217,26 +218,6 @@ private:
   bool either_, sharded_;
 };
 
-// The operands that a finding names, in the order of its fields.
-llvm::SmallVector<uint32_t, 2> operands_named(const rules::Violation &violation) {
-  llvm::SmallVector<uint32_t, 2> named;
-  rules::for_each_field(violation, [&](std::string_view name, const rules::Field &field) {
-    uint32_t index = 0;
-    if (const auto *operand = std::get_if<rules::OperandIndex>(&field))
-      index = operand->index;
-    else if (const auto *addend = std::get_if<rules::Addend>(&field);
-             addend && addend->form == rules::Addend::Form::Operand)
-      index = addend->operand.index;
-    else
-      return;
-    if (name == "operand" || name == "gradient")
-      named.insert(named.begin(), index);
-    else
-      named.push_back(index);
-  });
-  return named;
-}
-
 ir::MeshId type_mesh(const ir::Program &program, const Finding &finding) {
   return program.contexts[program.insts[finding.place.as_inst()].context].mesh;
 }
@@ -377,21 +358,13 @@ void add_hints(const ir::Program &program, ValueId value, const Finding &finding
 // The parameter whose gradient the finding is about, and which setting of the framework reduces it.
 void explain_parameter(const ir::Program &program, const CheckResult &result,
                        const Finding &finding, llvm::SmallVectorImpl<Note> &notes) {
-  ValueId param;
-  if (const auto *wrong = finding.violation.as<rules::UnreducedGradient>()) {
-    param = wrong->value;
-  } else if (finding.place.form == Place::Form::Inst) {
-    llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
-    param = parameter_of(program, result, finding);
-    if (param.valid())
-      notes.push_back({Note::Form::Gradient,
-                       {},
-                       false,
-                       "it is made of the gradient of " + ir::print_named(program, param)});
-    for (uint32_t operand : operands_named(finding.violation))
-      if (!param.valid() && operand < tensors.size() && program.find_param(tensors[operand]))
-        param = tensors[operand]; // whose gradient would be wrong
-  }
+  const ValueId made_of = parameter_of(program, result, finding);
+  if (made_of.valid())
+    notes.push_back({Note::Form::Gradient,
+                     {},
+                     false,
+                     "it is made of the gradient of " + ir::print_named(program, made_of)});
+  const ValueId param = made_of.valid() ? made_of : blamed_parameter(program, finding);
   if (param.valid())
     add_hints(program, param, finding, notes);
 }

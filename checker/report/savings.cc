@@ -74,6 +74,7 @@ private:
   void pair(const Step &second);
   void slice(const Step &first, const Step &second);
   void fuse(const Step &first, const Step &second);
+  InstId copy_before(const Step &step) const;
   void repeated(const Step &step);
   void overlap(const Step &step);
   void add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite);
@@ -345,18 +346,45 @@ void Search::fuse(const Step &first, const Step &second) {
 
 // --- a step by itself
 
+// What a call in place works on is often a copy, made for that alone.
+InstId Search::copy_before(const Step &step) const {
+  InstId made = defining_inst(program_, step.from);
+  if (!made.valid() || made.index < program_.main.first.index ||
+      !only_used_by(step.from, step.inst))
+    return {};
+  const rules::OpDef *row = rules::resolve_op(program_, program_.insts[made].op).row;
+  const bool copies = row && row->computes == rules::Computes::Identity &&
+                      !program_.values[step.from].alias_of.valid() &&
+                      program_.insts[made].result_count == 1 &&
+                      tensors_of(program_, made).size() == 1 &&
+                      !writer_[tensors_of(program_, made).front().index].valid();
+  return copies ? made : InstId();
+}
+
 void Search::repeated(const Step &step) {
   const ir::Inst &inst = program_.insts[step.inst];
-  std::array<uint32_t, 5> key{inst.op.index, inst.attrs.index, step.from.index, inst.context.index,
+  InstId copy;
+  ValueId from = step.from;
+  if (step.in_place) {
+    copy = copy_before(step);
+    if (!copy.valid() || writer_[step.to.index].valid())
+      return;
+    from = tensors_of(program_, copy).front();
+  }
+  std::array<uint32_t, 5> key{inst.op.index, inst.attrs.index, from.index, inst.context.index,
                               static_cast<uint32_t>(inst.phase)};
   auto [first, fresh] = seen_.try_emplace(key, step);
   if (fresh || !same_type(first->second.to, step.to) || uses_[step.to.index] >= 2)
     return;
   ValueId kept = first->second.to;
-  add(step, rules::RepeatedCollective{step.from, step.axes, bytes_text(step.bytes)},
+  Rewrite rewrite{
+      .statements = {{step.inst, ""}}, .renamed = std::pair(step.to, kept), .moved = {}};
+  if (copy.valid())
+    rewrite.statements.insert(rewrite.statements.begin(), {copy, ""});
+  add(step, rules::RepeatedCollective{from, step.axes, bytes_text(step.bytes)},
       fmt::format("drop it: {} is {}", ir::print_value(program_, step.to),
                   ir::print_value(program_, kept)),
-      {.statements = {{step.inst, ""}}, .renamed = std::pair(step.to, kept), .moved = {}});
+      std::move(rewrite));
 }
 
 // Whether an equation multiplies operands and sums over a dimension of them.
@@ -405,7 +433,8 @@ void Search::overlap(const Step &step) {
   auto users = users_.find(step.to.index);
   bool at_once = users != users_.end() && users->second.front().index == step.inst.index + 1;
   InstId made = defining_inst(program_, step.from);
-  if (!at_once || !made.valid() || made.index < main.first.index)
+  if (!at_once || !made.valid() || made.index < main.first.index ||
+      (step.in_place && !only_used_by(step.from, step.inst))) // others read what it writes over
     return;
   unsigned count = products_between(InstId{made.index + 1}, step.inst);
   if (count == 0)
@@ -422,7 +451,7 @@ std::vector<Saving> Search::run() {
       continue;
     size_t before = found_.size();
     pair(*at);
-    if (at->collective == Collective::None || found_.size() > before || at->in_place)
+    if (at->collective == Collective::None || found_.size() > before)
       continue;
     repeated(*at);
     if (found_.size() == before)

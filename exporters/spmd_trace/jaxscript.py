@@ -4,7 +4,6 @@ when its arguments first have other shapes.
 """
 
 import ast
-import importlib.util
 import json
 import os
 import pathlib
@@ -14,7 +13,7 @@ import tempfile
 
 from . import divergence, process
 from .document import text
-from .recording import FAILED, IN_PART, keep, missing_file, say, too_old
+from .recording import FAILED, IN_PART, keep, missing_file, say, unfit
 
 _DEVICES = "--xla_force_host_platform_device_count="
 
@@ -59,10 +58,7 @@ def record(options, output: pathlib.Path) -> int:
 def recorded(options, folder: pathlib.Path) -> dict | None:
     """The files of the traces (`traces`), and what was `refused`; None after a word about what
     failed."""
-    if importlib.util.find_spec("jax") is None:
-        say("jax is not installed: pip install 'spmd-trace[jax]'")
-        return None
-    if reason := too_old("jax"):
+    if reason := unfit("jax"):
         say(reason)
         return None
     how, devices = "keep" if options.confirm else "record", options.world or 8

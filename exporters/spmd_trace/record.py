@@ -13,7 +13,6 @@ Exit codes: 3 if nothing could be recorded, 4 if a part could not be.
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import pathlib
@@ -36,7 +35,7 @@ from . import (
     stages,
 )
 from .ranks import LATER, MOST_LATER, compared, coordinate, line_of, together_later
-from .recording import FAILED, IN_PART, keep, missing_file, say, too_old
+from .recording import FAILED, IN_PART, keep, missing_file, say, unfit
 
 MOST_RANKS = 16  # that run together on this machine
 _CHECKING = 30.0  # seconds for the gradient check of one run
@@ -150,9 +149,7 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
     settings = _settings(parser, options)
     if reason := missing_file(options, output):
         return _failed(reason)
-    if importlib.util.find_spec("torch") is None:
-        return _failed("torch is not installed: pip install 'spmd-trace[torch]'")
-    if reason := too_old("torch"):
+    if reason := unfit("torch"):
         return _failed(reason)
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -1,6 +1,7 @@
 """What a recording needs, says and leaves: versions of frameworks, files, exit codes."""
 
 import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import re
@@ -32,10 +33,13 @@ def missing_file(options, output: pathlib.Path | None = None) -> str:
     return ""
 
 
-def too_old(package: str) -> str:
-    """A sentence about the version that is installed; empty if it can be used."""
+def unfit(package: str) -> str:
+    """A sentence about a framework that is missing, or too old; empty if it can be used."""
+    oldest = ".".join(map(str, _OLDEST[package]))
+    remedy = f"pip install '{package}>={oldest}'"
+    if importlib.util.find_spec(package) is None:
+        return f"{package} is not installed: {remedy}"
     found = importlib.metadata.version(package)
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) >= _OLDEST[package]:
         return ""
-    oldest = ".".join(map(str, _OLDEST[package]))
-    return f"{package} {found} is too old for recordings: pip install '{package}>={oldest}'"
+    return f"{package} {found} is too old for recordings: {remedy}"

@@ -1,8 +1,8 @@
 """Records JAX programs as traces for a static type checker, with the types that JAX inferred."""
 
-from ..recording import too_old
+from ..recording import unfit
 
-if reason := too_old("jax"):
+if reason := unfit("jax"):
     raise ImportError(reason)
 
 from .document import Program, document, dumps

@@ -45,8 +45,18 @@ def is_own_frame(frame) -> bool:
 
 
 def position_in_code(code, instruction: int) -> tuple[int | None, ...]:
-    """First and last line of an instruction, and the bytes of these at which it begins and ends."""
-    return next(itertools.islice(code.co_positions(), instruction // 2, None))
+    """First and last line of an instruction, and the bytes of these at which it begins and ends:
+    what Python 3.10 does not know, which has the first line alone.
+    """
+    if hasattr(code, "co_positions"):
+        return next(itertools.islice(code.co_positions(), instruction // 2, None))
+    lines = (line for first, end, line in code.co_lines() if first <= instruction < end)
+    return next(lines, None), None, None, None
+
+
+def qualified_name(code) -> str:
+    """`Class.function`; `function` in Python 3.10."""
+    return getattr(code, "co_qualname", code.co_name)
 
 
 @functools.cache
@@ -178,4 +188,4 @@ class Locations(Tables):
         entry: dict = {"line": line}
         if column is not None and end is not None:
             entry |= {"col": column, "end": list(end)}
-        return self.add(key, code.co_filename, entry, code.co_qualname, caller)
+        return self.add(key, code.co_filename, entry, qualified_name(code), caller)

@@ -93,7 +93,8 @@ def _stack() -> list[dict]:
     for frame in locations.user_frames():
         line, col, end = locations._position(frame.f_code, frame.f_lasti)
         path = frame.f_code.co_filename
-        one = {"file": relative_path(path), "path": path, "func": frame.f_code.co_qualname}
+        name = locations.qualified_name(frame.f_code)
+        one = {"file": relative_path(path), "path": path, "func": name}
         found.append(one | {"line": line, "col": col, "end": end})
     return found
 
