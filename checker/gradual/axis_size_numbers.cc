@@ -24,7 +24,8 @@ using rules::Computes;
 
 namespace {
 
-constexpr unsigned kSteps = 6; // of views and casts between a number and its collective
+constexpr unsigned kSteps = 6;  // of views and casts between a number and its collective
+constexpr size_t kTerms = 1024; // of one loss, and what they are scaled and moved from
 
 bool is_product(const rules::ResolvedOp &op) {
   return op.computes(Computes::Product) || op.computes(Computes::Quotient);
@@ -449,34 +450,14 @@ void AxisSizeNumbers::find_summed() {
   summed_ -= averaged;
 }
 
-// A loss that is divided by a whole number before the backward begins from it.
+// A loss, or a term of it, that is divided by a whole number before the backward begins from it.
 void AxisSizeNumbers::find_shares(rules::Rules &rules) {
   llvm::DenseSet<uint32_t> roots;
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
     if (const ValueId root = root_of_backward(ir::InstId{i}, rules); root.valid())
       roots.insert(root.index);
-  for (uint32_t root : roots) {
-    ValueId value{root};
-    for (unsigned step = 0; step < kSteps && value.valid(); ++step) {
-      const ir::InstId by = made_by_[value.index];
-      if (!by.valid() || elements(value) != 1)
-        break;
-      const ir::Inst &inst = program_.insts[by];
-      OperandList operands;
-      operands.read(program_, inst.operands);
-      const std::optional<double> factor = factor_of(rules.resolve(inst.op), operands);
-      // How a loss compares with those of other ranks is stated on a view of it.
-      const ValueId viewed = program_.values[value].alias_of;
-      value = viewed.valid() ? viewed : before_.lookup(value.index);
-      if (!factor || operands.values.empty() || *factor >= 1 || !is_forward(inst) ||
-          scales_.count(by.index) || means_.count(by.index))
-        continue;
-      const int64_t of = std::llround(1 / *factor);
-      const int64_t micro_batches = std::max(passes_, passes(inst));
-      if (of > 1 && of != micro_batches && std::abs(1 / *factor - double(of)) < 1e-6 * double(of))
-        shares_[by.index] = {operands.values[0], of};
-    }
-  }
+  for (uint32_t root : roots)
+    find_shares_of(ValueId{root}, rules);
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[ir::InstId{i}];
     const ir::InstId forward = inst.bwd_of.valid() ? made_by_[inst.bwd_of.index] : ir::InstId();
@@ -489,6 +470,40 @@ void AxisSizeNumbers::find_shares(rules::Rules &rules) {
     if (factor && std::llround(1 / *factor) == found->second.of)
       shares_[i] = Share(found->second);
   }
+}
+
+void AxisSizeNumbers::find_shares_of(ValueId root, rules::Rules &rules) {
+  llvm::SmallVector<ValueId, 8> terms = {root};
+  for (size_t next = 0; next < terms.size() && next < kTerms; ++next) {
+    const ValueId term = terms[next];
+    const ir::InstId by = made_by_[term.index];
+    if (!by.valid() || elements(term) != 1)
+      continue;
+    const ir::Inst inst = program_.insts[by];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    OperandList operands;
+    operands.read(program_, inst.operands);
+    // How a loss compares with those of other ranks is stated on a view of it.
+    const ValueId viewed = program_.values[term].alias_of;
+    const ValueId from = viewed.valid() ? viewed : before_.lookup(term.index);
+    if (from.valid())
+      terms.push_back(from);
+    else if (op.computes(Computes::Sum) || op.computes(Computes::Difference))
+      terms.append(operands.values.begin(), operands.values.end());
+    const std::optional<double> factor = factor_of(op, operands);
+    if (factor && !operands.values.empty() && is_forward(inst))
+      take_share(by, operands.values[0], *factor);
+  }
+}
+
+void AxisSizeNumbers::take_share(ir::InstId by, ValueId of, double factor) {
+  if (factor >= 1 || scales_.count(by.index) || means_.count(by.index))
+    return;
+  const int64_t ranks = std::llround(1 / factor);
+  const int64_t micro_batches = std::max(passes_, passes(program_.insts[by]));
+  if (ranks > 1 && ranks != micro_batches &&
+      std::abs(1 / factor - double(ranks)) < 1e-6 * double(ranks))
+    shares_[by.index] = {of, ranks};
 }
 
 // The axes whose ranks a loss is shared out over. It is a mean over each rank's own rows, or what
@@ -534,19 +549,55 @@ static std::optional<AxisSet> with_ranks(const ir::Mesh &mesh, AxisSet axes, int
 // What is multiplied by as many as it has rows, which all ranks together have more of; or, in the
 // forward, by as many as there are ranks with addends or rows of their own, as a loss is whose
 // gradients are averaged.
-bool AxisSizeNumbers::may_be_size(ir::InstId id, const Product &product, const Type &type) const {
+AxisSizeNumbers::Doubt AxisSizeNumbers::may_be_size(ir::InstId id, const Product &product,
+                                                    const Type &type) const {
+  Doubt doubt;
   const AxisSet own = type.sharded() | (type.of(ir::Kind::Partial) - type.zero());
   const ir::Mesh &mesh = program_.meshes[type.mesh()];
   if (is_forward(program_.insts[id]) && with_ranks(mesh, own, product.by))
-    return true;
+    doubt.larger = own;
   const ir::ShapeId shape = checked_.shapes[product.operand.index];
   if (!shape.valid() || program_.shapes[shape].dims.empty() ||
       program_.shapes[shape].dims[0] != ir::Extent(product.by))
-    return false;
+    return doubt;
   for (ir::AxisId axis : type.sharded())
     if (type.dim(axis) == 0U)
-      return true;
-  return false;
+      doubt.smaller |= axis;
+  return doubt;
+}
+
+// What stands for the size of some axes, where others have as many ranks together.
+AxisSizeNumbers::Doubt AxisSizeNumbers::may_be_another(ir::InstId id) const {
+  const auto found = scales_.find(id.index);
+  if (found == scales_.end() || !found->second.valid())
+    return {};
+  const ir::MeshId at = program_.contexts[program_.insts[id].context].mesh;
+  const ir::Mesh &mesh = program_.meshes[at];
+  const AxisSet taken = ir::axes_in(program_, found->second, at);
+  AxisSet others;
+  for (ir::AxisId axis : taken)
+    for (ir::AxisId other : mesh.typed_axes() - taken)
+      if (with_ranks(mesh, (mesh.typed_axes() - taken) | (taken - axis),
+                     rules::size_of(mesh, taken)))
+        others |= other;
+  if (!others)
+    return {};
+  return factors_.lookup(id.index) < 1 ? Doubt{taken, others} : Doubt{others, taken};
+}
+
+AxisSizeNumbers::Doubt AxisSizeNumbers::doubt(ir::InstId id,
+                                              llvm::ArrayRef<ir::TypeId> types) const {
+  if (scales_.count(id.index))
+    return may_be_another(id);
+  // In the backward it is what it is in the forward.
+  const ValueId of = program_.insts[id].bwd_of;
+  const ir::InstId forward = of.valid() ? made_by_[of.index] : ir::InstId();
+  const ir::InstId by = forward.valid() && products_.count(forward.index) ? forward : id;
+  const auto found = products_.find(by.index);
+  if (found == products_.end() || !products_.count(id.index))
+    return {};
+  const ir::TypeId type = types[found->second.operand.index];
+  return type.valid() ? may_be_size(by, found->second, program_.types[type]) : Doubt();
 }
 
 std::optional<ir::ScaleId> AxisSizeNumbers::scale(ir::InstId id,
@@ -554,15 +605,8 @@ std::optional<ir::ScaleId> AxisSizeNumbers::scale(ir::InstId id,
   ir::ScaleId scale = program_.one();
   if (auto at = scales_.find(id.index); at != scales_.end())
     scale = at->second;
-  // In the backward it is what it is in the forward.
-  const ValueId of = program_.insts[id].bwd_of;
-  const ir::InstId forward = of.valid() ? made_by_[of.index] : ir::InstId();
-  const ir::InstId by = forward.valid() && products_.count(forward.index) ? forward : id;
-  if (auto found = products_.find(by.index);
-      found != products_.end() && products_.count(id.index) && !scales_.count(id.index))
-    if (const ir::TypeId type = types[found->second.operand.index];
-        type.valid() && may_be_size(by, found->second, program_.types[type]))
-      return std::nullopt;
+  if (!scales_.count(id.index) && doubt(id, types).smaller) // as a number of rows is
+    return std::nullopt;
   if (auto found = shares_.find(id.index); found != shares_.end())
     if (const AxisSet axes = shared_by(found->second, types)) {
       const ir::MeshId mesh = program_.types[types[found->second.operand.index]].mesh();

@@ -31,6 +31,15 @@ public:
   // values ahead of it. 1 where its numbers are numbers; none where a number may be one of two
   // sizes.
   std::optional<ir::ScaleId> scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
+  // The axes by whose sizes the results may be off from that scale: a number may be a size where it
+  // is taken as a number, or as that of another axis of as many ranks.
+  struct Doubt {
+    ir::AxisSet larger, smaller; // than it was taken to be
+    bool operator==(const Doubt &) const = default;
+    explicit operator bool() const { return larger || smaller; }
+    void add(const Doubt &other) { larger |= other.larger, smaller |= other.smaller; }
+  };
+  Doubt doubt(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
   // The axes by whose size the result of a collective is divided.
   ir::AxisSet averaged(ir::ValueId sum, ir::MeshId mesh) const;
   // True if it divides by a number that is one of elements.
@@ -59,12 +68,15 @@ private:
   void mean_backward(ir::InstId id, int64_t divisor, rules::Rules &rules);
   bool is_exponent(const ir::Inst &inst, double factor, rules::Rules &rules);
   int64_t elements(ir::ValueId value) const;
-  bool may_be_size(ir::InstId id, const Product &product, const ir::Type &type) const;
+  Doubt may_be_size(ir::InstId id, const Product &product, const ir::Type &type) const;
+  Doubt may_be_another(ir::InstId id) const;
   ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks,
                      bool sums = false) const;
   void count_passes(rules::Rules &rules);
   ir::ValueId root_of_backward(ir::InstId id, rules::Rules &rules) const;
   void find_shares(rules::Rules &rules);
+  void find_shares_of(ir::ValueId root, rules::Rules &rules);
+  void take_share(ir::InstId by, ir::ValueId of, double factor);
   void find_summed();
   bool is_divided(ir::ValueId value, const llvm::DenseMap<uint32_t, ir::ValueId> &next) const;
   ir::AxisSet shared_by(const Share &share, llvm::ArrayRef<ir::TypeId> types) const;

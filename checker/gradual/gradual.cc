@@ -30,6 +30,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 
 namespace spmd::checker {
 
@@ -280,22 +281,60 @@ static bool keeps_addends_apart(const ir::Program &program, const Updates &updat
          (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
 }
 
-// Ones count the ranks when they are added up.
-static bool counts_ranks(const ir::Program &program, const Place &place,
-                         const rules::Violation &violation) {
+// Whether a value is made of whole numbers alone, in a few steps.
+static bool is_of_counts(const ir::Program &program, ValueId value, unsigned steps = 6) {
+  const ir::InstId by = defining_inst(program, value);
+  if (!by.valid() || steps == 0 || op_of(program, by).form == rules::OpForm::Transition)
+    return false;
+  const ir::Inst &inst = program.insts[by];
+  OperandList operands;
+  operands.read(program, inst.operands);
+  const auto is_part = [](const ir::AttrValue &number) {
+    const double is = number_of(number).value_or(0);
+    return is != std::floor(is);
+  };
+  for (llvm::StringRef name : {"s", "value", "fill_value"})
+    if (const ir::AttrValue *number = program.find(inst.attrs, name); number && is_part(*number))
+      return false;
+  for (const rules::Slot &slot : operands.slots)
+    if (slot.form == rules::Slot::Form::Literal && is_part(slot.literal))
+      return false;
+  const rules::OpDef *row = op_of(program, by).row;
+  if (operands.values.empty()) // numbers that are drawn are a tensor as any other
+    return row && row->constant != rules::OpDef::Constant::No;
+  return llvm::all_of(operands.values,
+                      [&](ValueId operand) { return is_of_counts(program, operand, steps - 1); });
+}
+
+// Whole numbers are counts when they are added up: ones those of the ranks, others how many things
+// each of them has.
+static bool adds_counts(const ir::Program &program, const Place &place,
+                        const rules::Violation &violation) {
   if (place.form != Place::Form::Inst || !violation.is<rules::ReduceOfReplicated>())
     return false;
   return llvm::any_of(tensors_of(program, place.as_inst()), [&](ValueId value) {
     const ir::InstId by = defining_inst(program, value);
-    return by.valid() && op_of(program, by).variant() == rules::Variant::Ones;
+    const bool ones = by.valid() && op_of(program, by).variant() == rules::Variant::Ones;
+    return ones || is_of_counts(program, value);
   });
+}
+
+// What a script keeps count of, and no parameter is made of, it may weigh and add up as it likes:
+// what it has of it, nobody has declared.
+static bool keeps_count(const Updates &updates, const Place &place,
+                        const rules::Violation &violation) {
+  if (place.form != Place::Form::Inst ||
+      !(violation.is<rules::ScaleMismatch>() || violation.is<rules::PartialWithVarying>() ||
+        violation.is<rules::PartialPlusReplicate>()))
+    return false;
+  return updates.is_tally(place.as_inst()) && !updates.are_made_of(place.as_inst());
 }
 
 // Nothing is wrong there, whichever pass says so.
 static bool is_meant(const ir::Program &program, const Updates &updates, const Place &place,
                      const rules::Violation &violation) {
   return keeps_addends_apart(program, updates, place, violation) ||
-         counts_ranks(program, place, violation);
+         adds_counts(program, place, violation) || keeps_count(updates, place, violation);
 }
 
 // Whether all that follows close behind a value, and takes it, compares it with infinity.

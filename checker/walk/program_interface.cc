@@ -91,7 +91,9 @@ void ProgramInterface::decide(uint32_t index, Type &type) {
   }
   if (open.empty())
     return;
-  state_.report({Place::Form::Param, index}, rules::UndecidedKind{param.value, open});
+  // Where nobody has declared anything, what is not decided is unknown, and that is all.
+  if (!state_.options.undeclared)
+    state_.report({Place::Form::Param, index}, rules::UndecidedKind{param.value, open});
   type.set_unknown(open);
 }
 

@@ -35,13 +35,19 @@ std::optional<Violation> left_over(ir::Program &program, const Seen &at, ScaleId
   ScaleId left = ir::without(program, ir::quotient(program, found, needed), at.mesh, at.unknown);
   if (!left.valid() || left == program.one())
     return std::nullopt;
+  const AxisSet axes = ir::axes_in(program, left, at.mesh);
+  AxisSet below;
+  for (ir::AxisId axis : axes)
+    if (ir::exponent_of(program, left, at.mesh, axis) < 0)
+      below |= axis;
   return ScaleMismatch{operand,
                        value,
                        "",
                        ir::print_scale(program, found, at.mesh),
                        std::move(other),
                        ir::print_scale(program, left, at.mesh),
-                       ir::axes_in(program, left, at.mesh)};
+                       axes,
+                       below};
 }
 
 class Judge {

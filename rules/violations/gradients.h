@@ -54,6 +54,7 @@ struct ScaleMismatch {
   std::string found, other; // the scale of the value; what is needed, or what another operand has
   std::string left;         // the quotient of the two
   ir::AxisSet axes;         // whose sizes are left over
+  ir::AxisSet below;        // those by whose sizes the value is too small
   void fields(auto &&visit) const {
     visit("what", what), visit("value", value), visit("operand", operand), visit("found", found),
         visit("other", other), visit("left", left), visit("axes", axes);

@@ -16,28 +16,38 @@ namespace spmd::checker {
 using ir::InstId;
 using ir::ValueId;
 
-// Whether something stands in the program that asks: an addend may be picked, or a buffer drift.
-static bool is_asked(const ir::Program &program, rules::Rules &rules) {
+bool Updates::adds_to_kept(const ir::Inst &inst, const rules::ResolvedOp &op) const {
+  return inst.result_count == 1 && program_.values[inst.first_result].alias_of.valid() &&
+         (op.computes(rules::Computes::Sum) || op.computes(rules::Computes::Difference)) &&
+         kept_.test(storage_of(program_, inst.first_result).index);
+}
+
+// Whether something stands in the program that asks: an addend may be picked, a buffer drift, or a
+// sum be kept.
+bool Updates::is_asked(rules::Rules &rules) const {
   auto picks = [&](uint32_t i) {
-    const ir::Inst &inst = program.insts[InstId{i}];
+    const ir::Inst &inst = program_.insts[InstId{i}];
     const rules::ResolvedOp &op = rules.resolve(inst.op);
-    if (op.transition == rules::TransitionOp::Broadcast)
+    if (op.transition == rules::TransitionOp::Broadcast || adds_to_kept(inst, op))
       return true;
     if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
       return false;
-    const ir::AttrValue *by = program.find(inst.attrs, "op");
-    const auto combiner = by ? rules::combiner_of(program, *by) : std::nullopt;
+    const ir::AttrValue *by = program_.find(inst.attrs, "op");
+    const auto combiner = by ? rules::combiner_of(program_, *by) : std::nullopt;
     return combiner == ir::Combiner::Max || combiner == ir::Combiner::Min;
   };
-  return llvm::any_of(program.params, [](const auto &each) { return each.drifted.valid(); }) ||
-         llvm::any_of(llvm::seq(program.main.first.index, program.main.last.index), picks);
+  return llvm::any_of(program_.params, [](const auto &each) { return each.drifted.valid(); }) ||
+         llvm::any_of(llvm::seq(program_.main.first.index, program_.main.last.index), picks);
 }
 
 Updates::Updates(ir::Program &program)
-    : program_(program), made_of_(program.values.size()), read_(program.values.size()),
-      in_turn_(program.values.size()) {
+    : program_(program), kept_(program.values.size()), made_of_(program.values.size()),
+      read_(program.values.size()), in_turn_(program.values.size()) {
   rules::Rules rules(program);
-  if (!is_asked(program, rules))
+  for (const ir::Param &param : program.params)
+    if (param.role == ir::Role::Input || param.role == ir::Role::Buffer)
+      kept_.set(param.value.index);
+  if (!is_asked(rules))
     return;
   for (const ir::Output &output : program.outputs) {
     const ir::Param *param = output.of.valid() ? program.find_param(output.of) : nullptr;
@@ -95,6 +105,12 @@ void Updates::find_in_turn(rules::Rules &rules) {
           root && known->second && !(*known->second == *root))
         in_turn_.set(value.index);
   }
+}
+
+bool Updates::is_tally(InstId id) const {
+  const ir::Inst &inst = program_.insts[id];
+  return adds_to_kept(inst, op_of(program_, id)) &&
+         !read_.test(storage_of(program_, inst.first_result).index);
 }
 
 bool Updates::are_handed_on_in_turn(InstId broadcast) const {

@@ -20,15 +20,20 @@ public:
   // Whether the forward reads a value for what becomes of parameters. What is read to be moved on,
   // as the statistics of a batch norm, is not.
   bool are_made_by_reading(ir::ValueId value) const { return read_.test(value.index); }
+  // Whether the instruction adds to something that the program keeps from step to step, and that is
+  // no parameter, no state of an optimizer, and nothing that the next step would train by.
+  bool is_tally(ir::InstId id) const;
   // Whether other ranks hand out what they have of the operand of a broadcast, too.
   bool are_handed_on_in_turn(ir::InstId broadcast) const;
 
 private:
+  bool adds_to_kept(const ir::Inst &inst, const rules::ResolvedOp &op) const;
+  bool is_asked(rules::Rules &rules) const;
   void find_read(rules::Rules &rules);
   void find_in_turn(rules::Rules &rules);
 
   const ir::Program &program_;
-  llvm::BitVector made_of_, read_, in_turn_; // by value
+  llvm::BitVector kept_, made_of_, read_, in_turn_; // by value
 };
 
 } // namespace spmd::checker

@@ -178,6 +178,32 @@ AxisSet SecondPass::open_addends(const ir::Inst &inst, const rules::Violation &v
   return open;
 }
 
+static AxisSet among(const rules::ScaleMismatch &mismatch, const AxisSizeNumbers::Doubt &found,
+                     const AxisSizeNumbers::Doubt &other) {
+  return ((mismatch.axes - mismatch.below) & (found.smaller | other.larger)) |
+         (mismatch.below & (found.larger | other.smaller));
+}
+
+// The axes on which two scales may be equal, if a number is a size that was taken as a number, or
+// the size of another axis.
+AxisSet SecondPass::doubted(Place place, const rules::Violation &violation) const {
+  const auto *mismatch = violation.as<rules::ScaleMismatch>();
+  if (!mismatch || doubts_.empty())
+    return {};
+  AxisSizeNumbers::Doubt found, other;
+  auto add = [&](ValueId value, bool is_found) {
+    (is_found ? found : other).add(doubts_.lookup(value.index));
+  };
+  if (mismatch->value.valid())
+    add(mismatch->value, true);
+  if (place.form != Place::Form::Inst)
+    return among(*mismatch, found, other);
+  const bool compares = llvm::is_contained(state_.operands.values, mismatch->value);
+  for (ValueId operand : state_.operands.values)
+    add(operand, !compares || operand == mismatch->value);
+  return among(*mismatch, found, other);
+}
+
 // The axes on which something that a finding depends on is not known.
 AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
@@ -227,6 +253,7 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   // Where a rank has data of its own, which it does not by an index of its own, the scale is a
   // guess.
   if (violation.is<rules::ScaleMismatch>()) {
+    open |= doubted(place, violation);
     for (ValueId value : state_.operands.values)
       if (place.form == Place::Form::Inst)
         open |= ~result_.scaled[value.index];

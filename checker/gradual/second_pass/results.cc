@@ -170,6 +170,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   keep_equal_addends(inst, value, type);
   follow_means(id, value, index);
   follow_weights(inst, value);
+  follow_doubts(id, value);
   keep_rows(id, value, index, type);
   keep_root(id, value, index, type);
 }
@@ -585,6 +586,22 @@ void SecondPass::follow_weights(const ir::Inst &inst, ValueId value) {
   }
   if (axes)
     weights_[value.index] |= axes;
+}
+
+// What is divided by what may be too large may be too small.
+void SecondPass::follow_doubts(InstId id, ValueId value) {
+  AxisSizeNumbers::Doubt doubt = gradual_.numbers().doubt(id, result_.types);
+  const bool divides = state_.rules.resolve(program_.insts[id].op).computes(Computes::Quotient);
+  for (uint32_t i = 0; i < state_.operands.values.size(); ++i) {
+    const auto found = doubts_.find(state_.operands.values[i].index);
+    if (found == doubts_.end() || now_.unread.contains(i))
+      continue;
+    const auto [larger, smaller] = found->second;
+    doubt.add(divides && i == 1 ? AxisSizeNumbers::Doubt{smaller, larger}
+                                : AxisSizeNumbers::Doubt{larger, smaller});
+  }
+  if (doubt && is_float(value))
+    doubts_[value.index].add(doubt);
 }
 
 } // namespace spmd::checker

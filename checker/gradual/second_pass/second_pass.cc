@@ -49,7 +49,9 @@ void SecondPass::declare(ValueId value, const Type &type) {
     data_.insert(value.index);
   if (param && param->role == ir::Role::Buffer)
     buffers_.insert(value.index);
-  if (param && param->role == ir::Role::Const && is_number(value))
+  const ir::ShapeId shape = gradual_.by_kinds().shapes[value.index];
+  const bool one = shape.valid() && ir::element_count(program_.shapes[shape]) == 1;
+  if (param && param->role == ir::Role::Const && one)
     result_.proved[value.index] |= type.of(Kind::Varying);
   // Which rows of a fused weight a rank has taken, its type cannot tell. Those of a batch may be
   // any, and what each rank has made by itself has no other rows than those it is used for.

@@ -117,6 +117,8 @@ private:
   ir::AxisSet unknown_operands() const;
   bool certain(Place place, rules::Violation &violation);
   void follow_weights(const ir::Inst &inst, ir::ValueId value);
+  void follow_doubts(ir::InstId id, ir::ValueId value);
+  ir::AxisSet doubted(Place place, const rules::Violation &violation) const;
   void open_inside(ir::InstId id, const rules::Application &app);
   void judge_rate(ir::InstId id, const rules::Application &app);
   bool weighs_terms(Place place, const rules::Violation &violation) const;
@@ -161,7 +163,9 @@ private:
   llvm::DenseMap<uint32_t, Place> first_pending_; // gradients that the optimizer reads: where first
   llvm::DenseMap<uint32_t, Mean> means_;          // by value
   // Axes with whose sizes the program has multiplied what a value is made of.
-  llvm::DenseMap<uint32_t, ir::AxisSet> weights_;      // by value
+  llvm::DenseMap<uint32_t, ir::AxisSet> weights_; // by value
+  // By whose sizes its scale may be off, because a plain number was taken as what it may not be.
+  llvm::DenseMap<uint32_t, AxisSizeNumbers::Doubt> doubts_;
   llvm::DenseMap<uint32_t, ir::AxisSet> equal_counts_; // by value: axes along which ranks have it
 
   struct Now {                      // the instruction that is being typed

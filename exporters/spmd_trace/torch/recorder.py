@@ -419,7 +419,7 @@ class Recorder:
         if func.namespace == "_c10d_functional":
             return collectives.record_functional(self, func, args, kwargs)
         if func is torch.ops.aten.lift_fresh.default:
-            if args[0].dim() == 0:
+            if args[0].numel() == 1:
                 return self._literal(args[0])
             if self._went_back:
                 self.on_literal(args[0], None)
@@ -451,10 +451,13 @@ class Recorder:
     def _literal(self, tensor: torch.Tensor) -> torch.Tensor:
         """A number that the program wrote down as a tensor."""
         with self.hidden():
-            number = operands.number(tensor.tolist())
+            number = operands.number(tensor.item())
         words = {"dtype": DTYPES[tensor.dtype]}
+        size = {"size": list(tensor.shape)}
         if number == 0 and tensor.dtype != torch.bool:  # to which addends may be added
-            self.emit("aten.zeros.default", [], [tensor], {"size": [], **words})
+            self.emit("aten.zeros.default", [], [tensor], size | words)
+        elif tensor.dim():
+            self.emit("aten.full.default", [], [tensor], size | words | {"fill_value": number})
         else:
             self.emit("aten.scalar_tensor.default", [number], [tensor], words)
         self.on_literal(tensor, self.current(tensor))

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 _SCRIPT = """
 import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -44,3 +46,40 @@ def test_numbers_that_ranks_log_differ_where_they_do(tmp_path):
     trace = json.loads((tmp_path / "step.spmd.json").read_text())
     constants = [one for one in trace["params"] if one["role"] == "const"]
     assert [list(one["type"].values()) for one in constants] == [["V"], ["V"], ["V"]]
+
+
+_INDEXED = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = int(os.environ["RANK"])
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+draws = torch.Generator().manual_seed(1 + rank)
+for _ in range(3):
+    optimizer.zero_grad()
+    x = torch.randn(6, 4, generator=draws)
+    target = torch.randint(4, (6,), generator=draws)
+    count = torch.tensor(COUNT)
+    dist.all_reduce(count)
+    own = model(x).log_softmax(-1)[range(6), target]
+    loss = LOSS
+    loss.backward()
+    optimizer.step()
+"""
+_LOSSES = {
+    "of all ranks": ("[float(len(x))]", "-own.sum() * 2 / count.sum()"),
+    "number of ranks": ("1.0", "-own.mean() * 2 / count"),
+    "of one rank": ("6", "-own.mean()"),
+}
+
+
+@pytest.mark.parametrize("name", _LOSSES)
+def test_a_loss_by_index_and_a_count_that_is_summed(name, tmp_path):
+    count, loss = _LOSSES[name]
+    code = _INDEXED.replace("COUNT", count).replace("LOSS", loss)
+    (tmp_path / "script.py").write_text(code)
+    line = [sys.executable, "-m", "spmd_trace", "lint", "--world", "2", "--format=json"]
+    line.append("script.py")
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert json.loads(done.stdout)["findings"] == [], done.stderr

@@ -8,6 +8,7 @@ are unknown.
 import collections
 import dataclasses
 import gc
+import math
 from collections.abc import Iterable
 
 import torch
@@ -63,6 +64,25 @@ def _repeats(tensor: torch.Tensor) -> list[int]:
         return []
     long = [dim for dim, extent in enumerate(tensor.shape) if extent > 1]
     return [dim for dim in long if bool((tensor == tensor.narrow(dim, 0, 1)).all())]
+
+
+def _counts_up(tensor: torch.Tensor) -> bool:
+    """Whether whole numbers are 0, 1, 2, ... in one dimension."""
+    if tensor.dtype != torch.int64 or type(tensor) is not torch.Tensor or tensor.dim() != 1:
+        return False
+    count = tensor.numel()
+    return 1 < count <= _LARGE and bool((tensor == torch.arange(count)).all())
+
+
+_LITERALS = ("aten.scalar_tensor.default", "aten.full.default")
+
+
+def _is_count(op: Op | None) -> bool:
+    """Whether a number of the script may be how many things a rank has; 1 counts the ranks."""
+    number = 0 if op is None else op.ins[0] if op.ins else op.attrs["fill_value"]
+    if not isinstance(number, (int, float)):  # taken out of a tensor
+        return False
+    return math.isfinite(number) and number > 1 and number == int(number)
 
 
 def _summed(program, numbers: list[Value]) -> dict[int, set[str]]:
@@ -273,6 +293,7 @@ class Roles:
         recorder.is_share = self._is_share
         recorder.on_received = self._received
         self._repeated: list[tuple[Value, list[int]]] = []  # inputs, with dimensions
+        self._counting: list[Value] = []  # inputs and constants
         self._literals: list[tuple[str, Value]] = []  # numbers that are tensors, with names
         self._lists: dict[int, torch.Tensor] = {}  # by storage: several numbers that are one
         recorder.on_literal = self._literal
@@ -456,10 +477,12 @@ class Roles:
 
     def type_literals(self) -> None:
         """A number in which ranks were seen to differ comes from outside: no operation makes it
-        so. So does a whole one that is summed over ranks: each has counted its own."""
+        so. So does a whole one above 1 that is summed over ranks: each has counted its own."""
         program = self.recorder.program
         given: set[int] = set()
-        summed = _summed(program, [one for _, one in self._literals if not one.floating])
+        numbers = {id(op.outs[0]): op for op in program.ops if op.name in _LITERALS}
+        counts = [one for _, one in self._literals if _is_count(numbers.get(id(one)))]
+        summed = _summed(program, counts)
         for name, value in self._literals:
             kinds = self.kinds.get(name, {}) | dict.fromkeys(summed.get(id(value), ()), "V")
             if "V" in kinds.values():
@@ -481,6 +504,19 @@ class Roles:
         if self.digests is not None:
             for name, numbers in named.items():
                 self.digests.append({"role": "number", "name": name, "digest": numbers})
+
+    def make_counting(self) -> None:
+        """Numbers that count up from 0 on all ranks, such as `range(n)` in an index, each rank has
+        counted by itself."""
+        program = self.recorder.program
+        for value in self._counting:
+            if value in program.params:
+                program.params.remove(value)
+                value.claims = {}
+                loc = next((op.loc for op in program.ops if value in op.operands()), None)
+                words = {"end": value.shape[0]}
+                made = Op("aten.arange.default", [], [value], words, loc=loc, derived=True)
+                program.ops.insert(0, made)
 
     def expand_repeated(self) -> None:
         """What ranks have in common and repeats itself along a dimension, such as the positions of
@@ -624,9 +660,12 @@ class Roles:
             claims |= {"taken": along, "taken_dim": taken.dim, "taken_blocks": taken.blocks}
         self.note(role, key, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
-        if role == "input" and kinds and set(kinds.values()) == {"R|I"}:
+        if role in ("input", "const") and kinds and set(kinds.values()) == {"R|I"}:
             with self.recorder.hidden():
-                self._repeated.append((value, _repeats(tensor)))
+                if _counts_up(tensor):
+                    self._counting.append(value)
+                elif role == "input":
+                    self._repeated.append((value, _repeats(tensor)))
         self.declared.append((tensor, value))
         return value
 

@@ -628,6 +628,7 @@ class Steps:
         self.roles.note_random()
         self.roles.note_counts()
         self.roles.type_literals()
+        self.roles.make_counting()
         self.roles.expand_repeated()
         self.roles.forget_cleared()
         # What writes the trace is no part of the step.
