@@ -2,6 +2,8 @@
 // beside the rule, and results.
 #include "checker/gradual/second_pass/second_pass.h"
 
+#include "checker/gradual/inference.h"
+
 #include "rules/boundary/claims.h"
 #include "rules/shards/remesh.h"
 
@@ -22,6 +24,10 @@ Parts::Parts(WalkState &state)
       root(state, now), one_rank(state, now, lookups.offsets()), numbers(state, now),
       own_counts(state, now, origins, lookups), means(state, now), weights(state, now),
       gradients(state, now) {}
+
+std::unique_ptr<Inference> second_pass(WalkState &state) {
+  return state.result.gradual ? std::make_unique<SecondPass>(state) : nullptr;
+}
 
 SecondPass::SecondPass(WalkState &state)
     : state_(state), program_(state.program), gradual_(*state.result.gradual), parts_(state),
