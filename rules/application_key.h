@@ -1,7 +1,7 @@
 // The words that tell applications apart, in the order in which a key has them: the op, then each
 // operand with what is known of its tensors, then what is stated of the results. Written for an
 // application (rules/application_cache.cc), and compared in place with an instruction
-// (checker/walk/instruction_typing.cc).
+// (checker/walk/instruction/typing.cc).
 #pragma once
 
 #include "rules/apply.h"

@@ -27,11 +27,6 @@ namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
 constexpr unsigned kMaxExtends = 16;
-// Options that make no sense in a file, or that only the caller may decide: what is read and
-// written besides the inputs.
-constexpr std::string_view kOnlyCalled[] = {
-    "--config",         "--isolated",        "--help",  "--expect", "--source-root",
-    "--write-baseline", "--update-baseline", "--since", "--diff"};
 constexpr uint64_t kMaxFile = uint64_t(1) << 20; // bytes
 // toml++ recurses once per part of a key.
 constexpr size_t kMaxDots = 64; // on one line, outside of strings
@@ -39,8 +34,7 @@ constexpr size_t kMaxDots = 64; // on one line, outside of strings
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
 bool is_configured(const OptionRow &row) {
-  return row.commands & (kCheck | kGate) && row.name.substr(0, 2) == "--" &&
-         !llvm::is_contained(kOnlyCalled, row.name);
+  return row.commands & (kCheck | kGate) && row.name.substr(0, 2) == "--" && !row.command_line_only;
 }
 
 // The first line with more dots outside of strings than a key may have; 0: none has.
@@ -165,7 +159,9 @@ bool ConfigurationReader::key(llvm::StringRef name, const toml::node &node) {
     return suppressions(node);
   if (const OptionRow *row = configured_option(name))
     return option(*row, name, node);
-  if (llvm::is_contained(kOnlyCalled, "--" + name.str()))
+  if (llvm::any_of(option_rows(), [&](const OptionRow &row) {
+        return row.command_line_only && row.name == "--" + name.str();
+      }))
     return fail(node, fmt::format("`{}` is given on the command line only", view(name)));
   std::vector<std::string> keys = configuration_keys();
   llvm::SmallVector<llvm::StringRef, 40> known(keys.begin(), keys.end());

@@ -114,6 +114,8 @@ template <bool Options::*Switch> std::string turn_on(Options &options, StringRef
   return "";
 }
 
+constexpr bool kCommandLineOnly = true;
+
 constexpr OptionRow kOptions[] = {
     {"--format", "NAME[:FILE]", "full on a terminal, else concise",
      "output format, to stdout or FILE; repeatable", kCheck, set_format,
@@ -149,12 +151,12 @@ constexpr OptionRow kOptions[] = {
     {"--baseline", "FILE", "", "findings that are accepted as they are; new ones count", kGate,
      [](Options &o, StringRef v) { return o.baseline = v.str(), std::string(); }},
     {"--write-baseline", "", "", "write what is found to that file", kGate,
-     turn_on<&Options::write_baseline>},
+     turn_on<&Options::write_baseline>, nullptr, kCommandLineOnly},
     {"--update-baseline", "", "", "take out of that file what is gone; it does not grow", kGate,
-     turn_on<&Options::update_baseline>},
+     turn_on<&Options::update_baseline>, nullptr, kCommandLineOnly},
     {"--since", "OLD.json", "", "accept what an earlier --format=json has; repeatable", kGate,
      [](Options &o, StringRef v) { return o.since.push_back(v.str()), std::string(); },
-     [](Options &o) { o.since.clear(); }},
+     [](Options &o) { o.since.clear(); }, kCommandLineOnly},
     {"--annotate", "", "", "print the inferred src and dst of collectives", kCheck,
      turn_on<&Options::annotate>},
     {"--no-fold", "", "", "one report per place", kCheck,
@@ -164,13 +166,14 @@ constexpr OptionRow kOptions[] = {
     {"--no-fixes", "", "", "look for no repairs", kCheck,
      [](Options &o, StringRef) { return o.report.fixes = false, std::string(); }},
     {"--diff", "", "", "print the fixes as a patch of the programs, and no findings", kGate,
-     turn_on<&Options::diff>},
+     turn_on<&Options::diff>, nullptr, kCommandLineOnly},
     {"--fix", "", "", "write the fixes into the programs, and report what is left", kGate,
      turn_on<&Options::fix>},
     {"--expect", "", "", "exit code 1 unless all that the programs expect is found, and no more",
-     kGate, turn_on<&Options::expect>},
+     kGate, turn_on<&Options::expect>, nullptr, kCommandLineOnly},
     {"--source-root", "DIR", ".", "where source files are looked up", kCheck | kLsp | kReport,
-     [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }},
+     [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }, nullptr,
+     kCommandLineOnly},
     {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable",
      kCheck | kLsp | kReport, add_path_map, [](Options &o) { o.sources.path_map.clear(); }},
     {"--strict-schema", "", "", "warn of unknown keys", kTyped | kFmt | kValidate,
@@ -181,9 +184,10 @@ constexpr OptionRow kOptions[] = {
      kTyped | kFmt | kValidate, [](Options &o, StringRef v) { return to_number(v, o.max_input); }},
     {"--config", "FILE", "spmdlint.toml or pyproject.toml here or above", "configuration file",
      kTyped | kConfig,
-     [](Options &o, StringRef v) { return o.config_file = v.str(), std::string(); }},
+     [](Options &o, StringRef v) { return o.config_file = v.str(), std::string(); }, nullptr,
+     kCommandLineOnly},
     {"--isolated", "", "", "read no configuration file", kTyped | kConfig,
-     turn_on<&Options::isolated>},
+     turn_on<&Options::isolated>, nullptr, kCommandLineOnly},
     {"--color", kOneOf<kColourWords>, "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured",
      kCheck, [](Options &o, StringRef v) { return choose(v, kColourWords, o.colour); }},
     {"--width", "N", "that of the terminal, else 100", "longer source lines are cut; 0: none is",
@@ -230,7 +234,7 @@ constexpr OptionRow kOptions[] = {
     {"--outline", "", "", "fold equal layers into functions", kFmt, turn_on<&Options::outline>},
     {"--check", "", "", "write nothing; exit code 1 if a file is not canonical", kFmt,
      turn_on<&Options::compare_only>},
-    {"--help", "", "", "print this text", ~0u, turn_on<&Options::help>},
+    {"--help", "", "", "print this text", ~0u, turn_on<&Options::help>, nullptr, kCommandLineOnly},
 };
 
 const OptionRow *find_option(StringRef name, uint32_t command) {

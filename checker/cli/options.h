@@ -92,6 +92,9 @@ struct OptionRow {
   std::string (*set)(Options &options, llvm::StringRef value);
   // Of an option that adds to a list: forgets what was added before.
   void (*reset)(Options &options) = nullptr;
+  // It makes no sense in a configuration file, or only the caller may decide it: what is read and
+  // written besides the inputs.
+  bool command_line_only = false;
 };
 llvm::ArrayRef<OptionRow> option_rows();
 

@@ -4,6 +4,7 @@
 
 #include "checker/definitions.h"
 #include "checker/fix/redistribute.h"
+#include "checker/gradual/inference.h"
 #include "checker/walk/walk.h"
 #include "ir/support/arrays.h"
 
@@ -26,8 +27,8 @@ struct FixState {
   llvm::DenseMap<uint32_t, llvm::SmallVector<ir::ValueId, 1>> gradients;
 
   FixState(ir::Program &program, const CheckResult &result, const CheckOptions &options)
-      : program(program), scratch(result), walk(program, options, scratch), original(result),
-        moves(program, scratch, options) {
+      : program(program), scratch(result), walk(program, options, scratch, second_pass),
+        original(result), moves(program, scratch, options) {
     walk.resume();
   }
 

@@ -57,22 +57,6 @@ std::optional<double> number_of(const ir::AttrValue &value) {
   return std::nullopt;
 }
 
-bool moves_elements(const rules::ResolvedOp &op) {
-  if (op.form == rules::OpForm::Boundary)
-    return rules::passes_data(op.boundary);
-  if (op.form != rules::OpForm::Equation || !op.row)
-    return false;
-  const rules::Equation &row = op.row->equation.equation;
-  if (op.row->new_elements || row.sum_count != 1 || row.term_count != 1 ||
-      row.terms[0].atom_count != 1 || row.terms[0].divisors != 0 || row.terms[0].negative ||
-      row.atoms[0].form != rules::Atom::Form::Ref)
-    return false;
-  const rules::Ref &read = row.refs[row.atoms[0].first];
-  return read.role == rules::RefRole::Value && read.index == rules::kNoFactor &&
-         read.operand != rules::kGenerator &&
-         row.operands[read.operand].list != rules::ListForm::Multiplied; // as `einsum` does
-}
-
 bool copies_operand(const rules::ResolvedOp &op, size_t operands) {
   if (op.form == rules::OpForm::Boundary)
     return operands == 1 && rules::passes_data(op.boundary);

@@ -6,13 +6,13 @@
 #include "checker/check.h"
 #include "checker/operand_list.h"
 
+#include "rules/ops/element_moves.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace spmd::checker {
 
-// Whether every element of the result is one of an operand, which no other operand changes.
-bool moves_elements(const rules::ResolvedOp &op);
 // Whether the result is the last of so many operands as it is, and nothing else is read.
 bool copies_operand(const rules::ResolvedOp &op, size_t operands);
 

@@ -4,11 +4,12 @@
 #include "checker/definitions.h"
 #include "checker/gradual/accumulation.h"
 #include "checker/gradual/blocks/numbering.h"
+#include "checker/gradual/inference.h"
 #include "checker/gradual/returned.h"
 #include "checker/gradual/unseen_collectives.h"
 #include "checker/operand_list.h"
-#include "checker/suppress.h"
 #include "checker/walk/gradients/search.h"
+#include "checker/walk/suppress.h"
 #include "checker/walk/walk.h"
 
 #include "rules/bind.h"
@@ -623,7 +624,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   CheckResult result;
   result.gradual = std::make_shared<Gradual>(program, options);
   options.infer_partial = true;
-  Walk(program, options, result).run();
+  Walk(program, options, result, second_pass).run();
   prefer_kinds(result.gradual->by_kinds(), result);
   keep_errors(program, result.gradual->updates(), result.gradual->by_kinds(), result);
   join_drift(result);

@@ -6,7 +6,7 @@
 #include "checker/fix/calls.h"
 #include "checker/fix/fix_finder.h"
 #include "checker/report/verified_edits.h"
-#include "checker/suppress.h"
+#include "checker/walk/suppress.h"
 
 #include "ir/text/text.h"
 #include "rules/violations/operands.h"

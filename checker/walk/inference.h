@@ -6,7 +6,11 @@
 
 #include "rules/apply.h"
 
+#include <memory>
+
 namespace spmd::checker {
+
+class WalkState;
 
 class Inference {
 public:
@@ -36,5 +40,8 @@ public:
   // Whether it depends on a cut that nobody stated.
   virtual bool stands_on_inference(Place place, const rules::Violation &violation) const = 0;
 };
+
+// None where nothing is known beyond declarations.
+using InferenceMaker = std::unique_ptr<Inference> (*)(WalkState &state);
 
 } // namespace spmd::checker

@@ -4,7 +4,7 @@
 #include "checker/walk/edits.h"
 #include "checker/walk/gradients/contracts.h"
 #include "checker/walk/gradients/recorded_gradients.h"
-#include "checker/walk/instruction_typing.h"
+#include "checker/walk/instruction/typing.h"
 #include "checker/walk/program_interface.h"
 #include "checker/walk/state.h"
 #include "checker/walk/undecided/undecided_kinds.h"
@@ -15,8 +15,9 @@ namespace spmd::checker {
 
 class Walk {
 public:
-  Walk(ir::Program &program, const CheckOptions &options, CheckResult &result);
-  ~Walk();
+  // `infer`: what is known beyond declarations; none where the program declares its types.
+  Walk(ir::Program &program, const CheckOptions &options, CheckResult &result,
+       InferenceMaker infer = nullptr);
   void run();
 
   Mover mover; // none: nothing is moved

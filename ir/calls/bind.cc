@@ -95,8 +95,8 @@ private:
     if (parameter.takes_rest)
       return rest.size() > 1 || !is_list(rest.front());
     bool is_last = place + 1 == given_.size() || signature_.parameters[place + 1].named_only;
-    return parameter.type == "int" && parameter.is_list && is_last && rest.size() > 1 &&
-           llvm::all_of(rest, [&](Operand one) { return may_be_integer(one); });
+    return parameter.type == ParameterType::Integer && parameter.is_list && is_last &&
+           rest.size() > 1 && llvm::all_of(rest, [&](Operand one) { return may_be_integer(one); });
   }
 
   bool by_name() {
@@ -134,22 +134,25 @@ private:
       Fit fit = given_[i] ? fit_of(parameter, *given_[i]) : Fit::Exact;
       if (fit == Fit::None)
         return fail(fmt::format("`{}` is not of type {}{}", view(parameter.name),
-                                view(parameter.type), parameter.is_list ? "[]" : ""));
+                                word_of(parameter.type), parameter.is_list ? "[]" : ""));
       converted_ += fit == Fit::Converted;
     }
     return true;
   }
 
   Fit fit_of(const Parameter &parameter, Operand operand) const {
+    const bool takes_all = parameter.type == ParameterType::Any;
     if (is_null(operand))
-      return parameter.is_optional || parameter.type == "any" || parameter.type == "_" ? Fit::Exact
-                                                                                       : Fit::None;
-    if (parameter.type == "any")
+      return parameter.is_optional || takes_all || parameter.type == ParameterType::Ignored
+                 ? Fit::Exact
+                 : Fit::None;
+    if (takes_all)
       return Fit::Exact;
     if (!parameter.is_list)
       return is_list(operand) ? Fit::None : fit_of_one(parameter.type, operand);
     if (!is_list(operand)) // `sum(x, 1)`
-      return parameter.type != "Tensor" && fit_of_one(parameter.type, operand) != Fit::None
+      return parameter.type != ParameterType::Tensor &&
+                     fit_of_one(parameter.type, operand) != Fit::None
                  ? Fit::Converted
                  : Fit::None;
     Fit worst = Fit::Exact;
@@ -158,39 +161,32 @@ private:
     return worst;
   }
 
-  Fit fit_of_one(StringRef type, Operand operand) const {
-    if (operand.is_value())
-      return type == "Tensor" ? Fit::Exact : is_plain(type) ? Fit::Converted : Fit::None;
+  Fit fit_of_one(ParameterType type, Operand operand) const {
+    using enum ParameterType;
+    const auto fit = [&](std::initializer_list<ParameterType> exact,
+                         std::initializer_list<ParameterType> converted) {
+      return llvm::find(exact, type) != exact.end()           ? Fit::Exact
+             : llvm::find(converted, type) != converted.end() ? Fit::Converted
+                                                              : Fit::None;
+    };
+    if (operand.is_value()) // one without dimensions may stand for a number
+      return fit({Tensor}, {Number, Scalar, Integer, Float, Bool});
     const AttrValue *value = literal(operand);
     if (!value)
       return Fit::None;
     switch (value->form) {
     case AttrForm::Integer:
     case AttrForm::Expr:
-      return type == "int" || type == "float" || type == "Scalar" || type == "number" ? Fit::Exact
-             : type == "Tensor" || type == "_" ? Fit::Converted
-                                               : Fit::None;
+      return fit({Integer, Float, Scalar, Number}, {Tensor, Ignored});
     case AttrForm::Float:
-      return type == "float" || type == "Scalar" || type == "number" ? Fit::Exact
-             : type == "Tensor"                                      ? Fit::Converted
-                                                                     : Fit::None;
+      return fit({Float, Scalar, Number}, {Tensor});
     case AttrForm::Bool:
-      return type == "bool" || type == "_"                              ? Fit::Exact
-             : type == "Scalar" || type == "number" || type == "Tensor" ? Fit::Converted
-                                                                        : Fit::None;
+      return fit({Bool, Ignored}, {Scalar, Number, Tensor});
     case AttrForm::String:
-      return type == "str"     ? Fit::Exact
-             : type == "dtype" ? (dtype_of(*value).empty() ? Fit::None : Fit::Exact)
-             : type == "_" && dtype_of(*value).empty() ? Fit::Exact
-                                                       : Fit::None;
+      return dtype_of(*value).empty() ? fit({String, Ignored}, {}) : fit({String, DType}, {});
     default:
       return Fit::None;
     }
-  }
-  // What a value without dimensions may stand for.
-  static bool is_plain(StringRef type) {
-    return type == "number" || type == "Scalar" || type == "int" || type == "float" ||
-           type == "bool";
   }
 
   // `torch.float32`, `float32` and `f32` are f32.
@@ -203,10 +199,10 @@ private:
   }
 
   void place(BoundCall &made, const Parameter &parameter, std::optional<Operand> given) {
-    if (parameter.type == "_")
+    if (parameter.type == ParameterType::Ignored)
       return;
-    bool as_operand = parameter.is_operand() ||
-                      (parameter.type == "any" && given && holds_value(program_, *given));
+    bool as_operand = parameter.is_operand() || (parameter.type == ParameterType::Any && given &&
+                                                 holds_value(program_, *given));
     if (as_operand) {
       Operand operand = given ? *given : Operand::literal(builder_.literal(AttrValue::null()));
       operand.mut = parameter.is_written && holds_value(program_, operand);
@@ -221,9 +217,9 @@ private:
       return;
     }
     AttrValue value = as_attr(program_, *given);
-    if (parameter.type == "int" && parameter.is_list && !is_list(*given))
+    if (parameter.type == ParameterType::Integer && parameter.is_list && !is_list(*given))
       value = AttrValue::list(program_.lists.add(AttrList{{value}}));
-    if (parameter.type == "dtype")
+    if (parameter.type == ParameterType::DType)
       value = AttrValue::string(builder_.string(dtype_of(value)));
     if (!is_standard(value, parameter.standard))
       made.attrs.attrs.push_back({name, value});

@@ -4,6 +4,7 @@
 #include "ir/support/check.h"
 #include "ir/support/strings.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -15,6 +16,17 @@ namespace {
 
 using llvm::StringRef;
 
+// By enumerator.
+constexpr std::string_view kTypeWords[] = {"Tensor", "number",  "Scalar", "int",
+                                           "float",  "complex", "bool",   "str",
+                                           "dtype",  "Storage", "any",    "_"};
+
+ParameterType type_of(StringRef word) {
+  const auto *at = llvm::find(kTypeWords, std::string_view(word.data(), word.size()));
+  SPMD_CHECK(at != std::end(kTypeWords), "a parameter of a signature is of an unknown type");
+  return static_cast<ParameterType>(at - std::begin(kTypeWords));
+}
+
 // `Tensor?[] indices`, `int[2] stride=[1,1]`, `*Tensor tensors`.
 Parameter read_parameter(StringRef text) {
   Parameter made;
@@ -23,11 +35,11 @@ Parameter read_parameter(StringRef text) {
   made.takes_rest = type.consume_front("*");
   StringRef word = type.take_while([](char c) { return llvm::isAlnum(c) || c == '_'; });
   StringRef marks = type.drop_front(word.size());
-  made.type = word;
   made.is_list = marks.contains('[') || made.takes_rest;
   made.is_optional = ir::ends_with(marks, "?") || made.standard == "None";
   made.is_written = marks.contains('!');
   SPMD_CHECK(!word.empty() && !made.name.empty(), "a parameter of a signature has no type or name");
+  made.type = type_of(word);
   return made;
 }
 
@@ -89,6 +101,8 @@ llvm::ArrayRef<Signature> signatures_of(StringRef name) {
     return {};
   return table().signatures[at->second];
 }
+
+std::string_view word_of(ParameterType type) { return kTypeWords[static_cast<size_t>(type)]; }
 
 StringRef dtype_word(StringRef framework_word) { return table().dtypes.lookup(framework_word); }
 

@@ -8,8 +8,27 @@
 
 namespace spmd::ir {
 
+// A type of torch's schemas without its marks; `Number` may stand for a tensor, `Ignored` says
+// nothing of the program, `Any` is unknown.
+enum class ParameterType : uint8_t {
+  Tensor,
+  Number,
+  Scalar,
+  Integer,
+  Float,
+  Complex,
+  Bool,
+  String,
+  DType,
+  Storage,
+  Any,
+  Ignored
+};
+// As the table of signatures spells it.
+std::string_view word_of(ParameterType type);
+
 struct Parameter {
-  llvm::StringRef type; // without marks: Tensor, number, int, ..., `any`, `_`
+  ParameterType type = ParameterType::Any;
   llvm::StringRef name;
   llvm::StringRef standard; // the default, as Python writes it; empty: it must be given
   bool is_list = false, is_optional = false;
@@ -18,7 +37,7 @@ struct Parameter {
   bool takes_rest = false; // all further arguments by position
 
   // Whether it stands among the operands.
-  bool is_operand() const { return type == "Tensor" || type == "number"; }
+  bool is_operand() const { return type == ParameterType::Tensor || type == ParameterType::Number; }
 };
 
 struct Signature {

@@ -36,18 +36,17 @@ PRIVATE = {
 }
 
 # A folder of a layer is a part of it, which other parts include in one direction; what lies in the
-# layer itself is what all of them share. These are one part in several folders, by subject: rules
-# apply one another, readers and printers have one grammar, a body is typed twice.
+# layer itself is what all of them share. Two layers are one part in several folders, by subject:
+# rules apply one another, readers and printers have one grammar.
 ONE_PART = [
     ["ir/"],
     ["rules/"],
-    ["checker/walk/", "checker/gradual/", "checker/rewrite/"],
 ]
 
 # Nobody reads a longer list of names. Tests are found by the name of what they test, and have no
 # such limit.
 MOST_ENTRIES = 25
-ANY_NUMBER = ["tests/*", "exporters/tests/*"]
+ANY_NUMBER = ["tests/*", "exporters/tests/*", "examples/jax/scripts/"]
 NO_SOURCE = re.compile(r"^\.|^__pycache__$|^build|\.egg-info$")
 
 COLUMNS = 100

@@ -1,4 +1,4 @@
-# Gate over READMEs and docs: a source that they name exists. `walk/check.cc`, `placement.*`,
+# Gate over READMEs and docs: a source that they name exists. `walk/walk.cc`, `placement.*`,
 # `blocks/*.cc` are looked for at the end of a path, from any folder on.
 import fnmatch
 import pathlib

@@ -1,5 +1,5 @@
 // What the checker takes for a move of elements, against what the row does to data.
-#include "checker/gradual/axis_size_numbers.h"
+#include "rules/ops/element_moves.h"
 
 #include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
@@ -93,7 +93,7 @@ TEST_CASE("rows that are said to move elements make no new ones") {
   for (llvm::ArrayRef<rules::OpDef> family : rules::op_families())
     for (const rules::OpDef &row : family) {
       const llvm::StringRef name(row.name.data(), row.name.size());
-      if (!checker::moves_elements(rules::resolve_spelling(name, "spmd")) ||
+      if (!rules::moves_elements(rules::resolve_spelling(name, "spmd")) ||
           llvm::is_contained(kComplex, row.name))
         continue;
       INFO(row.name);

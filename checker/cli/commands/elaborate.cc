@@ -9,7 +9,7 @@
 #include "checker/cli/present.h"
 #include "checker/cli/topology.h"
 #include "checker/render/json_text.h"
-#include "checker/suppress.h"
+#include "checker/walk/suppress.h"
 
 #include "ir/dialect/dialect.h"
 #include "ir/text/text.h"

@@ -3,7 +3,7 @@
 
 #include "checker/walk/bodies/bodies.h"
 #include "checker/walk/bodies/control_flow.h"
-#include "checker/walk/claims.h"
+#include "checker/walk/instruction/claims.h"
 
 namespace spmd::checker {
 

@@ -1,12 +1,12 @@
-// Which violations are findings: those that are wrong whatever is unknown.
-#include "checker/gradual/second_pass/second_pass.h"
+// A finding is certain if it does not depend on what is unknown of the operands.
+#include "checker/gradual/second_pass/certainty.h"
 
 #include "checker/definitions.h"
 #include "checker/walk/gradients/search.h"
 
-#include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/claims.h"
+#include "rules/violations/diagnostic_info.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/local.h"
 #include "rules/violations/operands.h"
@@ -30,17 +30,17 @@ using ir::Type;
 using ir::ValueId;
 using rules::Computes;
 
-bool SecondPass::admits(Place place, rules::Violation &violation) {
+bool Certainty::admits(Place place, rules::Violation &violation) {
   const bool inst = place.form == Place::Form::Inst;
   // What is written to is a rank's own, as the operands are.
   if (inst && violation.is<rules::MutationChangesType>() &&
-      now_.routed.seen_whole().contains(rules::axes_of(violation)))
+      parts_.experts.made().seen_whole().contains(rules::axes_of(violation)))
     return false;
   // An addend may go round, and meet those of all other ranks.
-  if (inst && violation.is<rules::WrongSource>() && !now_.ring.results.empty())
+  if (inst && violation.is<rules::WrongSource>() && !parts_.rings.made().results.empty())
     return false;
   // What is exchanged by counts is as long as these say.
-  if (inst && violation.is<rules::ShapeMismatch>() && now_.routed.counted)
+  if (inst && violation.is<rules::ShapeMismatch>() && parts_.experts.made().counted)
     return false;
   if (certain(place, violation) && !again_in_optimizer(place, violation)) {
     if (inst)
@@ -59,7 +59,7 @@ bool SecondPass::admits(Place place, rules::Violation &violation) {
 
 // The axes of which it is known where each cut goes in what an instruction moves: a rule that asks
 // for a whole dimension does not know of cuts inside of it, as of the heads in a fused qkv.
-AxisSet SecondPass::moved(InstId id) const {
+AxisSet Certainty::moved(InstId id) const {
   const ir::Inst &inst = program_.insts[id];
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
   if (!row || !row->factors || inst.result_count == 0 ||
@@ -83,7 +83,7 @@ AxisSet SecondPass::moved(InstId id) const {
 
 // Zeros may be added to anything, and leave a pending sum where they overwrite rows of one. A
 // gradient of zeros is that of any kind, at any scale.
-bool SecondPass::is_of_zeros(Place place, const rules::Violation &violation) const {
+bool Certainty::is_of_zeros(Place place, const rules::Violation &violation) const {
   if (place.form != Place::Form::Inst)
     return false;
   auto zero = [&](ir::TypeId type) { // none before it is judged
@@ -106,32 +106,13 @@ bool SecondPass::is_of_zeros(Place place, const rules::Violation &violation) con
   return false;
 }
 
-// One term of a loss is multiplied with the size of an axis, and another one is not: that may be
-// its weight, as where there are as many experts as ranks. Gradients of the terms differ likewise.
-bool SecondPass::weighs_terms(Place place, const rules::Violation &violation) const {
-  if (!violation.is<rules::ScaleMismatch>() || place.form != Place::Form::Inst ||
-      !state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Sum))
-    return false;
-  const ir::Inst &inst = program_.insts[place.as_inst()];
-  const bool numbers =
-      llvm::all_of(state_.args, [&](const rules::Arg &arg) { return is_number(arg.shape); });
-  if (inst.phase != ir::Phase::Backward && !(is_forward(inst) && numbers))
-    return false;
-  AxisSet all = ~AxisSet(), any;
-  for (ValueId operand : state_.operands.values) {
-    all &= weights_.lookup(operand.index);
-    any |= weights_.lookup(operand.index);
-  }
-  return (any - all).contains(rules::axes_of(violation));
-}
-
-bool SecondPass::certain(Place place, rules::Violation &violation) {
-  if (is_of_zeros(place, violation) || weighs_terms(place, violation))
+bool Certainty::certain(Place place, rules::Violation &violation) {
+  if (is_of_zeros(place, violation) || parts_.weights.explain(place, violation))
     return false;
   // The gradient of a loss that all ranks share is what each has, or an addend of as many.
   if (violation.is<rules::PartialWithVarying>() && place.form == Place::Form::Inst &&
       llvm::any_of(tensors_of(program_, place.as_inst()),
-                   [&](ValueId value) { return shared_gradients_.contains(value.index); }))
+                   [&](ValueId value) { return parts_.gradients.is_shared(value); }))
     return false;
   if (steps_inside(place, violation))
     return false;
@@ -140,7 +121,7 @@ bool SecondPass::certain(Place place, rules::Violation &violation) {
 
 // The sum of a derivative over a rank's rows is an addend, and a number of its own as well, such as
 // the inner step of a rank's own task, with which the forward goes on.
-bool SecondPass::steps_inside(Place place, const rules::Violation &violation) const {
+bool Certainty::steps_inside(Place place, const rules::Violation &violation) const {
   if (place.form != Place::Form::Inst)
     return false;
   const AxisSet axes = rules::axes_of(violation);
@@ -162,7 +143,7 @@ bool SecondPass::steps_inside(Place place, const rules::Violation &violation) co
 
 // That each rank has an addend is a guess as well, unless it is of a gradient, of which one is
 // picked: a gradient that an optimizer takes is pending, whatever is unknown of what it is made of.
-AxisSet SecondPass::open_addends(const ir::Inst &inst, const rules::Violation &violation) const {
+AxisSet Certainty::open_addends(const ir::Inst &inst, const rules::Violation &violation) const {
   AxisSet open;
   const auto *source = violation.as<rules::WrongSource>();
   const bool compares = violation.is<rules::ReductionMismatch>();
@@ -171,48 +152,22 @@ AxisSet SecondPass::open_addends(const ir::Inst &inst, const rules::Violation &v
   const bool picks =
       compares || state_.rules.resolve(inst.op).transition == rules::TransitionOp::Broadcast;
   if (picks)
-    open = alone_axes_; // the others have zeros
+    open = parts_.one_rank.axes(); // the others have zeros
   for (ValueId value : state_.operands.values)
     if (!picks || is_forward(inst))
       open |= ~result_.proved[value.index];
   return open;
 }
 
-static AxisSet among(const rules::ScaleMismatch &mismatch, const AxisSizeNumbers::Doubt &found,
-                     const AxisSizeNumbers::Doubt &other) {
-  return ((mismatch.axes - mismatch.below) & (found.smaller | other.larger)) |
-         (mismatch.below & (found.larger | other.smaller));
-}
-
-// The axes on which two scales may be equal, if a number is a size that was taken as a number, or
-// the size of another axis.
-AxisSet SecondPass::doubted(Place place, const rules::Violation &violation) const {
-  const auto *mismatch = violation.as<rules::ScaleMismatch>();
-  if (!mismatch || doubts_.empty())
-    return {};
-  AxisSizeNumbers::Doubt found, other;
-  auto add = [&](ValueId value, bool is_found) {
-    (is_found ? found : other).add(doubts_.lookup(value.index));
-  };
-  if (mismatch->value.valid())
-    add(mismatch->value, true);
-  if (place.form != Place::Form::Inst)
-    return among(*mismatch, found, other);
-  const bool compares = llvm::is_contained(state_.operands.values, mismatch->value);
-  for (ValueId operand : state_.operands.values)
-    add(operand, !compares || operand == mismatch->value);
-  return among(*mismatch, found, other);
-}
-
 // The axes on which something that a finding depends on is not known.
-AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
+AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
   // Whose blocks these are is known, whatever else is not; so is a number that was seen to differ.
   if (violation.is<rules::UnlikeSteps>() || violation.is<rules::MixedBlocks>() ||
       violation.is<rules::MissingBlock>() || violation.is<rules::RepeatedBlock>() ||
       violation.is<rules::UnlikeScales>() || violation.is<rules::GradientOfOtherBlock>() ||
       violation.is<rules::EdgeGradientKept>() ||
-      (violation.is<rules::MisplacedEdge>() && now_.edge_gradient.misplaced))
+      (violation.is<rules::MisplacedEdge>() && parts_.edges.gradient().misplaced))
     return open;
   // So are the counts of the ranks.
   if (violation.is<rules::UnequalCounts>())
@@ -229,13 +184,13 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   if (place.form == Place::Form::Inst)
     for (size_t i = 0; i < state_.args.size(); ++i)
       add(state_.args[i].type, i < state_.operands.values.size()
-                                   ? norms_.root(state_.operands.values[i]).axes |
-                                         lookups_.axes(state_.operands.values[i]) |
-                                         windows_.axes(state_.operands.values[i]) |
-                                         own_logs_.axes(state_.operands.values[i])
+                                   ? parts_.norms.roots(state_.operands.values[i]) |
+                                         parts_.lookups.axes(state_.operands.values[i]) |
+                                         parts_.edges.axes(state_.operands.values[i]) |
+                                         parts_.own_counts.logs(state_.operands.values[i])
                                    : AxisSet());
   if (const ValueId *value = violation.value(); value && value->valid())
-    add(result_.types[value->index], routes_.owned(*value));
+    add(result_.types[value->index], parts_.experts.owned(*value));
   // What is stated as unknown is of the kind that follows, whatever cut was assumed of it.
   if (const auto *claim = violation.as<rules::ClaimMismatch>(); claim && claim->value.valid())
     open |= gradual_.assumed_cuts(claim->value);
@@ -243,7 +198,8 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   if (const auto *mismatch = violation.as<rules::GradientTypeMismatch>()) {
     add(mismatch->found);
     // What a rank adds up over its rows is all that its own parameter gets.
-    open |= routes_.owned(mismatch->value) & program_.types[mismatch->found].of(Kind::Partial);
+    open |=
+        parts_.experts.owned(mismatch->value) & program_.types[mismatch->found].of(Kind::Partial);
     const ir::TypeId of =
         mismatch->value.valid() ? result_.types[mismatch->value.index] : ir::TypeId();
     for (AxisId axis : of.valid() ? program_.types[of].sharded() : AxisSet())
@@ -253,7 +209,7 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
   // Where a rank has data of its own, which it does not by an index of its own, the scale is a
   // guess.
   if (violation.is<rules::ScaleMismatch>()) {
-    open |= doubted(place, violation);
+    open |= parts_.doubts.open(place, violation);
     for (ValueId value : state_.operands.values)
       if (place.form == Place::Form::Inst)
         open |= ~result_.scaled[value.index];
@@ -281,7 +237,7 @@ AxisSet SecondPass::open_at(Place place, rules::Violation &violation) {
 }
 
 // The optimizer reads a gradient that is pending more than once.
-bool SecondPass::again_in_optimizer(Place place, rules::Violation &violation) {
+bool Certainty::again_in_optimizer(Place place, rules::Violation &violation) {
   const rules::OperandIndex *operand = violation.operand();
   if (place.form != Place::Form::Inst || !operand ||
       operand->index >= state_.operands.values.size() ||

@@ -1,8 +1,4 @@
 // A program in order: declarations, instructions, outputs; then what only the whole of it tells.
-#include "checker/check.h"
-
-#include "checker/gradual/second_pass/second_pass.h"
-#include "checker/suppress.h"
 #include "checker/walk/walk.h"
 
 namespace spmd::checker {
@@ -12,34 +8,15 @@ using ir::ValueId;
 
 constexpr uint32_t kProgressOps = 1 << 15; // how often progress is reported
 
-bool CheckResult::clean() const {
-  for (const Finding &finding : findings)
-    if (finding.severity() == rules::Severity::Error)
-      return false;
-  return true;
-}
-
-CheckResult check(ir::Program &program, const CheckOptions &options) {
-  if (options.mode.value_or(program.mode) == ir::Mode::Gradual)
-    return check_gradually(program, options);
-  if (options.mode)
-    program.mode = *options.mode;
-  CheckResult result;
-  Walk(program, options, result).run();
-  apply_suppressions(program, options, result);
-  return result;
-}
-
-Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
+Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result,
+           InferenceMaker infer)
     : state_(program, options, result), program_(program), result_(result),
-      inference_(result.gradual ? std::make_unique<SecondPass>(state_) : nullptr),
-      undecided_(state_), contracts_(state_), gradients_(state_, contracts_, undecided_),
-      edits_(state_), typing_(state_, undecided_, contracts_, gradients_, edits_, mover),
+      inference_(infer ? infer(state_) : nullptr), undecided_(state_), contracts_(state_),
+      gradients_(state_, contracts_, undecided_), edits_(state_),
+      typing_(state_, undecided_, contracts_, gradients_, edits_, mover),
       interface_(state_, undecided_, contracts_, gradients_) {
   state_.inference = inference_.get();
 }
-
-Walk::~Walk() = default;
 
 void Walk::run() {
   contracts_.judge_functions();

@@ -6,11 +6,11 @@
 #include "checker/walk/bodies/calls.h"
 #include "checker/walk/bodies/conditions.h"
 #include "checker/walk/bodies/control_flow.h"
-#include "checker/walk/claims.h"
 #include "checker/walk/edits.h"
-#include "checker/walk/effects.h"
 #include "checker/walk/gradients/contracts.h"
 #include "checker/walk/gradients/recorded_gradients.h"
+#include "checker/walk/instruction/claims.h"
+#include "checker/walk/instruction/effects.h"
 #include "checker/walk/state.h"
 #include "checker/walk/undecided/undecided_kinds.h"
 

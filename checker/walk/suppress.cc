@@ -1,5 +1,5 @@
 // Findings that the program accepts: per op, per scope, per location; and suppressions gone stale.
-#include "checker/suppress.h"
+#include "checker/walk/suppress.h"
 
 #include "rules/violations/coverage.h"
 

@@ -1,6 +1,6 @@
 // Effects: what is written in place must leave its storage with a type that other names of it can
 // rely on, and what was written is no longer what older names say.
-#include "checker/walk/effects.h"
+#include "checker/walk/instruction/effects.h"
 
 #include "checker/definitions.h"
 

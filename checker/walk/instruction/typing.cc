@@ -1,8 +1,8 @@
 // A rule is applied to the operands as it takes them; what it cannot see (aliases, meshes, missing
 // types, claims) is decided before and after.
-#include "checker/walk/instruction_typing.h"
+#include "checker/walk/instruction/typing.h"
 
-#include "checker/rewrite/casts.h"
+#include "checker/walk/instruction/implicit_casts.h"
 
 #include "rules/application_key.h"
 #include "rules/boundary/claims.h"

@@ -1,5 +1,5 @@
 // Claims on results: types, scales, shapes and global extents, as the program states them.
-#include "checker/walk/claims.h"
+#include "checker/walk/instruction/claims.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"

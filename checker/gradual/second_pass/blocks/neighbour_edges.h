@@ -1,0 +1,40 @@
+// Edges of blocks that neighbours send, beside a rank's own rows, and the gradients of them.
+#pragma once
+
+#include "checker/gradual/second_pass/part.h"
+#include "checker/gradual/sent/edge_gradients.h"
+#include "checker/gradual/sent/windows.h"
+
+namespace spmd::checker {
+
+class NeighbourEdges : public SecondPassPart {
+public:
+  NeighbourEdges(WalkState &state, CurrentInst &now)
+      : SecondPassPart(state, now), windows_(program_, gradual_.by_kinds()),
+        edge_gradients_(program_, gradual_.by_kinds(), windows_) {}
+
+  void begin();
+  void judge(ir::InstId id, const rules::Application &app);
+  void learn(ir::ValueId value) { windows_.learn(value, window_); }
+  void keep_blocks(ir::Type &type) const;
+  // What has come together from all ranks is an ordinary tensor again.
+  void keep_known(uint32_t index, ir::Type &type) const;
+
+  ir::AxisSet axes(ir::ValueId value) const { return windows_.axes(value); }
+  // What the instruction makes: rows with the edges of neighbours, and gradients of edges.
+  const Windows::Made &window() const { return window_; }
+  const EdgeGradients::Made &gradient() const { return gradient_; }
+  // Along which the result is a window whose rows stand where they should.
+  ir::AxisSet in_place() const;
+
+private:
+  void judge_window(ir::InstId id, const rules::Application &app);
+  void judge_gradient(ir::InstId id, const rules::Application &app);
+
+  Windows windows_;
+  EdgeGradients edge_gradients_;
+  Windows::Made window_;
+  EdgeGradients::Made gradient_;
+};
+
+} // namespace spmd::checker

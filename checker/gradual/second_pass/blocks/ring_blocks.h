@@ -1,0 +1,42 @@
+// Blocks that ranks send to each other: round a ring, or in any other way.
+#pragma once
+
+#include "checker/gradual/second_pass/blocks/neighbour_edges.h"
+#include "checker/gradual/sent/rings.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace spmd::checker {
+
+class RingBlocks : public SecondPassPart {
+public:
+  RingBlocks(WalkState &state, CurrentInst &now, const NeighbourEdges &edges)
+      : SecondPassPart(state, now), edges_(edges),
+        rings_(program_, gradual_.by_kinds(), state.rules) {}
+
+  void declare(ir::ValueId value, const ir::Type &type);
+  void begin();
+  void follow_ring(const ir::Inst &inst, const rules::Application &app);
+  void find_sent(const rules::Application &app);
+  void judge(ir::InstId id, const rules::Application &app);
+  void keep_sent(ir::ValueId value, uint32_t index, ir::Type &type);
+  void keep_scale(const rules::ResolvedOp &op, ir::Type &type) const;
+  // What has come together from all ranks is an ordinary tensor again.
+  void keep_known(uint32_t index, ir::Type &type) const;
+
+  // What the instruction makes of blocks that go round.
+  const Rings::Made &made() const { return ring_; }
+
+private:
+  void judge_gradient(ir::InstId id);
+
+  const NeighbourEdges &edges_;
+  Rings rings_;
+  ir::AxisSet mixed_; // along which blocks of different ranks have met
+  llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
+  Rings::Made ring_;
+  ir::AxisSet received_;      // along which operands are blocks that another rank has sent
+  ir::AxisSet sums_received_; // along which it adds sums over such blocks
+};
+
+} // namespace spmd::checker

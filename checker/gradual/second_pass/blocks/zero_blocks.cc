@@ -1,0 +1,106 @@
+// Zeros have the type and the scale of what they are put together with.
+#include "checker/gradual/second_pass/blocks/zero_blocks.h"
+
+#include "rules/bind.h"
+#include "rules/shapes/attrs.h"
+#include "rules/shards/remesh.h"
+
+#include "ir/claims.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+using rules::Computes;
+
+// Blocks of zeros are of the scale of what they are put together with.
+void ZeroBlocks::scale_zeros() {
+  if (blocks_.empty())
+    return;
+  auto is_zero = [&](size_t i) { return contains(state_.operands.values[i]); };
+  std::optional<ir::ScaleId> scale;
+  for (size_t i = 0; i < state_.args.size() && !scale; ++i)
+    if (ir::ShapeId shape = state_.args[i].shape;
+        !is_zero(i) && shape.valid() && ir::differentiable(program_.shapes[shape].dtype))
+      scale = program_.types[state_.args[i].type].scale;
+  for (size_t i = 0; i < state_.args.size() && scale; ++i)
+    if (is_zero(i)) {
+      Type type = program_.types[state_.args[i].type];
+      type.scale = *scale;
+      state_.args[i].type = state_.intern(type);
+    }
+}
+
+// Memory that was cleared, and to which something is added, holds that alone: zeros are of its
+// type.
+void ZeroBlocks::take_cleared(const rules::ResolvedOp &op) {
+  if (!op.computes(Computes::Sum) || state_.args.size() != 2)
+    return;
+  auto cleared = [&](size_t i) { return contains(state_.operands.values[i]); };
+  for (size_t i : {0, 1})
+    if (cleared(i) && !cleared(1 - i) && state_.args[0].shape == state_.args[1].shape)
+      state_.args[i].type = state_.args[1 - i].type;
+}
+
+// The backward of taking a block, as a join or by an op of its own: zeros stand in the place of the
+// blocks of other ranks, so that it is an addend of the whole.
+void ZeroBlocks::find_padded(const rules::Application &app) {
+  padded_ = {};
+  auto *factors = now_.takes_block && app.op.row ? app.op.row->factors : nullptr;
+  if (factors != rules::cat_factors && factors != rules::slice_backward_factors)
+    return;
+  const rules::Arg *block = nullptr;
+  for (const rules::Arg &arg : app.args)
+    if (!app.type(arg).zero().contains(app.mesh().typed_axes())) {
+      if (block)
+        return;
+      block = &arg;
+    }
+  const ir::Shape *shape = block ? app.shape(*block) : nullptr;
+  const auto dims =
+      shape ? rules::placed_dims(app, rules::DefaultDim::First, shape->dims.size()) : std::nullopt;
+  if (!dims || dims->size() != 1)
+    return;
+  for (AxisId axis : app.type(*block).sharded())
+    if (app.type(*block).dim(axis) == dims->front())
+      padded_ |= axis;
+  now_.open -= padded_;
+}
+
+// A tensor that is made of the number 0 is of every kind and scale.
+bool ZeroBlocks::makes_zero(const ir::Inst &inst) {
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  const rules::OpDef *row = op.row;
+  if (op.computes(Computes::Product)) // `+ 0.0 * unused.sum()`
+    return llvm::any_of(state_.operands.slots, [](const rules::Slot &slot) {
+      return slot.form == rules::Slot::Form::Literal && rules::is_zero(slot.literal);
+    });
+  if (!row || row->constant != rules::OpDef::Constant::Either)
+    return false;
+  for (llvm::StringRef name : {"s", "value", "fill_value"})
+    if (const ir::AttrValue *value = program_.find(inst.attrs, name))
+      return rules::is_zero(*value);
+  return false;
+}
+
+void ZeroBlocks::keep(const ir::Inst &inst, ValueId value, AxisSet before, Type &type) {
+  const AxisSet all = program_.meshes[type.mesh()].typed_axes();
+  const rules::OpDef *row = state_.rules.resolve(inst.op).row;
+  const bool zeros = before.contains(all) || (row && row->constant == rules::OpDef::Constant::Zero);
+  if (zeros && type.of(Kind::Varying))
+    blocks_.insert(value.index);
+  if (makes_zero(inst))
+    type.set_zero(all);
+}
+
+void ZeroBlocks::keep_padded(Type &type) const {
+  type.drop_shards(padded_);
+  type.set_kind(padded_, Kind::Partial);
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,32 @@
+// Values that are made of zeros, and cut; blocks around which an instruction puts zeros.
+#pragma once
+
+#include "checker/gradual/second_pass/part.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+namespace spmd::checker {
+
+class ZeroBlocks : public SecondPassPart {
+public:
+  using SecondPassPart::SecondPassPart;
+
+  void begin() { padded_ = {}; }
+  void scale_zeros();
+  void take_cleared(const rules::ResolvedOp &op);
+  void find_padded(const rules::Application &app);
+  // `type`: as its rule has it; `before`: the axes on which it is zero then.
+  void keep(const ir::Inst &inst, ir::ValueId value, ir::AxisSet before, ir::Type &type);
+  void keep_padded(ir::Type &type) const;
+
+  bool contains(ir::ValueId value) const { return blocks_.contains(value.index); }
+  const llvm::DenseSet<uint32_t> &values() const { return blocks_; }
+
+private:
+  bool makes_zero(const ir::Inst &inst);
+
+  llvm::DenseSet<uint32_t> blocks_; // by value
+  ir::AxisSet padded_;              // along which the instruction puts zeros around a block
+};
+
+} // namespace spmd::checker

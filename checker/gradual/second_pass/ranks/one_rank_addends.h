@@ -1,0 +1,32 @@
+// What one rank alone has, and is zero on all others: an addend on each.
+#pragma once
+
+#include "checker/gradual/blocks/alone.h"
+#include "checker/gradual/second_pass/part.h"
+
+namespace spmd::checker {
+
+class OneRankAddends : public SecondPassPart {
+public:
+  OneRankAddends(WalkState &state, CurrentInst &now, const Offsets &offsets)
+      : SecondPassPart(state, now), alone_(offsets) {}
+
+  void begin() { made_ = {}; }
+  void add(const ir::Inst &inst, const rules::ResolvedOp &op);
+  void hand_in(const ir::Inst &inst, const rules::ResolvedOp &op);
+  void judge(const rules::Application &app);
+  void learn(ir::ValueId value);
+  void keep(ir::Type &type);
+
+  // Along which something was on one rank alone so far.
+  ir::AxisSet axes() const { return axes_; }
+  // Along which the scale of the first result is known by that.
+  ir::AxisSet scaled() const { return made_.scaled; }
+
+private:
+  Alone alone_;
+  ir::AxisSet axes_;
+  Alone::Made made_;
+};
+
+} // namespace spmd::checker

@@ -1,0 +1,54 @@
+// Numbers that differ between ranks where one is meant for all.
+#include "checker/gradual/second_pass/ranks/rank_numbers.h"
+
+#include "checker/walk/gradients/search.h"
+
+#include "rules/boundary/claims.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/steps/positions.h"
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+using rules::Computes;
+
+// A number of the script with which an optimizer multiplies, or divides, what it updates.
+void RankNumbers::judge_rate(InstId id, const rules::Application &app) {
+  if (program_.insts[id].phase != ir::Phase::Optimizer || state_.operands.values.size() != 2 ||
+      !(app.op.computes(Computes::Product) || app.op.computes(Computes::Quotient)))
+    return;
+  const ValueId value = state_.operands.values[1];
+  const ir::Param *number = program_.find_param(value);
+  if (!number || number->role != ir::Role::Const || !is_number(value) ||
+      is_number(state_.operands.values[0]))
+    return;
+  const Type &type = program_.types[state_.known(value).type];
+  if (AxisSet axes = type.of(Kind::Varying) - now_.reported;
+      axes && reported_.insert(value.index).second)
+    state_.report(Place::inst(id), rules::UnlikeSteps{{1}, axes});
+}
+
+void RankNumbers::judge_positions(InstId id, const rules::Application &app,
+                                  llvm::ArrayRef<ValueId> results) {
+  for (const Numbering::Repeated &each : numbering_.repeated(app, state_.operands.values, results))
+    if (AxisSet axes = each.axes - now_.reported;
+        axes && is_forward(program_.insts[id]) &&
+        reported_.insert(state_.operands.values[each.operand].index).second)
+      state_.report(Place::inst(id), rules::RepeatedPositions{{each.operand}, axes});
+  numbering_.learn(app, state_.operands.values, results);
+}
+
+void RankNumbers::keep(ValueId value, const Type &before, Type &type) const {
+  for (AxisId axis : type.sharded() & before.equal()) // as a constant may be, and no number
+    if (numbering_.numbers(value, *type.dim(axis))) {
+      type.drop_shards(AxisSet(axis));
+      rules::take_kinds(type, before, axis);
+    }
+}
+
+} // namespace spmd::checker
