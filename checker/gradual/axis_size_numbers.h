@@ -6,7 +6,7 @@
 #include "checker/check.h"
 #include "checker/operand_list.h"
 
-#include "rules/ops/element_moves.h"
+#include "rules/ops/registry.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

@@ -1,6 +1,4 @@
 // What the checker takes for a move of elements, against what the row does to data.
-#include "rules/ops/element_moves.h"
-
 #include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/row_sample.h"
