@@ -65,8 +65,7 @@ bool copies_operand(const rules::ResolvedOp &op, size_t operands) {
     return false;
   const rules::Equation &row = op.row->equation.equation;
   const rules::Ref &read = row.refs[row.atoms[0].first];
-  return !row.terms[0].negative && !row.has_generator && read.role == rules::RefRole::Value &&
-         read.has_dims && read.dim_count == 1 &&
+  return !row.has_generator && read.has_dims && read.dim_count == 1 &&
          row.dims[read.first_dim].form == rules::Dim::Form::Rest && operands == row.operand_count;
 }
 

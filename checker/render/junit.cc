@@ -1,5 +1,5 @@
 // JUnit XML: a suite per input. One case says whether it was read and judged; then there is one
-// for each claim of the program, and for each finding that none of these tells. A finding below
+// for each claim of the program, and for each finding that none of these reports. A finding below
 // --fail-on passes, and says what it found; a claim that is not decided is skipped.
 #include "checker/render/facts.h"
 #include "checker/report/verdicts/verdicts.h"
@@ -55,8 +55,8 @@ struct Suite {
 };
 
 // What stands inside of the case of a finding that nobody has accepted.
-std::string told(Suite &suite, const Report &report, const Diagnostic &diagnostic,
-                 SourceCache &sources, const RenderOptions &options) {
+std::string text_of(Suite &suite, const Report &report, const Diagnostic &diagnostic,
+                    SourceCache &sources, const RenderOptions &options) {
   const Finding &finding = *diagnostic.first;
   std::string full;
   llvm::raw_string_ostream text(full);
@@ -83,24 +83,24 @@ void add_finding(Suite &suite, const Report &report, const Diagnostic &diagnosti
   const SourcePlace place = locate(report, finding.place);
   suite.add(class_of(place), fmt::format("{} at {}", finding.info().name, print(place)),
             finding.suppressed ? skipped(suite, finding.reason)
-                               : told(suite, report, diagnostic, sources, options));
+                               : text_of(suite, report, diagnostic, sources, options));
 }
 
-// Adds a case for each claim; gives the findings that these tell, which need no case of their own.
+// Adds a case for each claim; gives the findings that these report, which need no case of their own.
 llvm::DenseSet<const Diagnostic *> add_claims(Suite &suite, const Report &report,
                                               SourceCache &sources, const RenderOptions &options) {
-  llvm::DenseSet<const Diagnostic *> all_told;
+  llvm::DenseSet<const Diagnostic *> reported;
   for (const Verdict &verdict : verdicts_of(report)) {
     std::string inside;
     if (verdict.form == Verdict::Form::Open)
       inside = skipped(suite, verdict.why);
     if (verdict.form == Verdict::Form::Refuted) {
-      inside = told(suite, report, *verdict.finding, sources, options);
-      all_told.insert(verdict.finding);
+      inside = text_of(suite, report, *verdict.finding, sources, options);
+      reported.insert(verdict.finding);
     }
     suite.add(class_of(locate(report, verdict.place)), verdict.claim, inside);
   }
-  return all_told;
+  return reported;
 }
 
 std::string properties(const Report &report) {
@@ -127,11 +127,11 @@ Suite suite_of(const Report &report, SourceCache &sources, const RenderOptions &
     suite.add_error(report.input, "nothing judged", why);
   if (suite.errors == 0)
     suite.add(report.input, "is read and judged", "");
-  llvm::DenseSet<const Diagnostic *> all_told;
+  llvm::DenseSet<const Diagnostic *> reported;
   if (report.program)
-    all_told = add_claims(suite, report, sources, options);
+    reported = add_claims(suite, report, sources, options);
   for (const Diagnostic &diagnostic : report.diagnostics)
-    if (!all_told.contains(&diagnostic))
+    if (!reported.contains(&diagnostic))
       add_finding(suite, report, diagnostic, sources, options);
   return suite;
 }

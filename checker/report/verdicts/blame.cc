@@ -1,4 +1,4 @@
-// Operands are told by the fields of violations, so a new violation needs nothing here.
+// Operands are found by the fields of violations, so a new violation needs nothing here.
 #include "checker/report/verdicts/blame.h"
 
 #include "checker/definitions.h"

@@ -152,15 +152,14 @@ void Judge::find_witnesses() {
       witnesses_[out.of.index].push_back({{Place::Form::Output, i}, out.value});
 }
 
-// A step that is recorded by hand may state no output: what it writes over parameters tells of it.
+// A step that is recorded by hand may state no output: what it writes over parameters stands for
+// it.
 void Judge::find_updates() {
   llvm::DenseMap<uint32_t, llvm::SmallVector<Witness, 1>> updates;
   for (uint32_t i = 0; i < program_.insts.size(); ++i) {
     const ir::Inst &inst = program_.insts[ir::InstId{i}];
     for (uint32_t r = 0; inst.phase == ir::Phase::Optimizer && r < inst.result_count; ++r) {
-      ir::ValueId root = inst.result(r);
-      while (program_.values[root].alias_of.valid())
-        root = program_.values[root].alias_of;
+      const ir::ValueId root = storage_of(program_, inst.result(r));
       if (root != inst.result(r) && !witnesses_.count(root.index))
         updates[root.index].push_back({Place::inst(ir::InstId{i}), inst.result(r)});
     }
@@ -169,7 +168,8 @@ void Judge::find_updates() {
     witnesses_[value] = std::move(found);
 }
 
-// A finding within the step leaves open what comes of it; it is told where it blames the parameter.
+// A finding within the step leaves open what comes of it; it refutes the claim where it blames the
+// parameter.
 void Judge::gradient(uint32_t index, llvm::ArrayRef<Witness> witnesses) {
   const ir::Param &param = program_.params[index];
   Verdict verdict{.place = {Place::Form::Param, index},

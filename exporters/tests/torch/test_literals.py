@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-_SCRIPT = """
+_BEGINNING = """
 import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 rank = int(os.environ["RANK"])
@@ -16,6 +16,10 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 draws = torch.Generator().manual_seed(1 + rank)
 for _ in range(3):
     optimizer.zero_grad()
+"""
+_SCRIPT = (
+    _BEGINNING
+    + """\
     loss = model(torch.randn(2, 4, generator=draws)).square().mean()
     loss.backward()
     optimizer.step()
@@ -28,36 +32,30 @@ for _ in range(3):
     count = torch.tensor(8)
     dist.all_reduce(count)
 """
+)
+
+
+def _run(folder, code, *words):
+    (folder / "script.py").write_text(code)
+    line = [sys.executable, "-m", "spmd_trace", *words, "--world", "2", "script.py"]
+    return subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
 
 
 def test_numbers_that_ranks_log_differ_where_they_do(tmp_path):
-    (tmp_path / "script.py").write_text(_SCRIPT)
-
-    def run(*words):
-        line = [sys.executable, "-m", "spmd_trace", *words, "script.py"]
-        return subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
-
-    done = run("lint", "--world", "2", "--format=json")
+    done = _run(tmp_path, _SCRIPT, "lint", "--format=json")
     findings = json.loads(done.stdout)["findings"]
     assert [finding["name"] for finding in findings] == ["reduce-of-replicated"], done.stderr
     line = _SCRIPT.split("\n").index("    dist.all_reduce(equal)") + 1
     assert findings[0]["places"][0]["line"] == line
-    run("record", "--world", "2", "-o", "step.spmd.json")
+    _run(tmp_path, _SCRIPT, "record", "-o", "step.spmd.json")
     trace = json.loads((tmp_path / "step.spmd.json").read_text())
     constants = [one for one in trace["params"] if one["role"] == "const"]
     assert [list(one["type"].values()) for one in constants] == [["V"], ["V"], ["V"]]
 
 
-_INDEXED = """
-import os, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-rank = int(os.environ["RANK"])
-torch.manual_seed(0)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-draws = torch.Generator().manual_seed(1 + rank)
-for _ in range(3):
-    optimizer.zero_grad()
+_INDEXED = (
+    _BEGINNING
+    + """\
     x = torch.randn(6, 4, generator=draws)
     target = torch.randint(4, (6,), generator=draws)
     count = torch.tensor(COUNT)
@@ -67,6 +65,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
+)
 _LOSSES = {
     "of all ranks": ("[float(len(x))]", "-own.sum() * 2 / count.sum()"),
     "number of ranks": ("1.0", "-own.mean() * 2 / count"),
@@ -78,8 +77,5 @@ _LOSSES = {
 def test_a_loss_by_index_and_a_count_that_is_summed(name, tmp_path):
     count, loss = _LOSSES[name]
     code = _INDEXED.replace("COUNT", count).replace("LOSS", loss)
-    (tmp_path / "script.py").write_text(code)
-    line = [sys.executable, "-m", "spmd_trace", "lint", "--world", "2", "--format=json"]
-    line.append("script.py")
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = _run(tmp_path, code, "lint", "--format=json")
     assert json.loads(done.stdout)["findings"] == [], done.stderr
