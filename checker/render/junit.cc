@@ -86,7 +86,8 @@ void add_finding(Suite &suite, const Report &report, const Diagnostic &diagnosti
                                : text_of(suite, report, diagnostic, sources, options));
 }
 
-// Adds a case for each claim; gives the findings that these report, which need no case of their own.
+// Adds a case for each claim; gives the findings that these report, which need no case of their
+// own.
 llvm::DenseSet<const Diagnostic *> add_claims(Suite &suite, const Report &report,
                                               SourceCache &sources, const RenderOptions &options) {
   llvm::DenseSet<const Diagnostic *> reported;
