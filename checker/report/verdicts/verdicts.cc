@@ -46,7 +46,6 @@ private:
   void output(uint32_t index);
 
   using Key = std::pair<Place::Form, uint32_t>;
-  const Report &report_;
   const ir::Program &program_;
   const CheckResult &result_;
   const llvm::BitVector in_stages_;                      // proved_in_stages()
@@ -58,7 +57,7 @@ private:
 };
 
 Judge::Judge(const Report &report)
-    : report_(report), program_(*report.program), result_(*report.result),
+    : program_(*report.program), result_(*report.result),
       in_stages_(result_.gradual ? proved_in_stages(program_, result_) : llvm::BitVector()) {
   for (const Finding &finding : result_.findings)
     found_.try_emplace({finding.place.form, finding.place.index}, &finding);
