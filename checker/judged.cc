@@ -1,7 +1,7 @@
 // Counts over the types that a check left behind; one pass over the values, no second judgment.
 #include "checker/judged.h"
 
-#include "checker/gradual/returned.h"
+#include "checker/gradual/step/returned.h"
 
 #include "rules/violations/gradients.h"
 

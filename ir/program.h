@@ -162,6 +162,10 @@ struct Param {
   // Axes along which ranks had one value before the first step and have several now, as a recorder
   // saw it; none if it saw no such thing.
   AxisRefsId drifted;
+  // Axes along which ranks had one value where the recorded step began and several after a later
+  // step, `drift_step`, counted from 1; none if a recorder saw no such thing.
+  AxisRefsId drifts_later;
+  int64_t drift_step = 1;
   // Axes on which a recorder compared ranks to find the type, and nothing states it; else none.
   AxisRefsId observed;
   // Axes along which each rank has made its block by itself, as a recorder saw it: it is no part of

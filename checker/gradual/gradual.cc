@@ -2,11 +2,12 @@
 #include "checker/gradual/gradual.h"
 
 #include "checker/definitions.h"
-#include "checker/gradual/accumulation.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/inference.h"
-#include "checker/gradual/returned.h"
-#include "checker/gradual/unseen_collectives.h"
+#include "checker/gradual/step/accumulation.h"
+#include "checker/gradual/step/owned_norms.h"
+#include "checker/gradual/step/returned.h"
+#include "checker/gradual/step/unseen_collectives.h"
 #include "checker/operand_list.h"
 #include "checker/walk/gradients/search.h"
 #include "checker/walk/suppress.h"
@@ -634,6 +635,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   judge_accumulation(program, result);
   judge_unseen(program, result);
   judge_returned(program, result);
+  judge_owned_norms(program, result);
   result.gradual->copies().restore(program, result);
   result.gradual->restore_unknown();
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();

@@ -13,6 +13,8 @@
 
 #include "ir/mesh/axis_scale.h"
 
+#include <fmt/core.h>
+
 namespace spmd::checker {
 
 using ir::AxisId;
@@ -55,10 +57,15 @@ void ProgramInterface::declare(uint32_t index) {
     state_.report({Place::Form::Param, index}, std::move(*sizes.problem));
   const AxisSet same = type.equal() - type.unknown;
   if (AxisSet drifted = rules::axes_of(program_, param.drifted, type.mesh()) & same)
-    state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
+    state_.report({Place::Form::Param, index},
+                  rules::CopiesDrift{param.value, drifted, "the first step"});
+  if (AxisSet later = rules::axes_of(program_, param.drifts_later, type.mesh()) & same)
+    state_.report({Place::Form::Param, index},
+                  rules::CopiesDrift{param.value, later, fmt::format("step {}", param.drift_step)});
   if (state_.inference && param.role == ir::Role::Buffer)
     if (AxisSet drifted = state_.inference->drifted(param, type))
-      state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
+      state_.report({Place::Form::Param, index},
+                    rules::CopiesDrift{param.value, drifted, "the first step"});
   if (std::string off = rules::off_slope(param.gradient_ratio.value_or(1)); !off.empty())
     state_.report({Place::Form::Param, index},
                   rules::WrongGradient{param.value, std::move(off), {}});

@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 
-from . import divergence, process
 from .document import text
 from .recording import FAILED, IN_PART, keep, missing_file, say, unfit
+from .runs import divergence, process
 
 _DEVICES = "--xla_force_host_platform_device_count="
 

@@ -2,10 +2,6 @@
 
 from collections.abc import Collection
 
-# Of a rank that runs on after its step: what is trained where later steps begin (`together_later`).
-LATER = "later.jsonl"
-MOST_LATER = 10.0  # seconds for which it is looked at
-
 # Far above what the order of a sum does to numbers of 32 bits, far below what a step does.
 _ROUNDING = 1e-5
 
@@ -119,20 +115,6 @@ def _kinds(
         used = "R" if axis in summed.get(name, []) and not whole else "I"
         same = used if roles.get(name) == "param" else "R|I"
         found[name] = same if equal else "V"
-    return found
-
-
-def together_later(steps: list[list[dict]], names: set[str]) -> set[str]:
-    """Those of some parameters that are equal on all ranks again where a later step begins.
-
-    `steps`: of each rank, the digests of its parameters where each step begins.
-    """
-    found: set[str] = set()
-    for rows in zip(*steps):
-        for name in names:
-            digests = {row.get(name) for row in rows}
-            if len(digests) == 1 and None not in digests:
-                found.add(name)
     return found
 
 
@@ -263,12 +245,18 @@ def _unsure(ranks: list[list[dict]]) -> list[str]:
 
 def _apart(name: str, ranks: list[list[dict]]) -> bool:
     """Whether what ranks have under a name are more than roundings of one value."""
-    sketches = [_by_name(rows, "sketch").get(name, []) for rows in ranks]
+    named = [_by_name(rows, "sketch").get(name, []) for rows in ranks]
+    pairs = [pair for other in named for pair in zip(named[0], other)]
+    return any(beyond_rounding([*pair]) for pair in pairs)
+
+
+def beyond_rounding(sketches: list[list[float]]) -> bool:
+    """Whether sketches of tensors, one of each rank, are not those of one value that was rounded
+    in several ways."""
     return any(
-        abs(a - b) > _ROUNDING * max(one[0], there[0])
-        for other in sketches
-        for one, there in zip(sketches[0], other)
-        for a, b in zip(one, there)
+        abs(a - b) > _ROUNDING * max(sketches[0][0], other[0])
+        for other in sketches[1:]
+        for a, b in zip(sketches[0], other)
     )
 
 

@@ -22,20 +22,10 @@ import sys
 import tempfile
 import time
 
-from . import (
-    cuts,
-    divergence,
-    gradcheck,
-    jaxscript,
-    leftovers,
-    ownnumbers,
-    ownops,
-    process,
-    shifts,
-    stages,
-)
-from .ranks import LATER, MOST_LATER, compared, coordinate, line_of, together_later
+from . import cuts, gradcheck, jaxscript, leftovers, ownnumbers, ownops, shifts, stages
+from .ranks import compared, coordinate, line_of
 from .recording import FAILED, IN_PART, keep, missing_file, say, unfit
+from .runs import divergence, later, process
 
 MOST_RANKS = 16  # that run together on this machine
 _CHECKING = 30.0  # seconds for the gradient check of one run
@@ -323,6 +313,7 @@ def _by_all_ranks(runs: "_Runs", outcome: dict, options) -> dict:
         outcome = runs.once_more(outcome, observed) if observed["kinds"] else outcome
         if found and "error" not in outcome:
             _mark_own({runs.rank: outcome}, found, outcome["axes"])
+            runs.state_drift(outcome)
         return outcome
     place = outcome["messages"][0]["place"]
     if not found:
@@ -390,6 +381,7 @@ class _Runs:
             variables["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
         # What the script prints is not what the command prints.
         self._server = process.Server("spmd_trace.torch.script.child", sys.stderr, **variables)
+        self._later: later.Rows | None = None  # of ranks that go on after the step
         # By name: runs that wait where the step begins, to record it once more.
         self._waiting: dict[str, process.Forked] = {}
 
@@ -460,6 +452,7 @@ class _Runs:
         (folder / "settings.json").write_text(json.dumps(settings))
         watches = together and "check" not in more
         watch = (divergence.Watch if watches else divergence.Ranks)(folder, ranks)
+        start = time.monotonic()
         run, limit = self._server.run(folder), timeout or self.timeout
         error = _ended(run, watch, settings["script"], limit)
         if watches and not watch.all_done():
@@ -468,31 +461,35 @@ class _Runs:
         lost = error or f"{settings['script']}: the process of the script left no trace"
         found = self._outcomes(folder, ranks, lost)
         if watches and self.parted is None:
-            self._watch_later(found, run)
+            self._watch_later(found, run, time.monotonic() - start)
         if all(one.get("again") for one in found.values()):
             self._waiting[name] = run
-        else:
+        elif self._later is None or not self._later.is_of(run):
             run.end()
         return found
 
-    def _watch_later(self, found: dict[int, dict], run: process.Forked) -> None:
+    def _watch_later(self, found: dict[int, dict], run: process.Forked, seconds: float) -> None:
         """Parameters whose copies have drifted apart, and which later steps bring together again,
-        are exchanged: each rank trains copies of its own in between. It is waited for."""
+        are exchanged: each rank trains copies of its own in between. It is waited for; the ranks
+        go on."""
         outcome = found.get(self.rank, {"error": ""})
         if any("error" in one for one in found.values()) or outcome["messages"]:
             return
+        folders = {rank: one["trace"].parent for rank, one in found.items()}
+        self._later = later.Rows(folders, run, seconds)
         names = set(self.observed(found, outcome)["drifted"])
-        until = time.monotonic() + MOST_LATER + 2
-        together: set[str] = set()
-        while names - together and time.monotonic() < until and run.poll() is None:
-            files = [one["trace"].parent / LATER for one in found.values()]
-            steps = [_whole_rows(file) for file in files]
-            together = together_later(steps, names)
-            if all(rows and not rows[-1] for rows in steps):  # the scripts are over
-                break
-            time.sleep(0.05)
+        together = self._later.come_together(names)
         for one in found.values():
             one["exchanged"] = sorted({*one["exchanged"], *together})
+
+    def state_drift(self, outcome: dict) -> None:
+        """Writes into a trace which parameters drift apart in the steps after it."""
+        if self._later is None:
+            return
+        drift = self._later.drift(self.kinds, outcome["axes"], self.rank)
+        self._later.end()
+        if drift:
+            later.state(outcome["trace"], drift)
 
     def _outcomes(
         self, folder: pathlib.Path, ranks: list[int], lost: str | None
@@ -567,12 +564,6 @@ class _Runs:
         )
         self.kinds, self.apart = result["kinds"], apart
         return result
-
-
-def _whole_rows(file: pathlib.Path) -> list[dict]:
-    """The rows of a file to which somebody is writing."""
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    return [json.loads(row) for row in text.splitlines(True) if row.endswith("\n")]
 
 
 def _say_refused(refused: list[dict]) -> None:

@@ -55,6 +55,7 @@ void JsonPrinter::param(const Param &param) {
   if (param.grad.stated)
     gradient(param.grad, made, value_meshes_[param.value.index]);
   const std::pair<const char *, AxisRefsId> seen[] = {{"drifted", param.drifted},
+                                                      {"drifts_later", param.drifts_later},
                                                       {"observed", param.observed},
                                                       {"separate", param.separate},
                                                       {"taken", param.taken}};
@@ -63,6 +64,8 @@ void JsonPrinter::param(const Param &param) {
       key(name);
       axes(p_.axis_refs[refs].refs);
     }
+  if (param.drifts_later.valid())
+    number("drift_step", param.drift_step);
   if (param.taken.valid()) {
     number("taken_dim", param.taken_dim);
     number("taken_blocks", param.taken_blocks);

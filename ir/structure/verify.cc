@@ -280,6 +280,7 @@ void IdVerifier::check_param(const Param &param) {
   may_claim(param.grad.grad);
   may_claim(param.grad.step);
   may(param.drifted, program_.axis_refs, "axis list");
+  may(param.drifts_later, program_.axis_refs, "axis list");
   may(param.observed, program_.axis_refs, "axis list");
   may(param.separate, program_.axis_refs, "axis list");
   may(param.taken, program_.axis_refs, "axis list");

@@ -230,6 +230,9 @@ void TextPrinter::param(const Param &param) {
     words.push_back(fmt::format("requires_grad = {}", value.requires_grad == Tristate::True));
   if (param.drifted.valid())
     words.push_back("drifted = " + axes(program_.axis_refs[param.drifted]));
+  if (param.drifts_later.valid())
+    words.push_back(fmt::format("drifts_later = {}, drift_step = {}",
+                                axes(program_.axis_refs[param.drifts_later]), param.drift_step));
   if (param.gradient_ratio)
     words.push_back("gradient_ratio = " + print_number(*param.gradient_ratio));
   if (param.observed.valid())

@@ -256,7 +256,8 @@ had different ones. So the copies of a parameter are updated differently and mov
 blocks of a parameter that is cut take steps of different lengths, which no one device would take.
 
 The usual reasons: a scheduler that only one rank calls; the scale of a loss scaler that each rank
-changes for itself; a factor for clipping from the norm of the rank's own gradients.
+changes for itself; a factor for clipping from the norm of the rank's own gradients, or of those of
+the parameters that it updates for the others.
 
 Let all ranks compute the number from the same values: call the scheduler on each of them, add up
 the squares of the norms over the ranks, agree on overflows (`all_reduce` with `op=MAX`).
@@ -544,11 +545,10 @@ mesh m { dp = 8 }
 constinit const DiagnosticInfo CopiesDrift::info = {
     .name = "copies-drift",
     .by_meaning = true,
-    .message =
-        "{value} was the same on all ranks of {axes} before the first step, and is not any more",
+    .message = "{value} was the same on all ranks of {axes} before {before}, and is not any more",
     .explain = R"(
-The ranks along this axis ran up to the step. They had one value of the parameter before they took
-the first step, and have several now. So each of them has updated its copy in its own way, and the
+The ranks along this axis ran up to the step, and on. They had one value of the parameter before
+they took the step that is named, and had several after it. So each of them has updated its copy in its own way, and the
 copies move apart with every step: the job trains several models at once, and what a checkpoint
 keeps is one of them.
 
@@ -556,7 +556,10 @@ The usual reasons: the gradient is never summed over the ranks (the forward goes
 of the model, the parameter is not in the list or bucket that is reduced, a backward passes the
 gradient on without the sum that its forward calls for); it is summed after the optimizer has read
 it; only some ranks update, and what they have is not sent to the others; or the ranks draw
-different random numbers where they are to compute the same.
+different random numbers where they are to compute the same. Where a later step than the first is
+named, look for what it does otherwise: micro-batches that are left over at the end of an epoch and
+whose gradients nobody sums, a learning rate that each rank lowers by its own loss, a rank that
+leaves a step out.
 
 Sum the gradient before the step, or send the new value to all ranks after it. A parameter that is
 meant to be each rank's own should begin as its own.

@@ -127,7 +127,10 @@ struct UnseenCollective {
 struct CopiesDrift {
   ir::ValueId value; // a parameter
   ir::AxisSet axes;
-  void fields(auto &&visit) const { visit("value", value), visit("axes", axes); }
+  std::string before; // the step that made them differ, as words: "the first step"
+  void fields(auto &&visit) const {
+    visit("value", value), visit("axes", axes), visit("before", before);
+  }
   bool operator==(const CopiesDrift &) const = default;
   static const DiagnosticInfo info;
 };

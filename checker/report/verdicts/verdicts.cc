@@ -3,7 +3,7 @@
 #include "checker/report/verdicts/verdicts.h"
 
 #include "checker/definitions.h"
-#include "checker/gradual/returned.h"
+#include "checker/gradual/step/returned.h"
 #include "checker/report/provenance.h"
 #include "checker/report/verdicts/blame.h"
 

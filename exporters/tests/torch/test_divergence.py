@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 import judged
-from spmd_trace import divergence
+from spmd_trace.runs import divergence
 from traces import schema
 
 needs_checker = pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT names no checker")

@@ -9,16 +9,18 @@ namespace spmd::ir {
 
 namespace {
 
-constexpr std::array<std::string_view, ValueKeyCount + 12> kParamKeys = {
-    "dtype",     "shape",        "gshape",         "mesh",     "type",     "spec",
-    "scale",     "id",           "requires_grad",  "grad_of",  "alias_of", "role",
-    "name",      "grad",         "drifted",        "observed", "separate", "taken",
-    "taken_dim", "taken_blocks", "gradient_ratio", "loc",      "scope"};
+constexpr std::array<std::string_view, ValueKeyCount + 14> kParamKeys = {
+    "dtype",        "shape",          "gshape",     "mesh",     "type",     "spec",  "scale",
+    "id",           "requires_grad",  "grad_of",    "alias_of", "role",     "name",  "grad",
+    "drifted",      "drifts_later",   "drift_step", "observed", "separate", "taken", "taken_dim",
+    "taken_blocks", "gradient_ratio", "loc",        "scope"};
 enum ParamKey : unsigned {
   RoleKey = ValueKeyCount,
   NameKey,
   GradKey,
   DriftedKey,
+  DriftsLaterKey,
+  DriftStepKey,
   ObservedKey,
   SeparateKey,
   TakenKey,
@@ -72,6 +74,10 @@ void JsonDeclarationReader::param() {
     param.grad = gradient(values_.mesh_of(param.value), types_.rank_of(param.value));
   if (members.at(DriftedKey) && param.value.valid())
     param.drifted = types_.declared_axes(values_.mesh_of(param.value));
+  if (members.at(DriftsLaterKey) && param.value.valid())
+    param.drifts_later = types_.declared_axes(values_.mesh_of(param.value));
+  if (members.at(DriftStepKey))
+    param.drift_step = json_.integer(1).value_or(1);
   if (members.at(ObservedKey) && param.value.valid())
     param.observed = types_.declared_axes(values_.mesh_of(param.value));
   if (members.at(SeparateKey) && param.value.valid())

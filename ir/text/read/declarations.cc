@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <tuple>
+
 namespace spmd::ir {
 
 static std::string_view view(llvm::StringRef text) { return text; }
@@ -71,8 +73,9 @@ bool TextDeclarationReader::read_declaration(WrittenValue written, Role role, ui
 
 bool TextDeclarationReader::read_declaration_key(Param &param, const Token &token, Key key) {
   static constexpr std::string_view kKeys[] = {
-      "grad",     "sync",     "step",           "hints", "requires_grad", "drifted",
-      "observed", "separate", "gradient_ratio", "taken", "taken_dim",     "taken_blocks"};
+      "grad",      "sync",         "step",         "hints",          "requires_grad",
+      "drifted",   "observed",     "separate",     "gradient_ratio", "taken",
+      "taken_dim", "taken_blocks", "drifts_later", "drift_step"};
   if (key == "requires_grad") {
     std::optional<bool> requires_grad = boolean();
     if (requires_grad)
@@ -88,16 +91,18 @@ bool TextDeclarationReader::read_declaration_key(Param &param, const Token &toke
                                  : ratio->as_number();
     return ratio.has_value();
   }
-  const std::pair<llvm::StringRef, int64_t *> places[] = {{"taken_dim", &param.taken_dim},
-                                                          {"taken_blocks", &param.taken_blocks}};
-  for (const auto &[name, place] : places)
+  const std::tuple<llvm::StringRef, int64_t *, int64_t> numbers[] = {
+      {"taken_dim", &param.taken_dim, 0},
+      {"taken_blocks", &param.taken_blocks, 1},
+      {"drift_step", &param.drift_step, 1}};
+  for (const auto &[name, place, least] : numbers)
     if (key == name) {
-      const int64_t least = place == &param.taken_blocks;
       std::optional<int64_t> stated = integer(name, least, "bad-number");
       *place = stated.value_or(least);
       return stated.has_value();
     }
   const std::pair<llvm::StringRef, AxisRefsId *> seen[] = {{"drifted", &param.drifted},
+                                                           {"drifts_later", &param.drifts_later},
                                                            {"observed", &param.observed},
                                                            {"separate", &param.separate},
                                                            {"taken", &param.taken}};

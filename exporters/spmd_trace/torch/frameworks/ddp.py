@@ -8,9 +8,10 @@ import contextlib
 import weakref
 
 import torch
+import torch.distributed as dist
 
 from ..communication.mesh import spec_of
-from ..recorder import Recorder
+from ..recorder import Recorder, unrecorded
 from ..values import Value
 from .cpu import replaced
 from .dtensors import axes_of
@@ -112,6 +113,22 @@ def _average(recorder: Recorder, ddp, touched: set[int]) -> None:
                 _state_addends(recorder, gradient, axes)
                 words = {"axis": spec_of([axes])[0], "op": "avg", "src": "P", "dst": "R"}
                 recorder.emit("all_reduce_", [gradient], [gradient], words, mut=[0])
+    with unrecorded(), torch.no_grad():
+        _take_average(ddp, touched)
+
+
+def _take_average(ddp, touched: set[int]) -> None:
+    """What the reducer would do: where the ranks of a job run together, the steps after this one
+    start from what it computes. A rank that has not used a parameter has zeros for it."""
+    trained = reduced(ddp)
+    used = [id(one) in touched and one.grad.layout is torch.strided for one in trained]
+    users = torch.tensor(used, dtype=torch.float32)
+    dist.all_reduce(users, group=ddp.process_group)
+    for parameter, own, any_rank in zip(trained, used, users.tolist()):
+        if any_rank:
+            addend = parameter.grad if own else torch.zeros_like(parameter)
+            dist.all_reduce(addend, group=ddp.process_group)
+            addend /= dist.get_world_size(ddp.process_group)
 
 
 def _state_addends(recorder: Recorder, gradient: torch.Tensor, axes: list[str]) -> None:

@@ -27,8 +27,7 @@ import time
 import traceback
 import warnings
 
-from ... import process
-from ...ranks import LATER, MOST_LATER
+from ...runs import later, process
 
 _PATIENCE = 20.0  # seconds
 _AFTERWARDS = 2.0
@@ -328,30 +327,31 @@ class _Rank:
 
 
 class Later:
-    """What is trained, where steps after the recorded one begin: `later.jsonl` has one digest per
-    parameter and step, and nothing in its last row, where the script is over. Ranks that train
-    models of their own bring them together now and then.
-    """
+    """Writes what is trained where steps after the recorded one begin (`spmd_trace.runs.later`)."""
 
     def __init__(self, folder: pathlib.Path, roles):
-        self._file = open(folder / LATER, "w", encoding="utf-8")
+        self._file = open(folder / later.FILE, "w", encoding="utf-8")
         self._parameters = [
             (value.claims["name"], tensor)
             for tensor, value in roles.declared
             if value.claims["role"] == "param"
         ]
         self._last: int | None = -1
-        self._until = time.monotonic() + MOST_LATER
+        self._until = time.monotonic() + later.MOST
+        os.nice(5)  # what the step itself still needs comes first
 
     def note(self, steps: int | None) -> None:
         """`steps`: those that were taken; None: there are no more."""
         if steps == self._last or time.monotonic() > self._until:
             return
-        from .evidence import digest
+        from .evidence import digest, sketch
 
         self._last = steps
-        known = self._parameters if steps is not None else []
-        row = {name: digest(tensor) for name, tensor in known}
+        row: dict = {}
+        if steps is not None:
+            digests = {name: digest(tensor) for name, tensor in self._parameters}
+            sketches = {name: sketch(tensor) for name, tensor in self._parameters}
+            row = {"step": steps, "digests": digests, "sketches": sketches}
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
 

@@ -1,6 +1,6 @@
 // Looks backward from what the step leaves: which passes reach it, and which numbers are on the
 // way.
-#include "checker/gradual/accumulation.h"
+#include "checker/gradual/step/accumulation.h"
 
 #include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"

@@ -1,5 +1,5 @@
 // What is sent is followed through names, casts and copies, each of which has one operand.
-#include "checker/gradual/returned.h"
+#include "checker/gradual/step/returned.h"
 
 #include "checker/definitions.h"
 #include "checker/walk/gradients/search.h"

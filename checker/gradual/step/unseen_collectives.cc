@@ -1,5 +1,5 @@
 // Two passes: forward, which values a gradient would reach; backward, which a loss is made of.
-#include "checker/gradual/unseen_collectives.h"
+#include "checker/gradual/step/unseen_collectives.h"
 
 #include "checker/operand_list.h"
 #include "checker/walk/gradients/search.h"

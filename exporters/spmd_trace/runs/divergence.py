@@ -14,9 +14,9 @@ import re
 import signal
 import time
 
+from ..document import text
+from ..locations import PACKAGE, file_entry
 from . import process
-from .document import text
-from .locations import PACKAGE, file_entry
 
 _QUIET = 3.0  # seconds without a sign of life, before a rank is asked where it is
 

@@ -16,7 +16,7 @@ def started(
 
     `reads`: file descriptors that it inherits.
     """
-    package = str(pathlib.Path(__file__).parents[1])
+    package = str(pathlib.Path(__file__).parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | variables
     command = [sys.executable, "-m", module, *words]
