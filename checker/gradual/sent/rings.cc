@@ -195,7 +195,7 @@ void Rings::send(Step &step) {
   for (Held::Term &term : held->terms)
     term.blocks = rotated(term.blocks, *by, step.ranks);
   held->sent_by = step.id;
-  step.made.axis = step.axis;
+  step.facts.axis = step.axis;
   finish(step, 0, *held);
 }
 
@@ -224,7 +224,7 @@ void Rings::take(Step &step) {
   const auto back = static_cast<unsigned>((by / *length % ranks + ranks) % ranks);
   held.cuts.push_back({{dim, 1, *length}, back});
   held.terms.push_back({block_form(of, dim, step.axis), false, 0});
-  step.made.axis = step.axis;
+  step.facts.axis = step.axis;
   finish(step, 0, held);
 }
 
@@ -241,9 +241,9 @@ void Rings::gather(Step &step) {
   if (cut.back == 0 || !dims || dims->size() != 1 || dims->front() != cut.at.dim ||
       cut.at.inner * cut.at.extent != extent(step.operands[0], cut.at.dim))
     return;
-  step.made.axis = held->axis;
-  step.made.fault = Fault::Mixed;
-  step.made.back = cut.back;
+  step.facts.axis = held->axis;
+  step.facts.fault = Fault::Mixed;
+  step.facts.back = cut.back;
 }
 
 Forms::Id Rings::block_form(ValueId whole, unsigned dim, AxisId axis) {
@@ -272,8 +272,8 @@ void Rings::finish(Step &step, uint32_t result, Held held) {
   llvm::sort(held.cuts);
   if (held.shifts.empty())
     held.added = false;
-  step.made.results.resize(std::max<size_t>(step.made.results.size(), result + 1));
-  Result &made = step.made.results[result];
+  step.facts.results.resize(std::max<size_t>(step.facts.results.size(), result + 1));
+  Result &made = step.facts.results[result];
   if (held.is_plain() && !held.is_zero() && held.at_home() && !held.is_tile() && !held.collected) {
     std::optional<unsigned> dim;
     if (!held.cuts.empty()) {
@@ -290,9 +290,9 @@ void Rings::finish(Step &step, uint32_t result, Held held) {
   made.held = std::move(held);
 }
 
-Rings::Made Rings::made(ir::InstId id, const rules::Application &app,
-                        llvm::ArrayRef<ValueId> operands, llvm::ArrayRef<bool> unread,
-                        llvm::ArrayRef<AxisSet> proved) {
+Rings::Facts Rings::infer(ir::InstId id, const rules::Application &app,
+                          llvm::ArrayRef<ValueId> operands, llvm::ArrayRef<bool> unread,
+                          llvm::ArrayRef<AxisSet> proved) {
   Step step{id, app, operands, unread, proved};
   if (axes_.empty() || operands.empty() || operands.size() != app.args.size() ||
       program_.insts[id].result_count == 0)
@@ -311,10 +311,10 @@ Rings::Made Rings::made(ir::InstId id, const rules::Application &app,
     if (const Held *held = find(operands.back())) {
       step.axis = held->axis;
       step.ranks = static_cast<unsigned>(app.mesh()[step.axis].size());
-      step.made.axis = step.axis;
+      step.facts.axis = step.axis;
       finish(step, 0, *held);
     }
-  return std::move(step.made);
+  return std::move(step.facts);
 }
 
 Forms::Id Rings::ordinary_form(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
@@ -391,7 +391,7 @@ static bool reads_one(const rules::Application &app, size_t operands) {
 }
 
 void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ValueId> operands,
-                  const Made &made) {
+                  const Facts &facts) {
   if (axes_.empty())
     return;
   const ir::Inst &inst = program_.insts[id];

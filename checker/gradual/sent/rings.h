@@ -40,7 +40,7 @@ public:
     Repeated, // the block of one rank is added twice
     Scaled,   // addends of one sum are divided by different numbers
   };
-  struct Made {
+  struct Facts {
     Fault fault = Fault::None;
     uint32_t operand = 0; // at fault
     unsigned back = 0;    // of which rank its block is, or is the one in question
@@ -56,11 +56,11 @@ public:
     }
   };
   // `unread`, `proved`: of the operands, what is not read, and the axes on which they are proved.
-  Made made(ir::InstId id, const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-            llvm::ArrayRef<bool> unread, llvm::ArrayRef<ir::AxisSet> proved);
+  Facts infer(ir::InstId id, const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+              llvm::ArrayRef<bool> unread, llvm::ArrayRef<ir::AxisSet> proved);
   // Notes what the results are.
   void learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ir::ValueId> operands,
-             const Made &made);
+             const Facts &facts);
   // Notes of an input of integers, such as positions, that its cut was assumed: its rows may be
   // those of any rank.
   void guess(ir::ValueId value) { guessed_.insert(value.index); }
@@ -85,7 +85,7 @@ private:
     ir::AxisId axis = {};
     bool axis_known = false;
     unsigned ranks = 0;
-    Made made = {};
+    Facts facts = {};
     ir::ValueId result(uint32_t index) const { return ir::ValueId{first.index + index}; }
   };
   struct Computing; // an instruction by its equation

@@ -88,12 +88,12 @@ void Rings::Computing::judge_mixed(const Met &one, const Met &other) {
   const bool away = rings.is_away(a) != rings.is_away(b);
   const bool wrong = contracted ? a.is_tile() || b.is_tile()
                                 : (a.is_tile() && b.is_tile()) || (a.is_summed() && b.is_summed());
-  if (!(wrong || away) || a.guessed || b.guessed || step.made.fault != Fault::None || lists(a, b))
+  if (!(wrong || away) || a.guessed || b.guessed || step.facts.fault != Fault::None || lists(a, b))
     return;
-  step.made.fault = Fault::Mixed;
-  step.made.operand = static_cast<uint32_t>(other.arg);
-  step.made.back = other.back;
-  step.made.other = one.back;
+  step.facts.fault = Fault::Mixed;
+  step.facts.operand = static_cast<uint32_t>(other.arg);
+  step.facts.back = other.back;
+  step.facts.other = one.back;
 }
 
 void Rings::Computing::meet(size_t arg, const Held::Cut &cut) {

@@ -32,7 +32,7 @@ void Rings::Computing::run() {
   }
   if (!held && !tile)
     return;
-  step.made.axis = step.axis;
+  step.facts.axis = step.axis;
   for (uint32_t r = 0; r < step.results; ++r) {
     summed.clear();
     for (const Met &one : met)
@@ -94,9 +94,9 @@ bool Rings::collect(Step &step, const rules::Application &app) {
   }
   const std::optional<unsigned> misses = left_out(blocks, step.ranks);
   if (twice || misses) {
-    step.made.fault = twice ? Fault::Repeated : Fault::Missing;
-    step.made.operand = static_cast<uint32_t>(step.operands.size() - 1);
-    step.made.back = twice ? static_cast<unsigned>(std::countr_zero(twice)) : *misses;
+    step.facts.fault = twice ? Fault::Repeated : Fault::Missing;
+    step.facts.operand = static_cast<uint32_t>(step.operands.size() - 1);
+    step.facts.back = twice ? static_cast<unsigned>(std::countr_zero(twice)) : *misses;
     return true;
   }
   if (all.back.size() != step.ranks)
@@ -181,7 +181,7 @@ void Rings::compute(Step &step) {
   if (uses.size() != 1 || !uses[0].row)
     return;
   const rules::Application bound = step.app.bound_to(uses[0]);
-  step.made.axis = step.axis;
+  step.facts.axis = step.axis;
   if ((uses[0].row->factors == rules::cat_factors && collect(step, bound)) ||
       (uses[0].row->factors == rules::slice_factors && pick(step, bound)))
     return;

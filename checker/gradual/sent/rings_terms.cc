@@ -68,7 +68,7 @@ Forms::Id Rings::Computing::form_with(size_t arg, Forms::Id form, uint32_t resul
 
 // A sum over blocks of all ranks but one that is used as if it were complete.
 void Rings::Computing::miss(size_t arg) {
-  if (step.made.fault != Fault::None || !args[arg])
+  if (step.facts.fault != Fault::None || !args[arg])
     return;
   // What a rank computes with its own block may be something else, as where it leaves itself out.
   uint64_t blocks = 0;
@@ -77,9 +77,9 @@ void Rings::Computing::miss(size_t arg) {
   const std::optional<unsigned> missing = left_out(blocks, step.ranks);
   if (!missing)
     return;
-  step.made.fault = Fault::Missing;
-  step.made.operand = static_cast<uint32_t>(arg);
-  step.made.back = *missing;
+  step.facts.fault = Fault::Missing;
+  step.facts.operand = static_cast<uint32_t>(arg);
+  step.facts.back = *missing;
 }
 
 // The elements of one operand, elsewhere.
@@ -141,11 +141,11 @@ std::optional<Held> Rings::Computing::operand(size_t slot, uint32_t result) {
 
 // What is computed with the block of one rank is added again.
 void Rings::Computing::repeat(uint64_t twice) {
-  if (step.made.fault != Fault::None)
+  if (step.facts.fault != Fault::None)
     return;
-  step.made.fault = Fault::Repeated;
-  step.made.operand = app.slots[1].form == rules::Slot::Form::Tensor ? app.slots[1].first : 0;
-  step.made.back = static_cast<unsigned>(std::countr_zero(twice));
+  step.facts.fault = Fault::Repeated;
+  step.facts.operand = app.slots[1].form == rules::Slot::Form::Tensor ? app.slots[1].first : 0;
+  step.facts.back = static_cast<unsigned>(std::countr_zero(twice));
 }
 
 // Adds expressions; false where a sum has the block of one rank twice.
@@ -175,13 +175,13 @@ bool Rings::Computing::add_terms(Held &to, const Held &other, bool negated) {
 
 // Parts of one sum, such as that below a softmax, which are not divided by the same.
 void Rings::Computing::judge_scales(const Held &a, const Held &b) {
-  if (a.pure || b.pure || a.shifts == b.shifts || step.made.fault != Fault::None)
+  if (a.pure || b.pure || a.shifts == b.shifts || step.facts.fault != Fault::None)
     return;
   for (const Held::Term &one : a.terms)
     for (const Held::Term &other : b.terms)
       if (one.summed && other.summed && one.form == other.form && one.blocks != other.blocks) {
-        step.made.fault = Fault::Scaled;
-        step.made.operand = app.slots[1].first;
+        step.facts.fault = Fault::Scaled;
+        step.facts.operand = app.slots[1].first;
       }
 }
 

@@ -20,7 +20,7 @@ public:
   ir::AxisSet keep_counts(ir::ValueId value, const ir::Type &type, ir::AxisSet proved);
 
   // What the instruction makes of such rows.
-  const Routed::Made &made() const { return routed_; }
+  const Routed::Facts &facts() const { return routed_; }
   // Axes along which a value is a rank's own, as the weights of its experts are.
   ir::AxisSet owned(ir::ValueId value) const { return routes_.owned(value); }
   // Along which an operand counts rows that the instruction makes.
@@ -30,7 +30,7 @@ private:
   ir::AxisSet own_counts_made(ir::ValueId value, const ir::Type &type) const;
 
   Routed routes_;
-  Routed::Made routed_;
+  Routed::Facts routed_;
 };
 
 } // namespace spmd::checker

@@ -26,7 +26,7 @@ public:
 private:
   Alone alone_;
   ir::AxisSet axes_;
-  Alone::Made made_;
+  Alone::Facts made_;
 };
 
 } // namespace spmd::checker
