@@ -1,5 +1,5 @@
 // Follows comparisons of a rank's place with a number, and what is chosen by them.
-#include "checker/gradual/blocks/alone.h"
+#include "checker/gradual/blocks/one_rank_masks.h"
 
 #include "checker/gradual/axis_size_numbers.h"
 
@@ -30,7 +30,8 @@ static AxisSet compared_places(const rules::Application &app, const Offsets &off
   return axes & same;
 }
 
-Alone::Facts Alone::infer(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
+OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
+                                        llvm::ArrayRef<ValueId> operands) const {
   Facts facts;
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return facts;

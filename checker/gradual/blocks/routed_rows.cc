@@ -1,5 +1,5 @@
 // Orders of rows, through sorts, picks, exchanges and all that keeps rows where they are.
-#include "checker/gradual/blocks/routed.h"
+#include "checker/gradual/blocks/routed_rows.h"
 
 #include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
@@ -92,7 +92,7 @@ static std::optional<RowIndex> row_index(const rules::Application &app) {
   return index;
 }
 
-Routed::OrderId Routed::add(Order order) {
+RoutedRows::OrderId RoutedRows::add(Order order) {
   const auto [at, added] =
       ids_.try_emplace({order.form, order.base, order.first, order.second, order.axes.bits()},
                        static_cast<OrderId>(known_.size() + 1));
@@ -101,25 +101,25 @@ Routed::OrderId Routed::add(Order order) {
   return at->second;
 }
 
-const Routed::Map *Routed::map_of(ValueId value) const {
+const RoutedRows::Map *RoutedRows::map_of(ValueId value) const {
   const auto at = maps_.find(value.index);
   return at == maps_.end() ? nullptr : &at->second;
 }
 
-std::optional<Routed::OrderId> Routed::base_of(const Map &map) const {
+std::optional<RoutedRows::OrderId> RoutedRows::base_of(const Map &map) const {
   const auto at = bound_.find(map.domain);
   return map.base || at == bound_.end() ? map.base : std::optional(at->second);
 }
 
 // What is picked by numbers of which it was not known what they count.
-void Routed::bind(const Map &map, OrderId base) {
+void RoutedRows::bind(const Map &map, OrderId base) {
   if (base_of(map) || map.domain == 0)
     return;
   bound_[map.domain] = base;
   known_[map.domain - 1].away = away(base);
 }
 
-int64_t Routed::blocks(ValueId value, AxisSet axes) const {
+int64_t RoutedRows::blocks(ValueId value, AxisSet axes) const {
   int64_t most = 1;
   if (order_of(value) || counts(value)) // which have no place in a whole
     return most;
@@ -128,16 +128,16 @@ int64_t Routed::blocks(ValueId value, AxisSet axes) const {
   return most;
 }
 
-bool Routed::is_zero(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                     size_t arg) const {
+bool RoutedRows::is_zero(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                         size_t arg) const {
   return zero_blocks_.contains(operands[arg].index) ||
          app.type(app.args[arg]).zero().contains(app.mesh().typed_axes());
 }
 
 // How many rows go where, as one number: equal ones are the same. What is moved or converted is
 // what it was.
-uint64_t Routed::lengths(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                         llvm::StringRef word) {
+uint64_t RoutedRows::lengths(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                             llvm::StringRef word) {
   constexpr uint64_t kTensors = uint64_t(1) << 32;
   if (const rules::Slot *slot = app.named(word); slot && slot->form == rules::Slot::Form::Tensor) {
     ValueId value = operands[slot->first];
@@ -162,8 +162,8 @@ uint64_t Routed::lengths(const rules::Application &app, llvm::ArrayRef<ValueId> 
 }
 
 // What is sent back by the lengths by which it came is what it was before.
-bool Routed::exchange(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                      Facts &facts) {
+bool RoutedRows::exchange(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                          Facts &facts) {
   if (app.op.transition != rules::TransitionOp::AllToAll || app.args.empty() ||
       !(app.attr("in_splits") || app.attr("out_splits") || app.named("in_splits") ||
         app.named("out_splits")))
@@ -193,8 +193,8 @@ bool Routed::exchange(const rules::Application &app, llvm::ArrayRef<ValueId> ope
 }
 
 // In which order the rows are sorted. That of the numbers of a sort undoes it.
-bool Routed::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                  llvm::ArrayRef<ValueId> results, Facts &facts) {
+bool RoutedRows::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                      llvm::ArrayRef<ValueId> results, Facts &facts) {
   if (!app.op.computes(Computes::Order) || app.args.size() != 1 || results.empty() ||
       rank(program_, app.args[0].shape) != 1)
     return false;
@@ -224,8 +224,8 @@ bool Routed::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operand
 }
 
 // Which rows a mask has: a column of numbers for each of its dimensions.
-bool Routed::find_places(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                         llvm::ArrayRef<ValueId> results, Facts &facts) {
+bool RoutedRows::find_places(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                             llvm::ArrayRef<ValueId> results, Facts &facts) {
   if (!app.op.computes(Computes::Places) || app.args.size() != 1 || results.size() != 1)
     return false;
   const ir::Type &type = app.type(app.args[0]);
@@ -252,8 +252,8 @@ bool Routed::find_places(const rules::Application &app, llvm::ArrayRef<ValueId> 
 }
 
 // Numbers of rows in another form: a column, the entry of which one of several numbers is.
-bool Routed::see_map(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                     llvm::ArrayRef<ValueId> results, Facts &facts) {
+bool RoutedRows::see_map(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                         llvm::ArrayRef<ValueId> results, Facts &facts) {
   const size_t tensors = app.args.size();
   if (tensors != 1 || results.empty())
     return false;
@@ -307,7 +307,8 @@ bool Routed::see_map(const rules::Application &app, llvm::ArrayRef<ValueId> oper
 }
 
 // Rows that are picked by such numbers stand in the order of these.
-bool Routed::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operands, Facts &facts) {
+bool RoutedRows::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                      Facts &facts) {
   if (!(app.op.computes(Computes::Index) || app.op.computes(Computes::Gather)))
     return false;
   const std::optional<size_t> table = arg_of(app, "a");
@@ -338,8 +339,8 @@ bool Routed::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operand
 }
 
 // Rows that are put where such numbers say stand in the order from which these pick.
-bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                 llvm::ArrayRef<ValueId> results, Facts &facts) {
+bool RoutedRows::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                     llvm::ArrayRef<ValueId> results, Facts &facts) {
   const std::optional<size_t> into = arg_of(app, "a"), source = arg_of(app, "s");
   const std::optional<RowIndex> index = row_index(app);
   const Map *map = index ? map_of(operands[index->rows]) : nullptr;
@@ -370,8 +371,8 @@ bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands
 }
 
 // Rows one behind the other, and all parts of them together again.
-bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                       Facts &facts) {
+bool RoutedRows::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                           Facts &facts) {
   const rules::FactorsRule factors = factors_of(app.op);
   const bool joins = factors == rules::cat_factors;
   const bool parts = factors == rules::slice_factors || factors == rules::split_factors ||
@@ -425,8 +426,8 @@ bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> op
 }
 
 // One of the experts of which a rank has some, behind one another in a parameter.
-bool Routed::take_entry(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                        size_t results, Facts &facts) {
+bool RoutedRows::take_entry(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                            size_t results, Facts &facts) {
   const rules::FactorsRule factors = factors_of(app.op);
   if (!(factors == rules::select_factors || factors == rules::unbind_factors) || app.args.empty())
     return false;
@@ -444,8 +445,8 @@ bool Routed::take_entry(const rules::Application &app, llvm::ArrayRef<ValueId> o
 }
 
 // What stays where it is: rows that meet have to stand in one order.
-void Routed::join(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                  llvm::function_ref<bool(size_t)> unread, Facts &facts) {
+void RoutedRows::join(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                      llvm::function_ref<bool(size_t)> unread, Facts &facts) {
   AxisSet routed;
   for (ValueId operand : operands) {
     if (const OrderId of = order_of(operand))
@@ -471,8 +472,8 @@ void Routed::join(const rules::Application &app, llvm::ArrayRef<ValueId> operand
 
 // What experts make of the rows that were sent to them, and what an optimizer makes of experts.
 // `of`: the operands that are looked at.
-AxisSet Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                           llvm::ArrayRef<size_t> of, AxisSet &unsent) const {
+AxisSet RoutedRows::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                               llvm::ArrayRef<size_t> of, AxisSet &unsent) const {
   AxisSet own;
   for (size_t i : of)
     own |= owned(operands[i]);
@@ -491,8 +492,8 @@ AxisSet Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId
 }
 
 // Of lists, the elements in one place belong together.
-void Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                        size_t results, llvm::function_ref<bool(size_t)> unread, Facts &facts) {
+void RoutedRows::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                            size_t results, llvm::function_ref<bool(size_t)> unread, Facts &facts) {
   for (size_t r = 0; r < results; ++r) {
     llvm::SmallVector<size_t, 4> together;
     for (const rules::Slot &slot : app.slots) {
@@ -511,9 +512,9 @@ void Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> o
       misused_[storage_of(program_, operand).index] |= axes;
 }
 
-Routed::Facts Routed::infer(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                            llvm::ArrayRef<ValueId> results,
-                            llvm::function_ref<bool(size_t)> unread) {
+RoutedRows::Facts RoutedRows::infer(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                                    llvm::ArrayRef<ValueId> results,
+                                    llvm::function_ref<bool(size_t)> unread) {
   Facts facts;
   if (operands.size() != app.args.size())
     return facts;
@@ -531,8 +532,8 @@ Routed::Facts Routed::infer(const rules::Application &app, llvm::ArrayRef<ValueI
   return facts;
 }
 
-void Routed::learn(ValueId value, uint32_t index, bool last, const Facts &facts,
-                   const ir::Type &type) {
+void RoutedRows::learn(ValueId value, uint32_t index, bool last, const Facts &facts,
+                       const ir::Type &type) {
   if (facts.astray)
     return;
   if (index < facts.parts.size())

@@ -20,7 +20,7 @@
 
 namespace spmd::checker {
 
-class Routed {
+class RoutedRows {
 public:
   using OrderId = uint32_t; // 0: that in which the rows came
   // Numbers of a rank's own rows: for rows in one order, which rows in another one.
@@ -60,7 +60,7 @@ public:
   };
 
   // `zero_blocks`: values that are made of zeros, and cut.
-  Routed(ir::Program &program, const Cuts &cuts, const llvm::DenseSet<uint32_t> &zero_blocks)
+  RoutedRows(ir::Program &program, const Cuts &cuts, const llvm::DenseSet<uint32_t> &zero_blocks)
       : program_(program), cuts_(cuts), zero_blocks_(zero_blocks) {}
 
   // `unread`: operands of which only the shape is read.

@@ -8,9 +8,9 @@
 
 namespace spmd::checker {
 
-class Alone {
+class OneRankMasks {
 public:
-  explicit Alone(const Offsets &offsets) : offsets_(offsets) {}
+  explicit OneRankMasks(const Offsets &offsets) : offsets_(offsets) {}
 
   // Axes along which the result is a mask that is true on one rank at most, and those along which
   // it is zero on all ranks but one; `scaled`: of known scale.
