@@ -182,10 +182,10 @@ std::optional<uint8_t> Lowering::target_of(const Ref &ref) const {
   if (ref.index == kNoFactor)
     return std::nullopt;
   uint8_t factor = forward().equation.equation.find_factor(equation.factors[ref.index]);
-  const auto &made = site.map.made;
-  if (factor >= made.size() || made[factor].size() != 1)
+  const auto &of_row = site.map.of_row;
+  if (factor >= of_row.size() || of_row[factor].size() != 1)
     return std::nullopt;
-  return made[factor][0];
+  return of_row[factor][0];
 }
 
 unsigned Lowering::member() const {

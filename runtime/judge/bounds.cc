@@ -173,8 +173,8 @@ AxisSet acted_axes(const ResolvedInst &seen) {
     return axes;
   }
   for (unsigned r = 0; r < seen.inst().result_count; ++r)
-    if (seen.made(r))
-      axes |= seen.made(r)->type().of(Kind::Partial) - seen.made(r)->type().zero();
+    if (seen.result(r))
+      axes |= seen.result(r)->type().of(Kind::Partial) - seen.result(r)->type().zero();
   for (unsigned i = 0; i < seen.values().size(); ++i)
     if (seen.from(i))
       axes -= seen.from(i)->type().of(Kind::Partial);
@@ -196,9 +196,9 @@ Reduction reduction_of(Reference &reference, const ResolvedInst &seen, BodySite 
     return reduction;
   }
   llvm::SmallVector<uint32_t, 2> tensors = rules::operands_of(seen.app());
-  if (result >= tensors.size() || !seen.known(tensors[result]) || !seen.made(result))
+  if (result >= tensors.size() || !seen.known(tensors[result]) || !seen.result(result))
     return reduction;
-  const ir::Type &from = seen.known(tensors[result])->type(), &to = seen.made(result)->type();
+  const ir::Type &from = seen.known(tensors[result])->type(), &to = seen.result(result)->type();
   if (from.mesh() != to.mesh())
     return reduction;
   AxisSet pending = (from.of(Kind::Partial) - from.zero()) & acted;
@@ -318,7 +318,8 @@ llvm::Expected<Meanings> Bounds::of_equation(const ResolvedInst &seen, ir::InstI
     bool wide = run_ == Domain::F64 || terms.widest == ir::DType::F64;
     double accumulated = gamma(terms.count, wide ? kDouble : 0x1p-24);
     Meaning bound = stored(results[r], u * (1 + accumulated), dtype);
-    Meaning magnitudes = reframed(reference_.program(), terms.sums[r], *seen.made(r), *seen.to(r));
+    Meaning magnitudes =
+        reframed(reference_.program(), terms.sums[r], *seen.result(r), *seen.to(r));
     if (magnitudes.pieces.size() == bound.pieces.size())
       add_into(bound, magnitudes, accumulated);
     bounds.push_back(std::move(bound));
@@ -347,7 +348,7 @@ llvm::Expected<Meanings> Bounds::of_transition(const ResolvedInst &seen, const S
     rules::Outcome ignored;
     std::optional<rules::TransitionCall> call = rules::read_call(seen.app(), ignored);
     uint32_t operand = rules::operands_of(seen.app())[r];
-    Rational factor = factor_of({seen.app(), *call, operand, *seen.from(operand), *seen.made(r)});
+    Rational factor = factor_of({seen.app(), *call, operand, *seen.from(operand), *seen.result(r)});
     for (Tensor &piece : prefixes.pieces)
       multiply(piece, factor.first, factor.second);
     Meaning bound = stored(results[r], 2 * u, dtype);

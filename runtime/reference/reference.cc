@@ -102,7 +102,7 @@ llvm::Expected<std::unique_ptr<ResolvedInst>> Reference::resolve_inst(ir::InstId
       made.type = program_.types.add(type.erased(local));
     if (llvm::Error problem = place(result, "", known, seen->to_))
       return Seen(std::move(problem));
-    if (llvm::Error problem = place(result, kInside, made, seen->made_))
+    if (llvm::Error problem = place(result, kInside, made, seen->results_))
       return Seen(std::move(problem));
   }
   seen->app_.emplace(rules::Application{program_, *seen->op_, seen->inst_.attrs,
@@ -152,8 +152,8 @@ llvm::Expected<Meanings> Reference::apply(const ResolvedInst &seen, ir::InstId i
     return made.takeError();
   // What leaves a region is joined as the claim says.
   for (unsigned i = 0; i < made->size(); ++i)
-    if (seen.made(i) && !(*made)[i].pieces.empty() && (*made)[i].lists == seen.made(i)->lists())
-      (*made)[i] = reframed(program_, (*made)[i], *seen.made(i), *seen.to(i));
+    if (seen.result(i) && !(*made)[i].pieces.empty() && (*made)[i].lists == seen.result(i)->lists())
+      (*made)[i] = reframed(program_, (*made)[i], *seen.result(i), *seen.to(i));
   return made;
 }
 
@@ -268,13 +268,13 @@ llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t 
   std::vector<Grid> grids;
   AxisSet drawn;
   for (unsigned r = 0; r < results; ++r) {
-    if (!seen.made(r))
+    if (!seen.result(r))
       return make_error("the shape of a result is not known");
-    all |= seen.made(r)->lists();
-    drawn |= seen.made(r)->lists();
-    grids.push_back(seen.made(r)->list_grid());
+    all |= seen.result(r)->lists();
+    drawn |= seen.result(r)->lists();
+    grids.push_back(seen.result(r)->list_grid());
     made.push_back(
-        {seen.made(r)->lists(), std::vector<Tensor>(static_cast<size_t>(grids.back().size()))});
+        {seen.result(r)->lists(), std::vector<Tensor>(static_cast<size_t>(grids.back().size()))});
   }
   Grid streams(mesh, drawn), every(mesh, all);
   CoordinateOperands pieces(seen, operands, all);
@@ -284,14 +284,14 @@ llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t 
     for (unsigned i = 0; i < operands.size(); ++i)
       call.operand(pieces.at(i, at), seen.from(i));
     for (unsigned r = 0; r < results; ++r) {
-      Dims dims = seen.made(r)->whole();
-      if (seen.made(r)->open()) {
+      Dims dims = seen.result(r)->whole();
+      if (seen.result(r)->open()) {
         std::optional<Dims> found = row_dims(program_, seen.app(), call.forms(), r);
         if (!found)
           return make_error("extents that only data tell do not follow from those of the operands");
         dims = std::move(*found);
       }
-      call.result(seen.made(r)->dtype(), std::move(dims));
+      call.result(seen.result(r)->dtype(), std::move(dims));
     }
     uint64_t stream = drawn ? 1 + static_cast<uint64_t>(streams.position(at)) : 0;
     llvm::Expected<std::vector<Tensor>> out =
@@ -299,7 +299,7 @@ llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t 
     if (!out)
       return out.takeError();
     for (unsigned r = 0; r < results; ++r)
-      collect(made[r], *seen.made(r), grids[r], at, all, std::move((*out)[r]));
+      collect(made[r], *seen.result(r), grids[r], at, all, std::move((*out)[r]));
   }
   return made;
 }
@@ -367,16 +367,16 @@ llvm::Expected<Meaning> Reference::derivative(const ResolvedInst &seen, uint64_t
   for (const Meaning &meaning : operands)
     all |= meaning.lists;
   for (unsigned r = 0; r < results.size(); ++r) {
-    drawn |= seen.made(r)->lists();
+    drawn |= seen.result(r)->lists();
     // A list of results is one gradient: of those that have none it is zero.
     bool list = seen.op().row->equation.equation.results[0].list;
     if (list && given[r].pieces.empty()) {
-      if (seen.made(r)->open())
+      if (seen.result(r)->open())
         return make_error("a result without a gradient has extents that only data tell");
-      given[r].lists = seen.made(r)->lists();
-      for (int64_t p = 0; p < seen.made(r)->list_grid().size(); ++p)
+      given[r].lists = seen.result(r)->lists();
+      for (int64_t p = 0; p < seen.result(r)->list_grid().size(); ++p)
         given[r].pieces.push_back(
-            Tensor::make(seen.made(r)->dtype(), seen.made(r)->whole(), domain_));
+            Tensor::make(seen.result(r)->dtype(), seen.result(r)->whole(), domain_));
     }
   }
   all |= drawn;
@@ -394,7 +394,7 @@ llvm::Expected<Meaning> Reference::derivative(const ResolvedInst &seen, uint64_t
     std::vector<Tensor> gradients;
     for (unsigned r = 0; r < given.size(); ++r)
       if (!given[r].pieces.empty())
-        gradients.push_back(gradient_at(*seen.made(r), given[r], at, all));
+        gradients.push_back(gradient_at(*seen.result(r), given[r], at, all));
     OpCall call;
     for (const Tensor &gradient : gradients)
       call.operand(&gradient, std::nullopt);
@@ -442,7 +442,7 @@ llvm::Expected<Meanings> Reference::transition(const ResolvedInst &seen, BodySit
   Meanings made(seen.inst().result_count);
   for (size_t i = 0; i < tensors.size() && i < made.size(); ++i) {
     uint32_t operand = tensors[i];
-    if (!seen.from(operand) || !seen.made(static_cast<unsigned>(i)))
+    if (!seen.from(operand) || !seen.result(static_cast<unsigned>(i)))
       return make_error("the shape of an operand or a result is not known");
     if (operands[operand].pieces.empty())
       return make_error("an operand has no data");
@@ -450,7 +450,7 @@ llvm::Expected<Meanings> Reference::transition(const ResolvedInst &seen, BodySit
       return stated_lengths(seen, site, operands, key, at);
     };
     MovedValue value{
-        seen.app(), *call, operand, *seen.from(operand), *seen.made(static_cast<unsigned>(i)),
+        seen.app(), *call, operand, *seen.from(operand), *seen.result(static_cast<unsigned>(i)),
         said_to};
     llvm::Expected<Meaning> result = moved(value, operands[operand]);
     if (!result)
