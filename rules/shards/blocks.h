@@ -33,11 +33,11 @@ private:
 // Where each block begins, and one more at the end: each axis, outermost first, cuts what the outer
 // ones left into pieces of ceil(length / size), the last ones short or empty.
 llvm::SmallVector<int64_t, 16> nested_starts(int64_t extent, llvm::ArrayRef<int64_t> sizes);
-// The same of a dimension that axes cut; `rank` is counted as the program does, and `held` is the
+// The same of a dimension that axes cut; `rank` is counted as the program does, and `length` is the
 // length of its block. None if there are too many blocks to write them out.
 struct NestedBlocks {
   Blocks blocks;
-  int64_t held = 0;
+  int64_t length = 0;
 };
 std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &mesh,
                                           llvm::ArrayRef<ir::AxisId> axes, int64_t extent,

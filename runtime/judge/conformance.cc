@@ -140,9 +140,9 @@ public:
 private:
   // True if a rank holds something of another form.
   bool shapes() {
-    const std::vector<Dims> dims = dims_of(observed_.held);
+    const std::vector<Dims> dims = dims_of(observed_.tensors);
     for (int64_t rank = 0; rank < dist_.ranks().size(); ++rank) {
-      const Tensor &held = observed_.held[static_cast<size_t>(rank)];
+      const Tensor &held = observed_.tensors[static_cast<size_t>(rank)];
       Dims right = dist_.dims_on(rank, dims);
       if (held.dims == right && held.dtype == dist_.dtype())
         continue;
@@ -187,8 +187,8 @@ private:
       if (at[axis.index] == 0)
         continue;
       at[axis.index] = 0;
-      const Tensor &own = observed_.held[static_cast<size_t>(rank)];
-      const Tensor &other = observed_.held[static_cast<size_t>(dist_.ranks().position(at))];
+      const Tensor &own = observed_.tensors[static_cast<size_t>(rank)];
+      const Tensor &other = observed_.tensors[static_cast<size_t>(dist_.ranks().position(at))];
       Worst worst = compare(own, other, nullptr);
       if (worst.first < 0)
         continue;
@@ -245,7 +245,7 @@ private:
     if (!scale)
       return;
     std::vector<const Tensor *> held;
-    for (const Tensor &tensor : observed_.held)
+    for (const Tensor &tensor : observed_.tensors)
       held.push_back(&tensor);
     Meaning got = dist_.denote(held);
     for (Tensor &piece : got.pieces)
@@ -403,7 +403,7 @@ private:
     std::vector<Tensor> right = dist_.place(*wanted_.meant);
     for (size_t rank = 0; rank < right.size(); ++rank) {
       bool all = (pending & mesh_.typed_axes()) || dist_.type().scale != program_.one();
-      if (all || !(right[rank].cells == observed_.held[rank].cells))
+      if (all || !(right[rank].cells == observed_.tensors[rank].cells))
         ranks.push_back(numbers_[rank]);
     }
     return ranks;

@@ -40,7 +40,7 @@ struct Observed {
   ir::ValueId value;
   rules::Arg known;
   ir::ValueId gradient_of; // none: it is no gradient
-  llvm::ArrayRef<Tensor> held;
+  llvm::ArrayRef<Tensor> tensors;
   llvm::ArrayRef<Fingerprint> fingerprints = {}; // in place of the data
 };
 

@@ -124,7 +124,7 @@ private:
     return ir::print_axes(program_, dist_.type().mesh(), axes);
   }
   bool holds_own_part(int64_t rank) const {
-    const Tensor &held = observed_.held[static_cast<size_t>(rank)];
+    const Tensor &held = observed_.tensors[static_cast<size_t>(rank)];
     Dims first = dist_.first_on(rank);
     return llvm::any_of(wanted_.parts, [&](const Meaning &part) {
       if (part.pieces.size() != 1 || part.pieces[0].dims != dist_.whole())
@@ -155,7 +155,7 @@ private:
       if (at[axis.index] != static_cast<int64_t>(to))
         continue;
       at[axis.index] = static_cast<int64_t>(from);
-      if (!same(observed_.held[static_cast<size_t>(rank)],
+      if (!same(observed_.tensors[static_cast<size_t>(rank)],
                 right[static_cast<size_t>(dist_.ranks().position(at))], allowed()))
         return false;
     }
@@ -200,7 +200,7 @@ private:
 
   LikelyMistake poison() const {
     bool all = true;
-    for (const Tensor &held : observed_.held)
+    for (const Tensor &held : observed_.tensors)
       all &= held.size() > 0 && held.visit([](const auto &cells) {
         return llvm::all_of(cells, [](const auto &cell) { return is_nan(cell); });
       });

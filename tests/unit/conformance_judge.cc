@@ -263,7 +263,7 @@ TEST_CASE("conformance: gradients by the dual") {
   // Each rank holds all of it: I where R is meant.
   Observed observed{g, program.known(g), x, {}};
   std::vector<Tensor> each = all(right);
-  observed.held = each;
+  observed.tensors = each;
   Judgment judgment = judge(program.tables(), observed, wanted);
   REQUIRE(judgment.refuted);
   checker::Finding finding = finding_of(program.program(), observed, *judgment.refuted, {});

@@ -69,7 +69,7 @@ private:
       values_.note_latest(id);
       Expected wanted;
       // An input is what it is; only copies can be wrong.
-      wanted.meant = values_.held(id).empty() ? nullptr : own;
+      wanted.meant = values_.tensors(id).empty() ? nullptr : own;
       wanted.exact = true;
       verdicts_.judge_value(id, wanted, nullptr);
       outputs_.add_input(own ? *own : Meaning());

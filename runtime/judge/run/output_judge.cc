@@ -56,7 +56,7 @@ void OutputJudge::add_digest(PlannedId id) {
   for (const Fingerprint &print : values_.fingerprints(id))
     report_.digest = ir::mix(report_.digest, print.bits);
   if (values_.fingerprints(id).empty())
-    for (const Tensor &tensor : values_.held(id))
+    for (const Tensor &tensor : values_.tensors(id))
       report_.digest = ir::mix(report_.digest, bits_hash(tensor));
 }
 
