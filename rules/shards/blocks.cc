@@ -224,12 +224,12 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
   return nested;
 }
 
-void warn_uneven_lists(const ir::Program &program, const Arg &arg, AxisSet lists,
-                       OperandIndex operand, llvm::SmallVectorImpl<Violation> &out) {
-  if (!arg.sizes.valid() || !lists)
+void warn_uneven_shards(const ir::Program &program, const Arg &arg, AxisSet local,
+                        OperandIndex operand, llvm::SmallVectorImpl<Violation> &out) {
+  if (!arg.sizes.valid() || !local)
     return;
   for (const ir::UnevenDim &each : program.shard_sizes[arg.sizes].dims)
-    if (AxisSet axes = set_of(ir::shards_of(program.types[arg.type], each.dim)) & lists)
+    if (AxisSet axes = set_of(ir::shards_of(program.types[arg.type], each.dim)) \& local)
       out.push_back(UnevenList{operand, static_cast<int64_t>(each.dim), axes});
 }
 

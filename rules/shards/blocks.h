@@ -68,10 +68,10 @@ struct DeclaredSizes {
 DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local,
                              ir::ShapeId global, int64_t rank);
 
-// Warns of the dimensions that blocks of different size cut along axes whose shards are taken for a
-// list.
-void warn_uneven_lists(const ir::Program &program, const Arg &arg, ir::AxisSet lists,
-                       OperandIndex operand, llvm::SmallVectorImpl<Violation> &out);
+// Warns of the dimensions that blocks of different size cut along axes whose shards become the own
+// tensors of ranks.
+void warn_uneven_shards(const ir::Program &program, const Arg &arg, ir::AxisSet local,
+                        OperandIndex operand, llvm::SmallVectorImpl<Violation> &out);
 
 // Sizes of the shards of a value whose type becomes `after`: every rank of the axes that a
 // dimension gains holds a part of one shape. `stated`: what a declaration says of them; where it

@@ -30,7 +30,7 @@ double &cell(Tensor &tensor, size_t i) { return tensor.of<double>()[i]; }
 double cell(const Tensor &tensor, size_t i) { return tensor.of<double>()[i]; }
 
 Meaning map_cells(const Meaning &from, llvm::function_ref<double(double)> f) {
-  Meaning made{from.lists, {}};
+  Meaning made{from.per_rank, {}};
   for (const Tensor &piece : from.pieces) {
     made.pieces.push_back({ir::DType::F64, piece.dims, piece.of<double>()});
     for (double &value : made.pieces.back().of<double>())
@@ -85,7 +85,7 @@ double ranks_of(const StepData &data) {
 bool is_float(ir::DType dtype) { return ir::differentiable(dtype); }
 
 bool same_extents(const Meaning &a, const Meaning &b) {
-  if (a.lists != b.lists || a.pieces.size() != b.pieces.size())
+  if (a.per_rank != b.per_rank || a.pieces.size() != b.pieces.size())
     return false;
   for (size_t p = 0; p < a.pieces.size(); ++p)
     if (a.pieces[p].dims != b.pieces[p].dims)
@@ -149,16 +149,16 @@ std::vector<Meaning> addends(ir::Program &program, const rules::Arg &known,
     for (Tensor &piece : all.pieces)
       multiply(piece, scale->second, scale->first);
   const ir::Mesh &mesh = program.meshes[type.mesh()];
-  Grid lists(mesh, all.lists), over(mesh, axes & all.lists), others(mesh, kept);
+  Grid per_rank(mesh, all.per_rank), over(mesh, axes & all.per_rank), others(mesh, kept);
   std::vector<Meaning> parts(static_cast<size_t>(over.size()));
   for (int64_t i = 0; i < over.size(); ++i) {
-    parts[static_cast<size_t>(i)].lists = kept;
+    parts[static_cast<size_t>(i)].per_rank = kept;
     for (int64_t o = 0; o < others.size(); ++o) {
       Grid::Coordinates at = over.coordinates(i), rest = others.coordinates(o);
       for (AxisId axis : kept)
         at[axis.index] = rest[axis.index];
       parts[static_cast<size_t>(i)].pieces.push_back(
-          all.pieces[static_cast<size_t>(lists.position(at))]);
+          all.pieces[static_cast<size_t>(per_rank.position(at))]);
     }
   }
   return parts;

@@ -163,7 +163,7 @@ private:
 
   AxisSet same_axes() const {
     const ir::Type &type = dist_.type();
-    return (type.equal() & mesh_.typed_axes()) - dist_.lists();
+    return (type.equal() & mesh_.typed_axes()) - dist_.per_rank_axes();
   }
 
   // True if ranks that should hold the same do not, and rounding does not explain it.
@@ -217,7 +217,7 @@ private:
 
   std::optional<Kind> kind_on(AxisId axis) const {
     const ir::Type &type = dist_.type();
-    if (dist_.lists().contains(axis) || type.sharded().contains(axis))
+    if (dist_.per_rank_axes().contains(axis) || type.sharded().contains(axis))
       return Kind::Varying;
     if (type.either().contains(axis))
       return Kind::Replicate;
@@ -232,8 +232,8 @@ private:
     std::optional<Rational> scale = number_of(program_, dist_.type().scale, dist_.type().mesh());
     if (!scale)
       judgment_.undecided = "the scale has no value";
-    else if (dist_.lists() != wanted_.meant->lists ||
-             dist_.list_grid().size() != static_cast<int64_t>(wanted_.meant->pieces.size()))
+    else if (dist_.per_rank_axes() != wanted_.meant->per_rank ||
+             dist_.per_rank_grid().size() != static_cast<int64_t>(wanted_.meant->pieces.size()))
       judgment_.undecided = "the reference is a list along other axes";
     return judgment_.undecided.empty() ? scale : std::nullopt;
   }
@@ -293,9 +293,10 @@ private:
     std::optional<Rational> scale = comparable();
     if (!scale)
       return true;
-    for (int64_t p = 0; p < dist_.list_grid().size(); ++p) {
+    for (int64_t p = 0; p < dist_.per_rank_grid().size(); ++p) {
       const Tensor &want = wanted_.meant->pieces[static_cast<size_t>(p)];
-      std::vector<Distribution::Addends> blocks = dist_.blocks_of(dist_.list_grid().coordinates(p));
+      std::vector<Distribution::Addends> blocks =
+          dist_.blocks_of(dist_.per_rank_grid().coordinates(p));
       const Dims &first = print_of(blocks.front().front()).dims;
       if ((bounded() || !dist_.open()) && dist_.piece_dims(first) != want.dims)
         return false;

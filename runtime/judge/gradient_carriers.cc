@@ -48,7 +48,7 @@ llvm::SmallVector<ValueId, 4> sources(const ir::Program &program, const ir::Inst
 
 // b = c a for some number c.
 bool is_multiple(const Meaning &a, const Meaning &b) {
-  if (a.lists != b.lists || a.pieces.size() != b.pieces.size())
+  if (a.per_rank != b.per_rank || a.pieces.size() != b.pieces.size())
     return false;
   double factor = 0, largest = 0;
   auto each = [&](auto f) {
@@ -179,7 +179,7 @@ private:
     const Meaning *own = run_.find(each.exact), *param = run_.find(each.param);
     const ir::Type &type = program_.types[reference_.checked().type(each.exact)];
     bool pending = !(type.of(ir::Kind::Partial) - type.zero()).empty();
-    if (!own || !param || pending || own->lists != param->lists ||
+    if (!own || !param || pending || own->per_rank != param->per_rank ||
         own->pieces.size() != param->pieces.size())
       return false;
     for (size_t p = 0; p < own->pieces.size(); ++p)

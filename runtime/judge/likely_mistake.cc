@@ -59,7 +59,7 @@ private:
     });
   }
   bool same(const Meaning &a, const Meaning &b, double slack) const {
-    if (a.lists != b.lists || a.pieces.size() != b.pieces.size())
+    if (a.per_rank != b.per_rank || a.pieces.size() != b.pieces.size())
       return false;
     for (size_t p = 0; p < a.pieces.size(); ++p)
       if (!same(a.pieces[p], b.pieces[p], slack))
@@ -163,7 +163,7 @@ private:
   }
 
   LikelyMistake other_order() const {
-    AxisSet cut = (dist_.type().of(Kind::Varying) | dist_.lists()) & mesh_.typed_axes();
+    AxisSet cut = (dist_.type().of(Kind::Varying) | dist_.per_rank_axes()) & mesh_.typed_axes();
     if (dist_.type().scale != ir::ScaleId{0})
       return {};
     for (AxisId axis : cut) {

@@ -58,7 +58,8 @@ struct Retyping {
     return from && to ? reframed(program, meaning, *from, *to) : meaning;
   }
   Meaning back(const Meaning &like, const Meaning &gradient) const {
-    if (!from || !to || (from->lists() == to->lists() && from->type().mesh() == to->type().mesh()))
+    if (!from || !to ||
+        (from->per_rank_axes() == to->per_rank_axes() && from->type().mesh() == to->type().mesh()))
       return gradient;
     auto map = [&](const Meaning &meaning) -> llvm::Expected<Meaning> { return forward(meaning); };
     return transposed(map, like, gradient);
@@ -238,7 +239,7 @@ bool ReferenceRun::cuts_gradients(const Entry &entry) {
 Meaning ReferenceRun::seeded(NodeId root, const Meaning *seed) const {
   Meaning made = trace_.nodes[root];
   const ir::Mesh &mesh = program_.meshes[program_.types[trace_.known[root].type].mesh()];
-  Grid all(mesh, made.lists), given(mesh, seed ? seed->lists : AxisSet());
+  Grid all(mesh, made.per_rank), given(mesh, seed ? seed->per_rank : AxisSet());
   for (size_t p = 0; p < made.pieces.size(); ++p) {
     if (seed) {
       auto at = given.position(all.coordinates(static_cast<int64_t>(p)));

@@ -41,8 +41,8 @@ ir::Type seen_type(const ir::Program &program, const ir::Type &known, ir::MeshId
 }
 
 // A place in a list seen from a larger grid.
-size_t piece_at(const Grid &lists, const Grid::Coordinates &at) {
-  return static_cast<size_t>(lists.position(at));
+size_t piece_at(const Grid &per_rank, const Grid::Coordinates &at) {
+  return static_cast<size_t>(per_rank.position(at));
 }
 
 } // namespace
@@ -152,7 +152,8 @@ llvm::Expected<Meanings> Reference::apply(const ResolvedInst &seen, ir::InstId i
     return made.takeError();
   // What leaves a region is joined as the claim says.
   for (unsigned i = 0; i < made->size(); ++i)
-    if (seen.result(i) && !(*made)[i].pieces.empty() && (*made)[i].lists == seen.result(i)->lists())
+    if (seen.result(i) && !(*made)[i].pieces.empty() &&
+        (*made)[i].per_rank == seen.result(i)->per_rank_axes())
       (*made)[i] = reframed(program_, (*made)[i], *seen.result(i), *seen.to(i));
   return made;
 }
@@ -163,15 +164,15 @@ namespace {
 // pending, the first coordinate gets all of it: what is summed over the axis counts it once.
 class CoordinateOperands {
 public:
-  CoordinateOperands(const ResolvedInst &seen, const Meanings &meanings, AxisSet lists)
+  CoordinateOperands(const ResolvedInst &seen, const Meanings &meanings, AxisSet per_rank)
       : meanings_(meanings) {
     const ir::Mesh &mesh = seen.app().mesh();
     for (unsigned i = 0; i < meanings.size(); ++i) {
-      grids_.push_back(Grid(mesh, meanings[i].lists));
+      grids_.push_back(Grid(mesh, meanings[i].per_rank));
       AxisSet pending;
       if (seen.from(i)) {
         const ir::Type &type = seen.from(i)->type();
-        pending = (type.of(Kind::Partial) - type.zero()) & lists;
+        pending = (type.of(Kind::Partial) - type.zero()) & per_rank;
       }
       once_.push_back(pending);
     }
@@ -241,10 +242,10 @@ private:
 };
 
 // What the results at the coordinates come to: a list, a sum, or what all have in common.
-void collect(Meaning &into, const Distribution &to, const Grid &lists, const Grid::Coordinates &at,
-             AxisSet all, Tensor result) {
-  Tensor &piece = into.pieces[piece_at(lists, at)];
-  AxisSet left = all - to.lists();
+void collect(Meaning &into, const Distribution &to, const Grid &per_rank,
+             const Grid::Coordinates &at, AxisSet all, Tensor result) {
+  Tensor &piece = into.pieces[piece_at(per_rank, at)];
+  AxisSet left = all - to.per_rank_axes();
   if (is_first(at, left)) {
     piece = std::move(result);
     return;
@@ -263,18 +264,18 @@ llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t 
   const unsigned results = seen.inst().result_count;
   AxisSet all;
   for (const Meaning &meaning : operands)
-    all |= meaning.lists;
+    all |= meaning.per_rank;
   Meanings made;
   std::vector<Grid> grids;
   AxisSet drawn;
   for (unsigned r = 0; r < results; ++r) {
     if (!seen.result(r))
       return make_error("the shape of a result is not known");
-    all |= seen.result(r)->lists();
-    drawn |= seen.result(r)->lists();
-    grids.push_back(seen.result(r)->list_grid());
-    made.push_back(
-        {seen.result(r)->lists(), std::vector<Tensor>(static_cast<size_t>(grids.back().size()))});
+    all |= seen.result(r)->per_rank_axes();
+    drawn |= seen.result(r)->per_rank_axes();
+    grids.push_back(seen.result(r)->per_rank_grid());
+    made.push_back({seen.result(r)->per_rank_axes(),
+                    std::vector<Tensor>(static_cast<size_t>(grids.back().size()))});
   }
   Grid streams(mesh, drawn), every(mesh, all);
   CoordinateOperands pieces(seen, operands, all);
@@ -348,9 +349,9 @@ DerivedCall derived_call(ir::Program &program, const ResolvedInst &seen, const M
 // coordinate gave the result, others got none.
 Tensor gradient_at(const Distribution &made, const Meaning &gradient, const Grid::Coordinates &at,
                    AxisSet all) {
-  const Tensor &piece = gradient.pieces[piece_at(made.list_grid(), at)];
+  const Tensor &piece = gradient.pieces[piece_at(made.per_rank_grid(), at)];
   AxisSet pending = made.type().of(Kind::Partial) - made.type().zero();
-  if (is_first(at, all - made.lists() - pending))
+  if (is_first(at, all - made.per_rank_axes() - pending))
     return piece;
   return zeros_like(piece, piece.dims);
 }
@@ -365,16 +366,16 @@ llvm::Expected<Meaning> Reference::derivative(const ResolvedInst &seen, uint64_t
   Meanings given = results;
   AxisSet all, drawn;
   for (const Meaning &meaning : operands)
-    all |= meaning.lists;
+    all |= meaning.per_rank;
   for (unsigned r = 0; r < results.size(); ++r) {
-    drawn |= seen.result(r)->lists();
+    drawn |= seen.result(r)->per_rank_axes();
     // A list of results is one gradient: of those that have none it is zero.
     bool list = seen.op().row->equation.equation.results[0].list;
     if (list && given[r].pieces.empty()) {
       if (seen.result(r)->open())
         return make_error("a result without a gradient has extents that only data tell");
-      given[r].lists = seen.result(r)->lists();
-      for (int64_t p = 0; p < seen.result(r)->list_grid().size(); ++p)
+      given[r].per_rank = seen.result(r)->per_rank_axes();
+      for (int64_t p = 0; p < seen.result(r)->per_rank_grid().size(); ++p)
         given[r].pieces.push_back(
             Tensor::make(seen.result(r)->dtype(), seen.result(r)->whole(), domain_));
     }
@@ -382,9 +383,9 @@ llvm::Expected<Meaning> Reference::derivative(const ResolvedInst &seen, uint64_t
   all |= drawn;
   DerivedCall derived = derived_call(program_, seen, given, operand, member);
   const rules::ResolvedOp &op = rules_.resolve(derived.spelling);
-  Grid streams(mesh, drawn), every(mesh, all), own(mesh, operands[arg].lists);
+  Grid streams(mesh, drawn), every(mesh, all), own(mesh, operands[arg].per_rank);
   CoordinateOperands pieces(seen, operands, all);
-  Meaning made{operands[arg].lists, {}};
+  Meaning made{operands[arg].per_rank, {}};
   for (const Tensor &piece : operands[arg].pieces)
     made.pieces.push_back(zeros_like(piece, piece.dims));
   for (int64_t c = 0; c < every.size(); ++c) {
@@ -425,7 +426,7 @@ Reference::stated_lengths(const ResolvedInst &seen, BodySite site, llvm::ArrayRe
     const Meaning &meaning = operands[slot.first];
     std::optional<TensorSizes::Lengths> numbers;
     if (!meaning.pieces.empty())
-      numbers = whole_numbers(meaning.pieces[piece_at(Grid(mesh, meaning.lists), at)]);
+      numbers = whole_numbers(meaning.pieces[piece_at(Grid(mesh, meaning.per_rank), at)]);
     if (!numbers)
       return make_error(fmt::format("what {} says is not known", key.str()));
     return *numbers;

@@ -212,7 +212,7 @@ TEST_CASE(
   std::vector<Tensor> held{counted({3, 2}, 0), counted({3, 2}, 0), counted({1, 2}, 6),
                            counted({1, 2}, 6)};
   CHECK(dist.dims_on(3, dims_of(held)) == Dims{1, 2});
-  Meaning meant{dist.lists(), {held[0], held[2]}};
+  Meaning meant{dist.per_rank_axes(), {held[0], held[2]}};
   Expected wanted;
   wanted.meant = &meant;
   wanted.exact = true;

@@ -101,7 +101,7 @@ void CpuBackend::deduplicate(const Compute &made, const PreparedStep &prepared, 
     const PreparedOp &op = prepared.on(rank);
     uint64_t *word = deduplication_.next().data();
     *word++ = reinterpret_cast<uintptr_t>(&op);
-    *word++ = draw_stream(*world_, step.mesh, made.lists, rank);
+    *word++ = draw_stream(*world_, step.mesh, made.own_draws, rank);
     for (unsigned i = 0; i < operands.size(); ++i) {
       *word++ = op.reads(i) ? address(tensors_.tensor(operands[i].buffer, rank)) : 0;
       *word++ = block_class(operands[i], rank);
@@ -161,7 +161,7 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const PreparedStep &prep
                             BufferTensors::Content::Anything);
     tensors.push_back(std::move(*result));
   }
-  Draws draws{options_.seed, prepared.draws, draw_stream(*world_, step.mesh, made.lists, rank)};
+  Draws draws{options_.seed, prepared.draws, draw_stream(*world_, step.mesh, made.own_draws, rank)};
   if (prepared.looped && made.inst.valid())
     draws.op = draws_of(made);
   if (llvm::Error error = op.run(args, result_blocks, tensors, options_.domain, draws, together))

@@ -137,9 +137,9 @@ bool OutputJudge::scale_to_one_device(PlannedId id, Meaning &want) {
     return true;
   const PlannedValue &value = plan.values[id];
   const ir::Type &type = setup_.program.types[value.known.type];
-  std::optional<AxisSet> lists = values_.lists_of(id);
+  std::optional<AxisSet> per_rank = values_.per_rank_axes(id);
   bool pending = !(type.of(Kind::Partial) - type.zero()).empty();
-  if (!lists || pending || *lists != want.lists)
+  if (!per_rank || pending || *per_rank != want.per_rank)
     return true; // its contract sums it
   llvm::ArrayRef<LossRoot> derived = setup_.options.derived;
   AxisSet mean, assumed;

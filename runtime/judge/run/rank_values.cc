@@ -141,21 +141,21 @@ std::optional<Meaning> RankValues::zero_of(PlannedId id) {
   std::optional<Distribution> dist;
   if (dims.empty() || !(dist = distribution_of(id, dims)))
     return std::nullopt;
-  Meaning zero{dist->lists(), {}};
-  for (int64_t p = 0; p < dist->list_grid().size(); ++p) {
-    const int64_t rank = dist->blocks_of(dist->list_grid().coordinates(p)).front().front();
+  Meaning zero{dist->per_rank_axes(), {}};
+  for (int64_t p = 0; p < dist->per_rank_grid().size(); ++p) {
+    const int64_t rank = dist->blocks_of(dist->per_rank_grid().coordinates(p)).front().front();
     zero.pieces.push_back(Tensor::make(
         dist->dtype(), dist->piece_dims(dims[static_cast<size_t>(rank)]), setup_.options.domain));
   }
   return zero;
 }
 
-std::optional<ir::AxisSet> RankValues::lists_of(PlannedId id) {
+std::optional<ir::AxisSet> RankValues::per_rank_axes(PlannedId id) {
   const std::vector<Dims> dims = extents(id);
   std::optional<Distribution> dist;
   if (dims.empty() || !(dist = distribution_of(id, dims)))
     return std::nullopt;
-  return dist->lists();
+  return dist->per_rank_axes();
 }
 
 // --- where each rank is a process

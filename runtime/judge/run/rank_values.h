@@ -41,7 +41,7 @@ public:
   // Zeros of the form that a value has; none: it means nothing that we know.
   std::optional<Meaning> zero_of(PlannedId id);
   // The axes on which a value is a list; none: it means nothing that we know.
-  std::optional<ir::AxisSet> lists_of(PlannedId id);
+  std::optional<ir::AxisSet> per_rank_axes(PlannedId id);
 
   // --- where each rank is a process
 
