@@ -371,7 +371,7 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     diagnostic.fixes_cut = finder->cut();
     drop_unheld(report, rechecked, diagnostic);
     if (report.words != ir::Dialect::Spmd)
-      tell_fixes(*report.program, report.words, diagnostic.fixes);
+      translate_fixes(*report.program, report.words, diagnostic.fixes);
   }
 }
 
