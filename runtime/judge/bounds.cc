@@ -48,7 +48,7 @@ void add_into(Meaning &sum, const Meaning &more, double times) {
 double largest(const Meaning &meaning) {
   double most = 0;
   for (const Tensor &piece : meaning.pieces)
-    if (!piece.is_field() && !piece.is_complex())
+    if (!piece.is_modular() && !piece.is_complex())
       for (double value : piece.of<double>())
         if (std::isfinite(value))
           most = std::max(most, std::abs(value));

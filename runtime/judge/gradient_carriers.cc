@@ -54,7 +54,7 @@ bool is_multiple(const Meaning &a, const Meaning &b) {
   auto each = [&](auto f) {
     for (size_t p = 0; p < a.pieces.size(); ++p) {
       if (a.pieces[p].dims != b.pieces[p].dims || a.pieces[p].is_complex() ||
-          a.pieces[p].is_field() || b.pieces[p].is_complex() || b.pieces[p].is_field())
+          a.pieces[p].is_modular() || b.pieces[p].is_complex() || b.pieces[p].is_modular())
         return false;
       const std::vector<double> &from = a.pieces[p].of<double>(), &to = b.pieces[p].of<double>();
       for (size_t i = 0; i < from.size(); ++i)

@@ -46,7 +46,7 @@ private:
   bool same(const Tensor &a, const Tensor &b, double slack) const {
     if (a.dims != b.dims || a.cells.index() != b.cells.index())
       return false;
-    if (a.is_field())
+    if (a.is_modular())
       return a.cells == b.cells;
     return a.visit([&](const auto &cells) {
       using T = typename std::decay_t<decltype(cells)>::value_type;
@@ -69,7 +69,7 @@ private:
   double allowed() const {
     double largest = 0;
     for (const Tensor &piece : wanted_.meant->pieces)
-      if (!piece.is_field()) {
+      if (!piece.is_modular()) {
         const Tensor sizes = magnitudes(piece);
         for (double cell : sizes.of<double>())
           largest = std::max(largest, cell);

@@ -446,7 +446,7 @@ private:
     uint64_t place = 0;
     for (Meaning &meaning : moved)
       for (Tensor &piece : meaning.pieces)
-        if (ir::differentiable(piece.dtype) && !piece.is_complex() && !piece.is_field())
+        if (ir::differentiable(piece.dtype) && !piece.is_complex() && !piece.is_modular())
           for (double &cell : piece.of<double>())
             cell *= 1 + (ir::mix(1, ++place) & 1 ? kMoved : -kMoved);
     return moved;

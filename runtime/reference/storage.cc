@@ -51,7 +51,7 @@ bool is_write(const ir::Program &program, const ir::Inst &inst, ValueId result) 
 
 Storage::Storage(Reference &reference, BodySite site)
     : program_(reference.program()), site_(site),
-      numbering_(reference.checked(), Domain::Field, /*seed=*/0) {}
+      numbering_(reference.checked(), Domain::Modular, /*seed=*/0) {}
 
 ValueId Storage::root(ValueId value) const {
   while (program_.values[value].alias_of.valid())
