@@ -229,7 +229,7 @@ void warn_uneven_shards(const ir::Program &program, const Arg &arg, AxisSet loca
   if (!arg.sizes.valid() || !local)
     return;
   for (const ir::UnevenDim &each : program.shard_sizes[arg.sizes].dims)
-    if (AxisSet axes = set_of(ir::shards_of(program.types[arg.type], each.dim)) \& local)
+    if (AxisSet axes = set_of(ir::shards_of(program.types[arg.type], each.dim)) & local)
       out.push_back(UnevenList{operand, static_cast<int64_t>(each.dim), axes});
 }
 
