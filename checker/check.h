@@ -41,7 +41,7 @@ struct InferredAt {
 // Two uses of the result of one collective with unstated words that no word can satisfy both: the
 // finding stands at the second.
 struct UndecidedClash {
-  ir::InstId made; // the collective
+  ir::InstId collective;
   Place first;     // the first use
   ir::Kind needed; // by the first use: R, Reduced or I
   ir::AxisSet axes;

@@ -295,7 +295,7 @@ ClaimBuilder::Result ClaimBuilder::finish(std::optional<unsigned> rank) {
   if (program_.scales.size() >= ScaleId::kNone - 1u)
     return {{}, "there are too many scales"};
   type.scale = program_.scales.add(scale_);
-  if (!says_something(program_, type))
+  if (!states_something(program_, type))
     return {};
   return {program_.types.add(type), ""};
 }
@@ -323,7 +323,7 @@ llvm::SmallVector<AxisId, 2> shards_of(const Type &type, unsigned dim) {
   return axes;
 }
 
-bool says_something(const Program &program, const Type &type) {
+bool states_something(const Program &program, const Type &type) {
   return !type.claimed().empty() || (type.scale.valid() && type.scale != program.one());
 }
 

@@ -86,7 +86,7 @@ inline AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
   return set;
 }
 // True where a claim would print as something: a kind on some axis, or a scale.
-bool says_something(const Program &program, const Type &type);
+bool states_something(const Program &program, const Type &type);
 // In what the facts about a symbol contradict one another; empty if they do not.
 std::string contradiction(const SymbolInfo &symbol);
 

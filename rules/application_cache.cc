@@ -127,8 +127,8 @@ static void apply_fresh(const Application &app, Outcome &out) {
   llvm::SmallVector<Arg, 4> args(app.args.begin(), app.args.end());
   // What stands outside of a local region is a list inside of it.
   for (size_t i = 0; i < args.size(); ++i)
-    warn_uneven_lists(app.program, args[i], app.local_axes(), {static_cast<uint32_t>(i)},
-                      out.violations);
+    warn_uneven_shards(app.program, args[i], app.local_axes(), {static_cast<uint32_t>(i)},
+                       out.violations);
   std::optional<OperandIndex> cut = cut_gradient(app);
   for (Arg &arg : args)
     if (cut)

@@ -147,7 +147,7 @@ std::string selection_problem(const ReportOptions &options) {
          "line and in the configuration";
 }
 
-void tell_assumed(const ir::Program &program, const Options &options) {
+void note_assumed_sizes(const ir::Program &program, const Options &options) {
   if (!program.stand_ins.empty() && !options.quiet)
     say(fmt::format("note: plans and prices are those of {}", ir::print_assumed(program)));
 }

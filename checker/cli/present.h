@@ -23,6 +23,6 @@ ReportOptions report_options(const Options &options);
 std::string selection_problem(const ReportOptions &options);
 
 // That plans and prices take sizes for symbols; nothing where all are numbers.
-void tell_assumed(const ir::Program &program, const Options &options);
+void note_assumed_sizes(const ir::Program &program, const Options &options);
 
 } // namespace spmd::checker

@@ -107,17 +107,17 @@ void Candidates::state_and_reduce(ir::AttrsId attrs, const std::string &stated) 
     if (!row.fixes || row.src != Kind::Partial || row.collective == Collective::None)
       continue;
     if (row.layouts == rules::Layouts::Plain)
-      reduce_made(row, {.kind = row.dst}, attrs, stated, partial);
+      reduce_result(row, {.kind = row.dst}, attrs, stated, partial);
     else
       for (int8_t dim = 0; dim < static_cast<int8_t>(rank); ++dim)
-        if (reduce_made(row, {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = dim},
-                        attrs, stated, partial))
+        if (reduce_result(row, {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = dim},
+                          attrs, stated, partial))
           break;
   }
 }
 
-bool Candidates::reduce_made(const Transition &row, KindWord dst, ir::AttrsId attrs,
-                             const std::string &stated, const rules::Arg &partial) {
+bool Candidates::reduce_result(const Transition &row, KindWord dst, ir::AttrsId attrs,
+                               const std::string &stated, const rules::Arg &partial) {
   const KindWord src{.kind = Kind::Partial};
   ValueId made = search_.inst.first_result;
   std::optional<rules::Arg> after = search_.walk.transition(state_.op(row.name()), words(src, dst),

@@ -61,8 +61,8 @@ private:
   void drop_partial(ir::AttrsId attrs);
   void state_partial(ir::AttrsId attrs);
   void state_and_reduce(ir::AttrsId attrs, const std::string &stated);
-  bool reduce_made(const rules::Transition &row, ir::KindWord dst, ir::AttrsId attrs,
-                   const std::string &stated, const rules::Arg &partial);
+  bool reduce_result(const rules::Transition &row, ir::KindWord dst, ir::AttrsId attrs,
+                     const std::string &stated, const rules::Arg &partial);
   void name_dimension(ir::AttrsId attrs, int64_t dim);
   void drop_inst(uint32_t operand);
 

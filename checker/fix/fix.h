@@ -47,7 +47,7 @@ struct Fix {
 };
 inline constexpr unsigned kMaxFixes = 3;
 
-// Tells the fixes in the words of a dialect, where it has words that do just that.
-void tell_fixes(ir::Program &program, ir::Dialect dialect, llvm::MutableArrayRef<Fix> fixes);
+// Writes the fixes in the words of a dialect, where it has words that do just that.
+void translate_fixes(ir::Program &program, ir::Dialect dialect, llvm::MutableArrayRef<Fix> fixes);
 
 } // namespace spmd::checker

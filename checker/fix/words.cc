@@ -104,7 +104,7 @@ private:
 
 } // namespace
 
-void tell_fixes(ir::Program &program, ir::Dialect dialect, llvm::MutableArrayRef<Fix> fixes) {
+void translate_fixes(ir::Program &program, ir::Dialect dialect, llvm::MutableArrayRef<Fix> fixes) {
   FixPrinter printer(program, dialect);
   for (Fix &fix : fixes)
     printer.put_in_words(fix);

@@ -203,7 +203,7 @@ void Cuts::result(InstId id) {
 // Of what was exchanged as one tensor, ranks have blocks of the dimension that was split for it.
 void Cuts::follow_exchanges() {
   for (uint32_t i = 0; i < program_.values.size(); ++i) {
-    const Lists::Joined *joined = positions_.stacks().joined(ValueId{i});
+    const BlockLists::Joined *joined = positions_.stacks().joined(ValueId{i});
     const ir::TypeId type = checked_.types[i];
     if (!joined || !joined->dim || !type.valid())
       continue;

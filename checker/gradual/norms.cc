@@ -99,24 +99,24 @@ AxisSet Norms::rooted(const rules::Application &app, ValueId operand, ValueId re
 
 // The square of a root is an addend for each rank. Over some axes it may be added up before others.
 void Norms::reduce(const rules::Application &app, llvm::ArrayRef<ValueId> operands, unsigned result,
-                   Made &made) const {
+                   Facts &facts) const {
   if (!rules::unstated_words(app.op.transition).reduces)
     return;
-  made.operand = std::min<uint32_t>(result, operands.size() - 1);
-  const Root square = squares_.lookup(operands[made.operand].index);
+  facts.operand = std::min<uint32_t>(result, operands.size() - 1);
+  const Root square = squares_.lookup(operands[facts.operand].index);
   const AxisSet axes = rules::communicated_axes(app);
-  made.counted = square.mixed & axes;
-  made.square = {square.axes - axes, square.mixed - axes};
+  facts.counted = square.mixed & axes;
+  facts.square = {square.axes - axes, square.mixed - axes};
 }
 
-Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                        unsigned result, ValueId value) const {
-  Made made;
+Norms::Facts Norms::infer(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                          unsigned result, ValueId value) const {
+  Facts facts;
   if (operands.empty())
-    return made;
+    return facts;
   if (app.op.form == rules::OpForm::Transition) {
-    reduce(app, operands, result, made);
-    return made;
+    reduce(app, operands, result, facts);
+    return facts;
   }
   // Of zipped lists the members in the same place.
   bool each = app.results.size() > 1 && operands.size() >= app.results.size();
@@ -125,7 +125,7 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
   for (size_t i = first; i < last; ++i) {
     Root root = this->root(operands[i]);
     if (root.axes)
-      made.operand = static_cast<uint32_t>(i);
+      facts.operand = static_cast<uint32_t>(i);
     all &= root.axes, some |= root.axes, mixed |= root.mixed;
   }
   for (size_t i = first; i < last; ++i) {
@@ -139,7 +139,7 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
   }
   Root joined{some & (all | whole), mixed & some};
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
-    return made;
+    return facts;
   const Computes computes = app.op.row->computes;
   if (computes == Computes::Norm) {
     // Along some dimensions alone it is a norm for each of the others.
@@ -148,36 +148,36 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
                                  : nullptr;
     bool whole = shape ? shape->dims.empty() : !app.attr("dim");
     if (!whole || stated(app, 1, {"ord", "p"}).value_or(2) != 2)
-      return made;
+      return facts;
     for (size_t i = first; i < last; ++i)
       joined.axes |= app.type(app.args[i]).sharded();
-    made.root = joined;
-    return made;
+    facts.root = joined;
+    return facts;
   }
   if (keeps(app) && last == first + 1)
-    made.shares = shares(operands[first]) * divides_by_root_of(app);
+    facts.shares = shares(operands[first]) * divides_by_root_of(app);
   if (AxisSet axes = rooted(app, operands[first], value)) {
-    made.root = {axes, squares_.lookup(operands[first].index).mixed};
-    return made;
+    facts.root = {axes, squares_.lookup(operands[first].index).mixed};
+    return facts;
   }
   if (!some)
-    return made;
+    return facts;
   if (squares(app, operands))
-    made.square = joined;
+    facts.square = joined;
   else if (keeps(app))
-    made.root = joined;
+    facts.root = joined;
   else if (app.op.row->dtype != rules::DTypeRule::Boolean)
-    made.left_out = some;
-  return made;
+    facts.left_out = some;
+  return facts;
 }
 
-void Norms::learn(ValueId value, const Made &made) {
-  if (made.root.axes)
-    roots_[value.index] = made.root;
-  if (made.square.axes)
-    squares_[value.index] = made.square;
-  if (made.shares != 1)
-    shares_[value.index] = made.shares;
+void Norms::learn(ValueId value, const Facts &facts) {
+  if (facts.root.axes)
+    roots_[value.index] = facts.root;
+  if (facts.square.axes)
+    squares_[value.index] = facts.square;
+  if (facts.shares != 1)
+    shares_[value.index] = facts.shares;
 }
 
 } // namespace spmd::checker

@@ -21,16 +21,16 @@ public:
   Root root(ir::ValueId value) const { return roots_.lookup(value.index); }
 
   // One result of an instruction.
-  struct Made {
+  struct Facts {
     Root root, square;    // it is a root, or the square of one
     uint32_t operand = 0; // of which `left_out` and `counted` speak
     ir::AxisSet left_out; // a root enters as if it were the norm of the whole
     ir::AxisSet counted;  // what is equal on all ranks is added up over them
     double shares = 1;    // it was divided by the root of so many
   };
-  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, unsigned result,
-            ir::ValueId value) const;
-  void learn(ir::ValueId value, const Made &made);
+  Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, unsigned result,
+              ir::ValueId value) const;
+  void learn(ir::ValueId value, const Facts &facts);
   // The axes on which the instruction takes the root of squares that are not added up yet, and
   // makes nothing else of it than these squares again.
   ir::AxisSet rooted(const rules::Application &app, ir::ValueId operand, ir::ValueId result) const;
@@ -41,7 +41,7 @@ private:
     return at == shares_.end() ? 1 : at->second;
   }
   void reduce(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, unsigned result,
-              Made &made) const;
+              Facts &facts) const;
 
   llvm::DenseMap<uint32_t, Root> roots_, squares_; // by value
   llvm::DenseMap<uint32_t, double> shares_;        // by value

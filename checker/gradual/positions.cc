@@ -34,7 +34,7 @@ CutPositions::CutPositions(ir::Program &program, const CheckResult &checked)
     if (!stacks_.is_joined(result))
       equate(operand, result);
   for (uint32_t i = 0; i < program.values.size(); ++i)
-    if (const Lists::Joined *joined = stacks_.joined(ValueId{i}))
+    if (const BlockLists::Joined *joined = stacks_.joined(ValueId{i}))
       for (auto [of, to] : stacks_.kept(ValueId{i}))
         add_link({*extent(joined->of, of), {{joined->of, of, 1}, {ValueId{i}, to, 1}}});
   for (uint32_t i = 0; i < program.values.size(); ++i)

@@ -216,8 +216,8 @@ std::vector<const Finding *> all_findings(Report &report) {
   std::vector<const Finding *> all;
   size_t next = 0;
   auto add_before = [&](uint32_t inst) {
-    for (; next < report.made.size() && report.made[next].place.index < inst; ++next)
-      all.push_back(&report.made[next]);
+    for (; next < report.added.size() && report.added[next].place.index < inst; ++next)
+      all.push_back(&report.added[next]);
   };
   for (const Finding &finding : report.result->findings) {
     if (finding.place.form == Place::Form::Inst)
@@ -240,8 +240,8 @@ void find_costs(Report &report, const ReportOptions &options) {
   for (const Saving &saving : report.savings) {
     if (!selected(options, saving.finding.info()))
       continue;
-    report.made.push_back(saving.finding);
-    suppress(*report.program, report.check_options, report.made.back());
+    report.added.push_back(saving.finding);
+    suppress(*report.program, report.check_options, report.added.back());
   }
 }
 
@@ -307,7 +307,7 @@ void accept(Report &report, Diagnostic &diagnostic) {
   }
   if (accepted->places < diagnostic.places.size())
     return;
-  Finding &copy = report.made.emplace_back(*diagnostic.first);
+  Finding &copy = report.added.emplace_back(*diagnostic.first);
   copy.suppressed = true;
   copy.reason = accepted->reason;
   diagnostic.first = &copy;
@@ -371,7 +371,7 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     diagnostic.fixes_cut = finder->cut();
     drop_unheld(report, rechecked, diagnostic);
     if (report.words != ir::Dialect::Spmd)
-      tell_fixes(*report.program, report.words, diagnostic.fixes);
+      translate_fixes(*report.program, report.words, diagnostic.fixes);
   }
 }
 
@@ -415,8 +415,8 @@ Report make_unread_report(std::string input, llvm::StringRef bytes,
 }
 
 void add_finding(Report &report, Finding finding) {
-  report.made.push_back(std::move(finding));
-  const Finding &added = report.made.back();
+  report.added.push_back(std::move(finding));
+  const Finding &added = report.added.back();
   count(report, added);
   report.diagnostics.push_back(
       {.first = &added, .places = {added.place}, .fold_key = key_of(fold_text(report, added))});

@@ -375,14 +375,14 @@ namespace {
 
 // The collective whose word is in question, and the other use of its result.
 llvm::SmallVector<Note, 2> explain_clash(const ir::Program &program, const UndecidedClash &clash) {
-  std::string axes =
-      ir::print_axes(program, program.contexts[program.insts[clash.made].context].mesh, clash.axes);
+  std::string axes = ir::print_axes(
+      program, program.contexts[program.insts[clash.collective].context].mesh, clash.axes);
   std::string user = "the output";
   if (clash.first.form == Place::Form::Inst)
     user = fmt::format("`{}`", view(program.op_name(program.insts[clash.first.as_inst()].op)));
-  return {{Note::Form::Since, Place::inst(clash.made), true,
+  return {{Note::Form::Since, Place::inst(clash.collective), true,
            fmt::format("`{}` states no `dst`: its uses decide between R and I on {}",
-                       view(program.op_name(program.insts[clash.made].op)), axes)},
+                       view(program.op_name(program.insts[clash.collective].op)), axes)},
           {Note::Form::Because, clash.first, true,
            fmt::format("{} needs it {} on {}", user, ir::info(clash.needed).name, axes)}};
 }
@@ -550,7 +550,7 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
       Note note = Origin(program, result, axis, type).find(tensors[operand]);
       note.form = notes.empty() ? Note::Form::Since : Note::Form::Because;
       bool reported = finding.clash < result.clashes.size() &&
-                      note.place == Place::inst(result.clashes[finding.clash].made);
+                      note.place == Place::inst(result.clashes[finding.clash].collective);
       if (!reported)
         notes.push_back(std::move(note));
       break;

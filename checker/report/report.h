@@ -79,9 +79,9 @@ struct Report {
   bool compared = false;      // with what was there before
   unsigned not_selected = 0;  // not suppressed either; in none of the counts above
   Judged judged;
-  ir::InputLines lines; // of `bytes`
+  ir::InputLines lines;                           // of `bytes`
   llvm::DenseMap<uint32_t, ir::LocId> first_uses; // declared values: where each is read first
-  std::deque<Finding> made;             // findings that the report adds to those of the check
+  std::deque<Finding> added;            // findings that the report adds to those of the check
   std::vector<Saving> savings;          // where findings about costs are asked for
   std::vector<std::string> shown_paths; // per file: ReportOptions::shown_path; else empty
 };

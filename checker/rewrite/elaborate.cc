@@ -220,7 +220,7 @@ private:
       Insertion &insertion = out_.insertions[at->second];
       ++insertion.uses;
       insertion.read_again |= decision.read_again[i] && insertion.gradient;
-      values[i] = insertion.made;
+      values[i] = insertion.value;
       used.push_back({i, at->second});
     }
     for (auto [operand, index] : used)
@@ -247,11 +247,11 @@ private:
         !program_.types[insertion.had].gradient_free() && program_.contexts[use.context].grad;
     ir::Value value;
     value.name = copier_.fresh_name(name_of(of));
-    insertion.made = program_.values.add(value);
+    insertion.value = program_.values.add(value);
     Inst move = use;
     move.op = own_op(program_, rules::name_of(rules::TransitionOp::Redistribute));
     move.operands = program_.blocks.add({ir::Operand::value(of)});
-    move.first_result = insertion.made;
+    move.first_result = insertion.value;
     move.result_count = 1;
     move.attrs = to_type(insertion, decision.had[operand]);
     out.push_back(move);
@@ -297,7 +297,7 @@ private:
       ir::Type had = program_.types[insertion.had], wanted = program_.types[insertion.wanted];
       AxisSet kept = (wanted.either() & had.either()) - had.zero() - wanted.zero();
       decide(had, result.types[insertion.of.index]);
-      decide(wanted, result.types[insertion.made.index]);
+      decide(wanted, result.types[insertion.value.index]);
       for (AxisId axis : kept)
         wanted.set_kind(axis, *had.kind(axis));
       insertion.had = had_[i].type = program_.types.add(had);
@@ -306,7 +306,7 @@ private:
     }
     std::map<uint32_t, size_t> made;
     for (size_t i = 0; i < out_.insertions.size(); ++i)
-      made[out_.insertions[i].made.index] = i;
+      made[out_.insertions[i].value.index] = i;
     for (uint32_t i = 0; i < program_.insts.size(); ++i) {
       Inst &inst = program_.insts[InstId{i}];
       if (auto found = made.find(inst.first_result.index);

@@ -13,7 +13,7 @@ namespace spmd::checker {
 struct Insertion {
   ir::InstId first_use; // the op that it was made for
   uint32_t uses = 0;    // operands that are it
-  ir::ValueId of, made;
+  ir::ValueId of, value;
   ir::TypeId had, wanted;
   std::string op, operand, reason; // names of the op, of its operand, of what was found otherwise
   uint64_t forward_bytes = 0,

@@ -73,7 +73,7 @@ void apply_to_local(const Application &app, Outcome &out) {
     for (Violation &violation : found)
       out.violations.push_back(std::move(violation));
   }
-  warn_uneven_lists(app.program, app.args[0], app.global_axes(), {0}, out.violations);
+  warn_uneven_shards(app.program, app.args[0], app.global_axes(), {0}, out.violations);
   give_result(app, out, seen_operand(app, 0).erased(), app.args[0].shape);
 }
 

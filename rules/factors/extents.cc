@@ -8,7 +8,7 @@ using ir::Extent;
 
 const uint8_t *ExtentSink::find(std::string_view name) const {
   uint8_t factor = equation_.find_factor(name);
-  return factor != kNoFactor && made_[factor].size() == 1 ? &made_[factor].front() : nullptr;
+  return factor != kNoFactor && of_row_[factor].size() == 1 ? &of_row_[factor].front() : nullptr;
 }
 
 std::optional<int64_t> ExtentSink::number(std::string_view name) const {

@@ -37,8 +37,8 @@ struct FactorMap {
   // often.
   llvm::SmallVector<std::pair<uint8_t, uint32_t>, 2> summed_alone;
   // Per factor of the row, those here: several where it is placed or spans. Empty where the column
-  // `factors` made the map.
-  llvm::SmallVector<llvm::SmallVector<uint8_t, 4>, 8> made;
+  // `factors` gave the map.
+  llvm::SmallVector<llvm::SmallVector<uint8_t, 4>, 8> of_row;
   bool mismatched = false; // shapes do not fit, so there may be no factors
 
   uint8_t add(std::optional<ir::Extent> extent = std::nullopt, bool whole = false);
@@ -134,8 +134,8 @@ void follow(FactorSink &sink, unsigned operand, const TensorFactors &dims);
 class ExtentSink {
 public:
   ExtentSink(const Equation &equation, FactorMap &map,
-             llvm::ArrayRef<llvm::SmallVector<uint8_t, 4>> made)
-      : equation_(equation), map_(map), made_(made) {}
+             llvm::ArrayRef<llvm::SmallVector<uint8_t, 4>> of_row)
+      : equation_(equation), map_(map), of_row_(of_row) {}
 
   // The extent of a factor of the row, if it is one number.
   std::optional<int64_t> number(std::string_view name) const;
@@ -146,7 +146,7 @@ private:
   const uint8_t *find(std::string_view name) const;
   const Equation &equation_;
   FactorMap &map_;
-  llvm::ArrayRef<llvm::SmallVector<uint8_t, 4>> made_; // factors of the map per factor of the row
+  llvm::ArrayRef<llvm::SmallVector<uint8_t, 4>> of_row_; // factors of the map per factor of the row
 };
 
 // Column `factors`. False: the attributes do not say. True without a result: the equation stands as
@@ -182,7 +182,7 @@ bool pad_backward_factors(const Application &app, FactorSink &sink);
 bool index_factors(const Application &app, FactorSink &sink);
 bool index_put_factors(const Application &app, FactorSink &sink);
 bool index_put_add_factors(const Application &app, FactorSink &sink); // indices may be sharded
-bool bag_factors(const Application &app, FactorSink &sink); // `include_last_offset`
+bool bag_factors(const Application &app, FactorSink &sink);           // `include_last_offset`
 bool take_factors(const Application &app, FactorSink &sink);
 bool matmul_factors(const Application &app, FactorSink &sink); // 1-d operands lack m or n
 bool symmetric_product_factors(const Application &app, FactorSink &sink);
@@ -195,7 +195,7 @@ bool convolution_backward_factors(const Application &app, FactorSink &sink);
 bool pool_factors(const Application &app, FactorSink &sink);
 bool pool_backward_factors(const Application &app, FactorSink &sink);
 bool resize_backward_factors(const Application &app, FactorSink &sink); // `input_size`
-bool grid_factors(const Application &app, FactorSink &sink); // any number of dimensions
+bool grid_factors(const Application &app, FactorSink &sink);            // any number of dimensions
 bool grid_backward_factors(const Application &app, FactorSink &sink);
 bool affine_grid_factors(const Application &app, FactorSink &sink); // `size`
 bool recurrent_factors(const Application &app, FactorSink &sink);

@@ -46,7 +46,7 @@ Arg arg_of(ir::Program &program, ir::TypeId id, ir::ShapeId whole) {
                                              : std::nullopt;
     if (!nested)
       return {id, {}, {}};
-    local.dims[dim] = ir::Extent(nested->held);
+    local.dims[dim] = ir::Extent(nested->length);
     if (!nested->blocks.even())
       sizes.dims.push_back(nested->blocks.as_dim(dim));
   }

@@ -56,7 +56,7 @@ public:
     unify();
     for (unsigned k = 0; k < app_.results.size(); ++k)
       map_result(k, map_.results.emplace_back());
-    map_.made.assign(made_.begin(), made_.end());
+    map_.of_row.assign(of_row_.begin(), of_row_.end());
   }
 
 private:
@@ -106,11 +106,11 @@ private:
   }
 
   void unify() {
-    ExtentUnifier unifier(app_, equation_, binding_, made_, rest_, placed_, map_, out_);
+    ExtentUnifier unifier(app_, equation_, binding_, of_row_, rest_, placed_, map_, out_);
     unifier.single_factors();
     unifier.single_elements();
     if (row_ && row_->extents) {
-      ExtentSink sink(equation_, map_, made_);
+      ExtentSink sink(equation_, map_, of_row_);
       row_->extents(app_, sink);
     }
     unifier.merged_factors();
@@ -126,7 +126,7 @@ private:
   // Which factors of the row are several here.
 
   void make_factors() {
-    made_.resize(equation_.factor_count);
+    of_row_.resize(equation_.factor_count);
     placed_ = factors_named(row_ ? row_->placed : std::string_view());
     FactorSet spanned = factors_named(row_ ? row_->spans : std::string_view());
     find_positions();
@@ -135,7 +135,7 @@ private:
       bool whole = equation_.whole >> f & 1;
       size_t count = placed_ >> f & 1 ? positions_.size() : spanned >> f & 1 ? spans_ : 1;
       for (size_t i = 0; i < count; ++i) {
-        made_[f].push_back(map_.add(std::nullopt, whole));
+        of_row_[f].push_back(map_.add(std::nullopt, whole));
         map_.factors.back().divides = divides(f);
       }
     }
@@ -242,7 +242,7 @@ private:
       return;
     case Dim::Form::Counted:
     case Dim::Form::Factor:
-      for (uint8_t factor : made_[dim.first])
+      for (uint8_t factor : of_row_[dim.first])
         out.push_back({factor});
     }
   }
@@ -250,7 +250,7 @@ private:
   DimFactors merged(const Dim &dim, size_t i) const {
     DimFactors factors;
     for (unsigned m = dim.first; m < dim.first + dim.count; ++m) {
-      const Made &made = made_[equation_.merged[m]];
+      const MapFactors &made = of_row_[equation_.merged[m]];
       factors.push_back(made[std::min(i, made.size() - 1)]);
     }
     return factors;
@@ -258,9 +258,10 @@ private:
   size_t width(const Dim &dim) const {
     if (dim.form == Dim::Form::One)
       return spans_;
-    return dim.form == Dim::Form::Factor || dim.form == Dim::Form::Counted ? made_[dim.first].size()
-           : dim.form == Dim::Form::Rest                                   ? 0
-                                                                           : 1;
+    return dim.form == Dim::Form::Factor || dim.form == Dim::Form::Counted
+               ? of_row_[dim.first].size()
+           : dim.form == Dim::Form::Rest ? 0
+                                         : 1;
   }
 
   // `rank`: of a tensor that is there; none: of a result, whose `...` is as wide as asked for.
@@ -287,7 +288,7 @@ private:
   void insert_placed(const Dim &dim, TensorFactors &out) const {
     for (size_t i = 0; i < positions_.size(); ++i) {
       DimFactors factors =
-          dim.form == Dim::Form::Merged ? merged(dim, i) : DimFactors{made_[dim.first][i]};
+          dim.form == Dim::Form::Merged ? merged(dim, i) : DimFactors{of_row_[dim.first][i]};
       out.insert(out.begin() + std::min<size_t>(positions_[i], out.size()), std::move(factors));
     }
   }
@@ -438,8 +439,8 @@ private:
   const Binding &binding_;
   Outcome &out_;
   FactorMap &map_;
-  llvm::SmallVector<Made, 8> made_;
-  Made rest_; // `...`, from the right
+  llvm::SmallVector<MapFactors, 8> of_row_;
+  MapFactors rest_; // `...`, from the right
   FactorSet placed_ = 0;
   llvm::SmallVector<unsigned, 4> positions_;
   bool positions_known_ = false;

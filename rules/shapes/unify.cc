@@ -14,16 +14,16 @@ namespace spmd::rules {
 using ir::Extent;
 
 ExtentUnifier::ExtentUnifier(const Application &app, const Equation &equation,
-                             const Binding &binding, llvm::ArrayRef<Made> made, const Made &rest,
-                             FactorSet placed, FactorMap &map, Outcome &out)
+                             const Binding &binding, llvm::ArrayRef<MapFactors> of_row,
+                             const MapFactors &rest, FactorSet placed, FactorMap &map, Outcome &out)
     : app_(app), equation_(equation), binding_(binding), map_(map), out_(out) {
-  find_strict(made, placed);
+  find_strict(of_row, placed);
   if (equation.sum_count > 1)
-    find_summed_alone(made, rest);
+    find_summed_alone(of_row, rest);
 }
 
 // In a row of several sums another one may have operands that are longer.
-void ExtentUnifier::find_summed_alone(llvm::ArrayRef<Made> made, const Made &rest) {
+void ExtentUnifier::find_summed_alone(llvm::ArrayRef<MapFactors> of_row, const MapFactors &rest) {
   for (unsigned s = 0; s < equation_.sum_count; ++s) {
     const Sum &sum = equation_.sums[s];
     for (unsigned t = sum.first_term; t < unsigned(sum.first_term) + sum.term_count; ++t) {
@@ -37,7 +37,7 @@ void ExtentUnifier::find_summed_alone(llvm::ArrayRef<Made> made, const Made &res
         bool is_rest = dim.form == Dim::Form::Rest;
         if ((!is_rest && dim.form != Dim::Form::Factor) || is_result_dim(sum, dim.form, dim.first))
           continue;
-        for (uint8_t factor : is_rest ? rest : made[dim.first])
+        for (uint8_t factor : is_rest ? rest : of_row[dim.first])
           for (unsigned i = 0; i < binding_[ref.operand]->count; ++i)
             map_.summed_alone.emplace_back(factor,
                                            static_cast<uint32_t>(binding_[ref.operand]->first + i));
@@ -61,10 +61,10 @@ bool ExtentUnifier::is_result_dim(const Sum &sum, Dim::Form form, uint8_t factor
 }
 
 // Products of plain operands do not broadcast what they sum over.
-void ExtentUnifier::find_strict(llvm::ArrayRef<Made> made, FactorSet placed) {
+void ExtentUnifier::find_strict(llvm::ArrayRef<MapFactors> of_row, FactorSet placed) {
   seen_.resize(map_.factors.size());
   for (uint8_t f = 0; f < equation_.factor_count; ++f)
-    for (uint8_t factor : made[f])
+    for (uint8_t factor : of_row[f])
       map_.factors[factor].strict = !(placed >> f & 1) && is_summed(f);
   map_.multiplied.resize(map_.args.size());
   for (uint32_t arg = 0; arg < map_.args.size(); ++arg)

@@ -6,14 +6,14 @@
 namespace spmd::rules {
 
 // Factors of the map per factor of the row: one, or several where it is placed or spans.
-using Made = llvm::SmallVector<uint8_t, 4>;
+using MapFactors = llvm::SmallVector<uint8_t, 4>;
 
 class ExtentUnifier {
 public:
   // `placed`: factors of the row whose place is an attribute.
   ExtentUnifier(const Application &app, const Equation &equation, const Binding &binding,
-                llvm::ArrayRef<Made> made, const Made &rest, FactorSet placed, FactorMap &map,
-                Outcome &out);
+                llvm::ArrayRef<MapFactors> of_row, const MapFactors &rest, FactorSet placed,
+                FactorMap &map, Outcome &out);
 
   // Dimensions that are one factor.
   void single_factors();
@@ -29,8 +29,8 @@ private:
     unsigned dim = 0;
   };
 
-  void find_strict(llvm::ArrayRef<Made> made, FactorSet placed);
-  void find_summed_alone(llvm::ArrayRef<Made> made, const Made &rest);
+  void find_strict(llvm::ArrayRef<MapFactors> of_row, FactorSet placed);
+  void find_summed_alone(llvm::ArrayRef<MapFactors> of_row, const MapFactors &rest);
   bool is_result_dim(const Sum &sum, Dim::Form form, uint8_t factor) const;
   bool is_summed(uint8_t factor_of_row) const;
   bool is_multiplied(uint32_t arg) const;

@@ -197,7 +197,7 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
   if (ranks > kMaxBlocks && axes.size() == 1) { // blocks of one length, until no element is left
     int64_t block = (extent + ranks - 1) / ranks;
     NestedBlocks nested;
-    nested.held = std::clamp<int64_t>(extent - std::max<int64_t>(0, index) * block, 0, block);
+    nested.length = std::clamp<int64_t>(extent - std::max<int64_t>(0, index) * block, 0, block);
     if (block * ranks != extent)
       nested.blocks = Blocks(ir::UnevenDim{0, Extent(extent), Extent(block), {}});
     return nested;
@@ -213,7 +213,7 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
     follows &= lengths.back() == std::min(lengths.front(), extent - starts[i]);
   }
   NestedBlocks nested;
-  nested.held =
+  nested.length =
       lengths[std::min(static_cast<size_t>(std::max<int64_t>(0, index)), lengths.size() - 1)];
   if (even)
     return nested;
@@ -224,12 +224,12 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
   return nested;
 }
 
-void warn_uneven_lists(const ir::Program &program, const Arg &arg, AxisSet lists,
-                       OperandIndex operand, llvm::SmallVectorImpl<Violation> &out) {
-  if (!arg.sizes.valid() || !lists)
+void warn_uneven_shards(const ir::Program &program, const Arg &arg, AxisSet local,
+                        OperandIndex operand, llvm::SmallVectorImpl<Violation> &out) {
+  if (!arg.sizes.valid() || !local)
     return;
   for (const ir::UnevenDim &each : program.shard_sizes[arg.sizes].dims)
-    if (AxisSet axes = set_of(ir::shards_of(program.types[arg.type], each.dim)) & lists)
+    if (AxisSet axes = set_of(ir::shards_of(program.types[arg.type], each.dim)) & local)
       out.push_back(UnevenList{operand, static_cast<int64_t>(each.dim), axes});
 }
 
@@ -335,7 +335,7 @@ DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::Sha
       std::optional<NestedBlocks> nested;
       if (numbers)
         nested = nested_blocks(program, mesh, axes, all.number(), rank);
-      if (axes.empty() || !nested || have.number() != nested->held)
+      if (axes.empty() || !nested || have.number() != nested->length)
         return differs(
             fmt::format("dimension {} of the global shape, cut into {}, and of the local "
                         "shape,",

@@ -33,11 +33,11 @@ private:
 // Where each block begins, and one more at the end: each axis, outermost first, cuts what the outer
 // ones left into pieces of ceil(length / size), the last ones short or empty.
 llvm::SmallVector<int64_t, 16> nested_starts(int64_t extent, llvm::ArrayRef<int64_t> sizes);
-// The same of a dimension that axes cut; `rank` is counted as the program does, and `held` is the
+// The same of a dimension that axes cut; `rank` is counted as the program does, and `length` is the
 // length of its block. None if there are too many blocks to write them out.
 struct NestedBlocks {
   Blocks blocks;
-  int64_t held = 0;
+  int64_t length = 0;
 };
 std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &mesh,
                                           llvm::ArrayRef<ir::AxisId> axes, int64_t extent,
@@ -68,10 +68,10 @@ struct DeclaredSizes {
 DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local,
                              ir::ShapeId global, int64_t rank);
 
-// Warns of the dimensions that blocks of different size cut along axes whose shards are taken for a
-// list.
-void warn_uneven_lists(const ir::Program &program, const Arg &arg, ir::AxisSet lists,
-                       OperandIndex operand, llvm::SmallVectorImpl<Violation> &out);
+// Warns of the dimensions that blocks of different size cut along axes whose shards become the own
+// tensors of ranks.
+void warn_uneven_shards(const ir::Program &program, const Arg &arg, ir::AxisSet local,
+                        OperandIndex operand, llvm::SmallVectorImpl<Violation> &out);
 
 // Sizes of the shards of a value whose type becomes `after`: every rank of the axes that a
 // dimension gains holds a part of one shape. `stated`: what a declaration says of them; where it

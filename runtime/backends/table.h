@@ -18,7 +18,7 @@ struct BackendRow {
   enum class Plugin : uint8_t { None, Peers, Device } plugin = Plugin::None;
   bool simulates = false;    // all ranks in one process
   bool holds_data = true;    // else there is nothing to check
-  bool any_numbers = true;   // the field and f64 too, not only the element types that are declared
+  bool any_numbers = true;   // residues and f64 too, not only the element types that are declared
   bool records = false;      // steps may be recorded and replayed
   bool needs_mpirun = false; // `--nproc` does not start its ranks itself
   SumOrder order = SumOrder::Ranks; // of sums over ranks

@@ -95,7 +95,7 @@ uint64_t whole_bytes(const ir::Program &program, const Plan &plan, const World &
   uint64_t lists = 1;
   if (value.known.type.valid())
     lists = static_cast<uint64_t>(world.count(program.types[value.known.type].mesh(),
-                                              list_axes(program.types[value.known.type])));
+                                              per_rank_axes(program.types[value.known.type])));
   const Buffer &buffer = plan.buffers[value.buffer];
   // Without a place it is a block of nothing larger.
   uint64_t elements = static_cast<uint64_t>(

@@ -268,7 +268,7 @@ std::string beyond_backend(const RunOptions &options, const BackendRow &backend)
   if (!backend.holds_data && options.check != CheckMode::Off && !options.plan)
     return fmt::format("the {} backend holds no data that could be checked: add `--check=off`",
                        backend.name);
-  if (!backend.any_numbers && (options.f64 || options.tier == TierChoice::Field))
+  if (!backend.any_numbers && (options.f64 || options.tier == TierChoice::Modular))
     return fmt::format("devices compute in the declared element types: leave `--dtype-mode=f64` "
                        "and `--tier=field` to the {} backend",
                        simulated);

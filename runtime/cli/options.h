@@ -13,7 +13,7 @@
 namespace spmd::runtime {
 
 // Auto: field, then real.
-enum class TierChoice : uint8_t { Auto, Field, Real, Integer };
+enum class TierChoice : uint8_t { Auto, Modular, Real, Integer };
 inline constexpr std::string_view kTierChoiceWords[] = {"auto", "field", "real", "integer"};
 
 // One axis of the mesh that the command line names.

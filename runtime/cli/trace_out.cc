@@ -97,10 +97,10 @@ private:
     });
     if (one) {
       Tensor whole =
-          meaning.lists.empty() ? std::move(meaning.pieces.front()) : stacked(meaning.pieces, 0);
+          meaning.per_rank.empty() ? std::move(meaning.pieces.front()) : stacked(meaning.pieces, 0);
       Json entry = entry_of(value, name, whole.dtype, whole.dims);
-      if (!meaning.lists.empty())
-        entry["list"] = ir::print_axes(program_, distribution->type().mesh(), meaning.lists);
+      if (!meaning.per_rank.empty())
+        entry["list"] = ir::print_axes(program_, distribution->type().mesh(), meaning.per_rank);
       put(name, std::move(whole), entry);
     }
     llvm::ArrayRef<RankId> ranks = world_.ranks(plan_.buffers[value.buffer].mesh);

@@ -26,7 +26,7 @@ public:
       numbers_.push_back(number);
     return step({kSpmdConstant, at->second, 0, 0});
   }
-  uint32_t made(SpmdOp op, uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t add(SpmdOp op, uint32_t a, uint32_t b, uint32_t c) {
     if (op == kSpmdInput)
       return step({op, a, 0, 0});
     const unsigned count = device::operand_count(op);
@@ -113,7 +113,7 @@ private:
         other.push_back(answers[k].holds);
       other.push_back(false);
       uint32_t otherwise = explore(kernel, std::move(other));
-      result = made(kSpmdSelect, answers[i].condition, result, otherwise);
+      result = add(kSpmdSelect, answers[i].condition, result, otherwise);
     }
     return result;
   }
@@ -172,9 +172,9 @@ private:
 
 Symbol::Symbol(double constant) : step_(Recorder::here().constant(constant)) {}
 
-Symbol Symbol::made(SpmdOp op, uint32_t a, uint32_t b, uint32_t c) {
+Symbol Symbol::add(SpmdOp op, uint32_t a, uint32_t b, uint32_t c) {
   Symbol symbol;
-  symbol.step_ = Recorder::here().made(op, a, b, c);
+  symbol.step_ = Recorder::here().add(op, a, b, c);
   return symbol;
 }
 Symbol Symbol::untraceable() {

@@ -26,11 +26,11 @@ class Symbol {
 public:
   Symbol() : Symbol(0.0) {}
   Symbol(double constant);
-  static Symbol input(unsigned number) { return made(kSpmdInput, number); }
+  static Symbol input(unsigned number) { return add(kSpmdInput, number); }
   // The numbers of steps, or what `op` takes in their place.
-  static Symbol made(SpmdOp op, uint32_t a, uint32_t b = 0, uint32_t c = 0);
-  static Symbol of(SpmdOp op, Symbol a) { return made(op, a.step_); }
-  static Symbol of(SpmdOp op, Symbol a, Symbol b) { return made(op, a.step_, b.step_); }
+  static Symbol add(SpmdOp op, uint32_t a, uint32_t b = 0, uint32_t c = 0);
+  static Symbol of(SpmdOp op, Symbol a) { return add(op, a.step_); }
+  static Symbol of(SpmdOp op, Symbol a, Symbol b) { return add(op, a.step_, b.step_); }
   // The kernel does what no scalar program can.
   static Symbol untraceable();
   // Which way this run of the kernel goes.

@@ -165,7 +165,7 @@ llvm::Error DeviceBackend::run_bare() {
   const SpmdDevicePlugin &plugin = link_.plugin();
   if (llvm::Error error = link_.ask(plugin.watch, uint32_t(0)))
     return error;
-  llvm::Error error = link_.ask_again(bare_);
+  llvm::Error error = link_.repeat(bare_);
   error = error ? std::move(error) : link_.ask(plugin.wait);
   return llvm::joinErrors(std::move(error), link_.ask(plugin.watch, uint32_t(1)));
 }

@@ -47,7 +47,7 @@ llvm::Expected<SpmdAddress> DeviceLink::allocate(uint64_t bytes) {
   return address;
 }
 
-llvm::Error DeviceLink::ask_again(const Calls &calls) {
+llvm::Error DeviceLink::repeat(const Calls &calls) {
   for (const auto &call : calls)
     if (const SpmdStatus status = call(device_); status.code != kSpmdFine)
       return error_of(status);

@@ -41,7 +41,7 @@ public:
   template <class... Types, class... Args>
   llvm::Error ask(SpmdStatus (*call)(SpmdDevice *, Types...), Args... args) {
     first_ = true;
-    if (kept_ && !tells_of_steps(call))
+    if (kept_ && !begins_step(call))
       kept_->push_back([call, args...](SpmdDevice *device) { return call(device, args...); });
     return error_of(call(device_, args...));
   }
@@ -49,7 +49,7 @@ public:
   using Calls = std::vector<std::function<SpmdStatus(SpmdDevice *)>>;
   // Keeps what is asked from now on, but for `begin`; null: no longer.
   void keep_calls(Calls *calls) { kept_ = calls; }
-  llvm::Error ask_again(const Calls &calls);
+  llvm::Error repeat(const Calls &calls);
   GroupCache &groups() { return groups_; }
   // Memory, as SpmdDevicePlugin::allocate. An error of NoDeviceMemory: there is not so much.
   llvm::Expected<SpmdAddress> allocate(uint64_t bytes);
@@ -60,7 +60,7 @@ private:
   DeviceLink(const SpmdDevicePlugin &plugin, uint32_t rank, Patience patience)
       : plugin_(plugin), rank_(rank), patience_(std::move(patience)) {}
   static int stopped(void *self);
-  template <class Call> bool tells_of_steps(Call call) const {
+  template <class Call> bool begins_step(Call call) const {
     if constexpr (std::is_same_v<Call, decltype(plugin_.begin)>)
       return call == plugin_.begin;
     return false;

@@ -84,7 +84,7 @@ private:
   uint64_t row_seed() const { return mix(all_.seed(), row_result_); }
 
   unsigned variable(uint8_t factor, bool of_result) {
-    bool joined = all_.field && all_.whole[factor] && !llvm::is_contained(targets_, factor);
+    bool joined = all_.modular && all_.whole[factor] && !llvm::is_contained(targets_, factor);
     llvm::SmallVector<Variable, 8> &variables = draft_.variables;
     for (unsigned v = 0; v < variables.size(); ++v)
       if (variables[v].factor == factor && (!joined || variables[v].of_result == of_result))
@@ -153,7 +153,7 @@ private:
       return add_index(ref, arg, *target);
     Draft::Part part;
     part.source.arg = arg;
-    if (ref.role == RefRole::Condition && !all_.field) {
+    if (ref.role == RefRole::Condition && !all_.modular) {
       all_.fail("it has no kernel");
       return;
     }

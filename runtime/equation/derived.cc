@@ -101,7 +101,7 @@ llvm::Error ForwardRow::run_back(const Call<Residue> &call) const {
                     gradient.whole};
   }
   Site at = site(call.site);
-  if (llvm::Error problem = kernel_->field(Call<Residue>{at, args, moved}))
+  if (llvm::Error problem = kernel_->modular(Call<Residue>{at, args, moved}))
     return problem;
   for (size_t j = 0; j < incoming.size(); ++j)
     for (int64_t i = 0; incoming[j] && i < incoming[j].size(); ++i)

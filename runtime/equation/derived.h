@@ -18,7 +18,7 @@ public:
 
   const KernelDef *kernel() const { return kernel_; } // null if the equation is the value
   // Its kernel moves residues and makes none.
-  bool moves() const { return kernel_ && kernel_->moves && kernel_->field; }
+  bool moves() const { return kernel_ && kernel_->moves && kernel_->modular; }
   // Its results may hold anything before.
   bool assigns() const { return kernel_->vjp ? kernel_->vjp_assigns : kernel_->moves; }
   // Tensors that its kernel needs.

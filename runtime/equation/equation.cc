@@ -67,13 +67,13 @@ struct LoweredEquation::Plan {
 
 llvm::Expected<std::unique_ptr<LoweredEquation>>
 LoweredEquation::lower(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results,
-                       bool field) {
+                       bool modular) {
   const rules::OpDef *forward = site.row.derivative_of;
-  if (!field && !runtime::is_value(forward ? *forward : site.row))
+  if (!modular && !runtime::is_value(forward ? *forward : site.row))
     return llvm::createStringError(std::errc::not_supported, "`%s` cannot be run: it has no kernel",
                                    std::string(site.row.name).c_str());
   auto plan = std::make_unique<Plan>();
-  if (llvm::Error error = lowered::Lowering(site, args, results, field).run(plan->results))
+  if (llvm::Error error = lowered::Lowering(site, args, results, modular).run(plan->results))
     return error;
   return std::unique_ptr<LoweredEquation>(new LoweredEquation(std::move(plan)));
 }

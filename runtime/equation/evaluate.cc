@@ -30,10 +30,10 @@ std::string name_of(const OpDef &row) { return std::string(row.name); }
 class LazyEquation {
 public:
   llvm::Expected<const LoweredEquation *> get(const Site &site, llvm::ArrayRef<Dims> args,
-                                              llvm::ArrayRef<Dims> results, bool field) const {
+                                              llvm::ArrayRef<Dims> results, bool modular) const {
     std::call_once(made_, [&] {
       llvm::Expected<std::unique_ptr<LoweredEquation>> lowered =
-          LoweredEquation::lower(site, args, results, field);
+          LoweredEquation::lower(site, args, results, modular);
       if (lowered)
         equation_ = std::move(*lowered);
       else
@@ -63,7 +63,7 @@ struct Use {
   std::optional<rules::Application> app;
   rules::Binding binding;
   rules::FactorMap map;
-  LazyEquation real, field;
+  LazyEquation real, modular;
 };
 
 // Not null, also where there are no elements: null says that nothing stands there.
@@ -105,8 +105,8 @@ struct PreparedOp::State {
     return {*use.app, *use.row, use.binding, use.map, domain, draws.seed, draws.op, draws.stream};
   }
   llvm::Expected<const LoweredEquation *> equation(const Use &use, const Site &site,
-                                                   bool field) const {
-    return (field ? use.field : use.real).get(site, arg_dims, use.result_dims, field);
+                                                   bool modular) const {
+    return (modular ? use.modular : use.real).get(site, arg_dims, use.result_dims, modular);
   }
   llvm::Error bind(Use &use);
   void find_reads(const Use &use);
@@ -249,7 +249,7 @@ template <class T> auto *kernel_of(const KernelDef &kernel) {
   else if constexpr (std::is_same_v<T, Complex>)
     return kernel.complex;
   else
-    return kernel.field;
+    return kernel.modular;
 }
 
 } // namespace
@@ -277,9 +277,9 @@ template <class T> llvm::Error PreparedOp::State::check(const Use &use, const Si
 llvm::Error PreparedOp::check(Domain domain) const {
   for (const Use &use : state_->uses) {
     Site site = state_->site(use, domain, {});
-    llvm::Error problem = domain == Domain::Field ? state_->check<Residue>(use, site)
-                          : state_->complex       ? state_->check<Complex>(use, site)
-                                                  : state_->check<double>(use, site);
+    llvm::Error problem = domain == Domain::Modular ? state_->check<Residue>(use, site)
+                          : state_->complex         ? state_->check<Complex>(use, site)
+                                                    : state_->check<double>(use, site);
     if (problem)
       return problem;
   }
@@ -402,7 +402,7 @@ llvm::Error PreparedOp::run(llvm::ArrayRef<TensorBlock> args,
                             llvm::ArrayRef<TensorBlock> result_blocks,
                             llvm::MutableArrayRef<Tensor> results, Domain domain,
                             const Draws &draws, llvm::ArrayRef<const PreparedOp *> together) const {
-  if (domain == Domain::Field)
+  if (domain == Domain::Modular)
     return state_->run<Residue>(args, result_blocks, results, domain, draws, together);
   if (state_->complex)
     return state_->run<Complex>(args, result_blocks, results, domain, draws, together);
@@ -442,7 +442,7 @@ bool PreparedOp::goes_with(const PreparedOp &other, Domain domain) const {
     return one && !state.complex && !state.uses[0].kernel ? state.uses[0].forward.get() : nullptr;
   };
   const ForwardRow *own = backward(*this), *theirs = backward(other);
-  return domain != Domain::Field && own && theirs && own->goes_with(*theirs);
+  return domain != Domain::Modular && own && theirs && own->goes_with(*theirs);
 }
 
 } // namespace spmd::runtime

@@ -175,12 +175,12 @@ private:
   void finish_result() {
     term_.result = strides_of(draft_.result);
     Order order = after_lookups(term_.result, true, term_.scatters);
-    term_.made = term_.result;
+    term_.product_strides = term_.result;
     if (term_.scatters)
-      term_.made = dense(order, term_.made_size);
+      term_.product_strides = dense(order, term_.product_size);
   }
   void make_product() {
-    Loops loops{term_.extents, {}, term_.made};
+    Loops loops{term_.extents, {}, term_.product_strides};
     for (const Source &source : term_.sources)
       loops.inputs.push_back(source.read);
     if (!term_.edges.coefficients.empty()) {

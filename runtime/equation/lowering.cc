@@ -97,15 +97,15 @@ static llvm::SmallVector<Shaped, 4> shaped(llvm::ArrayRef<Dims> dims,
 }
 
 Lowering::Lowering(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results,
-                   bool field)
-    : site(site), equation(site.row.equation.equation), field(field),
+                   bool modular)
+    : site(site), equation(site.row.equation.equation), modular(modular),
       args_(shaped(args, site.map.args)), results_(shaped(results, site.map.results)),
       extents(site.map, args_, results_), problem(extents.problem()) {
   for (const rules::FactorInfo &factor : site.map.factors) {
     labels.push_back(labels.size());
     whole.push_back(factor.whole);
   }
-  if (field)
+  if (modular)
     name_unknown();
 }
 
@@ -182,10 +182,10 @@ std::optional<uint8_t> Lowering::target_of(const Ref &ref) const {
   if (ref.index == kNoFactor)
     return std::nullopt;
   uint8_t factor = forward().equation.equation.find_factor(equation.factors[ref.index]);
-  const auto &made = site.map.made;
-  if (factor >= made.size() || made[factor].size() != 1)
+  const auto &of_row = site.map.of_row;
+  if (factor >= of_row.size() || of_row[factor].size() != 1)
     return std::nullopt;
-  return made[factor][0];
+  return of_row[factor][0];
 }
 
 unsigned Lowering::member() const {
@@ -215,11 +215,11 @@ llvm::Error Lowering::run(std::vector<ResultPlan> &out) {
     const ir::Shape *shape = site.app.results[k].shape.valid()
                                  ? &site.app.program.shapes[site.app.results[k].shape]
                                  : nullptr;
-    plan.is_truth = field && equation.has_function && shape && shape->dtype == ir::DType::Bool;
+    plan.is_truth = modular && equation.has_function && shape && shape->dtype == ir::DType::Bool;
     const rules::Sum &sum = sum_of(equation, place);
     plan.opaque =
         place >= equation.result_count && !equation.results[equation.result_count - 1].list;
-    if (plan.opaque && !field)
+    if (plan.opaque && !modular)
       fail("nothing is known of one of its results");
     for (unsigned t = 0; t < sum.term_count && !plan.opaque; ++t) {
       const rules::Term &row = equation.terms[sum.first_term + t];

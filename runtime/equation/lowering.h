@@ -53,12 +53,12 @@ private:
 
 class Lowering {
 public:
-  Lowering(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results, bool field);
+  Lowering(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results, bool modular);
   llvm::Error run(std::vector<ResultPlan> &out);
 
   const Site &site;
   const rules::Equation &equation;
-  const bool field;
+  const bool modular;
 
 private:
   llvm::SmallVector<Shaped, 4> args_, results_;

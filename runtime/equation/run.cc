@@ -70,10 +70,10 @@ public:
       return term_.product->run<T>(inputs, number, result_.data, fresh, precision.single, kept);
     }
     Scratch<T> made;
-    made.cells.assign(static_cast<size_t>(term_.made_size), T(0));
+    made.cells.assign(static_cast<size_t>(term_.product_size), T(0));
     term_.product->run<T>(inputs, number, made.cells.data(), true, precision.single, kept);
     const T *from = made.cells.data();
-    walk(term_.extents, term_.made, term_.result, lookups_,
+    walk(term_.extents, term_.product_strides, term_.result, lookups_,
          [&](int64_t first, int64_t at, int64_t step, int64_t length) {
            for (int64_t k = 0; k < length; ++k)
              result_.data[at + k * step] += from[first + k];

@@ -88,10 +88,10 @@ struct Term {
   llvm::SmallVector<Function, 1> functions;
   llvm::SmallVector<Source, 4> sources;
   Edges edges;
-  Strides result; // as it lies
-  Strides made;   // as the product makes it, before it is scattered
+  Strides result;          // as it lies
+  Strides product_strides; // as the product makes it, before it is scattered
   bool scatters = false;
-  int64_t made_size = 0;
+  int64_t product_size = 0;
   std::optional<Product> product;
   // Random numbers are drawn per place of a result, or of an operand that has its extents.
   bool draws_by_arg = false;

@@ -55,9 +55,9 @@ int64_t whole_extent(const RowAt &at, size_t arg, size_t dim) {
 
 // The number of positions that an index into a factor of the row has; 0 if it is not known.
 int64_t size_of(const RowAt &at, uint8_t factor) {
-  if (factor >= at.map.made.size())
+  if (factor >= at.map.of_row.size())
     return 0;
-  const auto &made = at.map.made[factor];
+  const auto &made = at.map.of_row[factor];
   for (size_t arg = 0; arg < at.map.args.size(); ++arg) {
     if (!at.map.args[arg])
       continue;

@@ -193,7 +193,7 @@ bool is_unsigned(ir::DType dtype) {
 } // namespace
 
 Tensor in_domain(Tensor tensor, Domain domain) {
-  if (domain != Domain::Field || tensor.is_field())
+  if (domain != Domain::Modular || tensor.is_modular())
     return tensor;
   std::vector<Residue> residues;
   if (tensor.is_complex())
@@ -217,7 +217,7 @@ void draw_numbers(Tensor &tensor, const Block &block, const Content &content, ui
                   const NumberOptions &options) {
   Generator draw(content, key, options, ir::info(tensor.dtype).form, is_unsigned(tensor.dtype));
   size_t at = 0;
-  if (tensor.is_field())
+  if (tensor.is_modular())
     for_each_spot(
         block, [&](const ElementIndex &spot) { tensor.of<Residue>()[at++] = draw.residue(spot); });
   else if (tensor.is_complex())

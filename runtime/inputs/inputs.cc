@@ -186,8 +186,8 @@ void Inputs::declare(const ir::Param &param) {
 std::optional<Placement> Inputs::declared_cut(const ir::Param &param) const {
   const ir::Value &value = program_.values[param.value];
   rules::Arg known = checked_.known(param.value);
-  if (!value.declared.valid() || list_axes(program_.types[known.type]).empty() ||
-      !list_axes(program_.types[value.declared]).empty())
+  if (!value.declared.valid() || per_rank_axes(program_.types[known.type]).empty() ||
+      !per_rank_axes(program_.types[value.declared]).empty())
     return std::nullopt;
   known.type = value.declared;
   llvm::Expected<Placement> placement = Placement::make(program_, world_, known, "it");
@@ -254,7 +254,7 @@ void Inputs::set_whole(size_t index, const std::string &file, llvm::Expected<Ten
   Param &param = params_[index];
   param.is_cut = param.cut && tensor->dims == param.cut->whole();
   Dims dims = param.is_cut ? param.cut->whole() : param.placement->whole();
-  llvm::SmallVector<ir::AxisId, 4> lists = list_axes(param.type);
+  llvm::SmallVector<ir::AxisId, 4> lists = per_rank_axes(param.type);
   if (!lists.empty() && !param.is_cut)
     dims.insert(dims.begin(), world_.count(param.placement->mesh(), lists));
   if (std::string text = fit(param, dims, *tensor); !text.empty())
@@ -308,7 +308,7 @@ std::vector<int64_t> Inputs::part_of(size_t index, RankId rank) const {
     return {rank};
   const ir::MeshId mesh = param.placement->mesh();
   Block block = param.placement->block(world_, rank);
-  std::vector<int64_t> part = {world_.index(mesh, list_axes(param.type), rank),
+  std::vector<int64_t> part = {world_.index(mesh, per_rank_axes(param.type), rank),
                                world_.index(mesh, addend_axes(param.type), rank)};
   for (const Dims *each : {&block.dims, &block.first, &block.whole})
     part.insert(part.end(), each->begin(), each->end());
@@ -333,7 +333,7 @@ Tensor Inputs::on_rank(size_t index, RankId rank, const InputOptions &options) c
   for (const auto &[of, tensor] : param.pieces)
     if (of == rank)
       return in_domain(tensor, options.domain);
-  int64_t list = world_.index(mesh, list_axes(param.type), rank);
+  int64_t list = world_.index(mesh, per_rank_axes(param.type), rank);
   llvm::SmallVector<ir::AxisId, 4> pending = addend_axes(param.type);
   int64_t part = world_.index(mesh, pending, rank), parts = world_.count(mesh, pending);
   if (param.whole) {

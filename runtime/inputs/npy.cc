@@ -200,7 +200,7 @@ std::string read_header(StringRef bytes, NpyArray &array) {
 
 // The element type as the format writes it.
 DType written_dtype(const Tensor &tensor) {
-  if (tensor.is_field())
+  if (tensor.is_modular())
     return DType::U64;
   for (const Word &word : kWords)
     if (word.dtype == tensor.dtype)
@@ -258,7 +258,7 @@ std::string print_npy(const Tensor &tensor) {
   bytes += static_cast<char>(header.size() & 0xFF);
   bytes += static_cast<char>(header.size() >> 8);
   bytes += header;
-  if (dtype == tensor.dtype || tensor.is_field())
+  if (dtype == tensor.dtype || tensor.is_modular())
     return bytes + pack_elements(tensor);
   Tensor wide = tensor;
   wide.dtype = dtype;

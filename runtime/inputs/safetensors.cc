@@ -179,7 +179,7 @@ std::string print_safetensors(llvm::ArrayRef<std::pair<std::string, const Tensor
   Json header = Json::object();
   std::string data;
   for (const auto &[name, tensor] : tensors) {
-    DType dtype = tensor->is_field() ? DType::U64 : tensor->dtype;
+    DType dtype = tensor->is_modular() ? DType::U64 : tensor->dtype;
     size_t first = data.size();
     data += pack_elements(*tensor);
     std::string word;

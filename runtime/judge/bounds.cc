@@ -30,7 +30,7 @@ double &cell(Tensor &tensor, size_t i) { return tensor.of<double>()[i]; }
 double cell(const Tensor &tensor, size_t i) { return tensor.of<double>()[i]; }
 
 Meaning map_cells(const Meaning &from, llvm::function_ref<double(double)> f) {
-  Meaning made{from.lists, {}};
+  Meaning made{from.per_rank, {}};
   for (const Tensor &piece : from.pieces) {
     made.pieces.push_back({ir::DType::F64, piece.dims, piece.of<double>()});
     for (double &value : made.pieces.back().of<double>())
@@ -48,7 +48,7 @@ void add_into(Meaning &sum, const Meaning &more, double times) {
 double largest(const Meaning &meaning) {
   double most = 0;
   for (const Tensor &piece : meaning.pieces)
-    if (!piece.is_field() && !piece.is_complex())
+    if (!piece.is_modular() && !piece.is_complex())
       for (double value : piece.of<double>())
         if (std::isfinite(value))
           most = std::max(most, std::abs(value));
@@ -85,7 +85,7 @@ double ranks_of(const StepData &data) {
 bool is_float(ir::DType dtype) { return ir::differentiable(dtype); }
 
 bool same_extents(const Meaning &a, const Meaning &b) {
-  if (a.lists != b.lists || a.pieces.size() != b.pieces.size())
+  if (a.per_rank != b.per_rank || a.pieces.size() != b.pieces.size())
     return false;
   for (size_t p = 0; p < a.pieces.size(); ++p)
     if (a.pieces[p].dims != b.pieces[p].dims)
@@ -149,16 +149,16 @@ std::vector<Meaning> addends(ir::Program &program, const rules::Arg &known,
     for (Tensor &piece : all.pieces)
       multiply(piece, scale->second, scale->first);
   const ir::Mesh &mesh = program.meshes[type.mesh()];
-  Grid lists(mesh, all.lists), over(mesh, axes & all.lists), others(mesh, kept);
+  Grid per_rank(mesh, all.per_rank), over(mesh, axes & all.per_rank), others(mesh, kept);
   std::vector<Meaning> parts(static_cast<size_t>(over.size()));
   for (int64_t i = 0; i < over.size(); ++i) {
-    parts[static_cast<size_t>(i)].lists = kept;
+    parts[static_cast<size_t>(i)].per_rank = kept;
     for (int64_t o = 0; o < others.size(); ++o) {
       Grid::Coordinates at = over.coordinates(i), rest = others.coordinates(o);
       for (AxisId axis : kept)
         at[axis.index] = rest[axis.index];
       parts[static_cast<size_t>(i)].pieces.push_back(
-          all.pieces[static_cast<size_t>(lists.position(at))]);
+          all.pieces[static_cast<size_t>(per_rank.position(at))]);
     }
   }
   return parts;
@@ -173,8 +173,8 @@ AxisSet acted_axes(const ResolvedInst &seen) {
     return axes;
   }
   for (unsigned r = 0; r < seen.inst().result_count; ++r)
-    if (seen.made(r))
-      axes |= seen.made(r)->type().of(Kind::Partial) - seen.made(r)->type().zero();
+    if (seen.result(r))
+      axes |= seen.result(r)->type().of(Kind::Partial) - seen.result(r)->type().zero();
   for (unsigned i = 0; i < seen.values().size(); ++i)
     if (seen.from(i))
       axes -= seen.from(i)->type().of(Kind::Partial);
@@ -196,9 +196,9 @@ Reduction reduction_of(Reference &reference, const ResolvedInst &seen, BodySite 
     return reduction;
   }
   llvm::SmallVector<uint32_t, 2> tensors = rules::operands_of(seen.app());
-  if (result >= tensors.size() || !seen.known(tensors[result]) || !seen.made(result))
+  if (result >= tensors.size() || !seen.known(tensors[result]) || !seen.result(result))
     return reduction;
-  const ir::Type &from = seen.known(tensors[result])->type(), &to = seen.made(result)->type();
+  const ir::Type &from = seen.known(tensors[result])->type(), &to = seen.result(result)->type();
   if (from.mesh() != to.mesh())
     return reduction;
   AxisSet pending = (from.of(Kind::Partial) - from.zero()) & acted;
@@ -318,7 +318,8 @@ llvm::Expected<Meanings> Bounds::of_equation(const ResolvedInst &seen, ir::InstI
     bool wide = run_ == Domain::F64 || terms.widest == ir::DType::F64;
     double accumulated = gamma(terms.count, wide ? kDouble : 0x1p-24);
     Meaning bound = stored(results[r], u * (1 + accumulated), dtype);
-    Meaning magnitudes = reframed(reference_.program(), terms.sums[r], *seen.made(r), *seen.to(r));
+    Meaning magnitudes =
+        reframed(reference_.program(), terms.sums[r], *seen.result(r), *seen.to(r));
     if (magnitudes.pieces.size() == bound.pieces.size())
       add_into(bound, magnitudes, accumulated);
     bounds.push_back(std::move(bound));
@@ -347,7 +348,7 @@ llvm::Expected<Meanings> Bounds::of_transition(const ResolvedInst &seen, const S
     rules::Outcome ignored;
     std::optional<rules::TransitionCall> call = rules::read_call(seen.app(), ignored);
     uint32_t operand = rules::operands_of(seen.app())[r];
-    Rational factor = factor_of({seen.app(), *call, operand, *seen.from(operand), *seen.made(r)});
+    Rational factor = factor_of({seen.app(), *call, operand, *seen.from(operand), *seen.result(r)});
     for (Tensor &piece : prefixes.pieces)
       multiply(piece, factor.first, factor.second);
     Meaning bound = stored(results[r], 2 * u, dtype);

@@ -140,9 +140,9 @@ public:
 private:
   // True if a rank holds something of another form.
   bool shapes() {
-    const std::vector<Dims> dims = dims_of(observed_.held);
+    const std::vector<Dims> dims = dims_of(observed_.tensors);
     for (int64_t rank = 0; rank < dist_.ranks().size(); ++rank) {
-      const Tensor &held = observed_.held[static_cast<size_t>(rank)];
+      const Tensor &held = observed_.tensors[static_cast<size_t>(rank)];
       Dims right = dist_.dims_on(rank, dims);
       if (held.dims == right && held.dtype == dist_.dtype())
         continue;
@@ -163,7 +163,7 @@ private:
 
   AxisSet same_axes() const {
     const ir::Type &type = dist_.type();
-    return (type.equal() & mesh_.typed_axes()) - dist_.lists();
+    return (type.equal() & mesh_.typed_axes()) - dist_.per_rank_axes();
   }
 
   // True if ranks that should hold the same do not, and rounding does not explain it.
@@ -187,8 +187,8 @@ private:
       if (at[axis.index] == 0)
         continue;
       at[axis.index] = 0;
-      const Tensor &own = observed_.held[static_cast<size_t>(rank)];
-      const Tensor &other = observed_.held[static_cast<size_t>(dist_.ranks().position(at))];
+      const Tensor &own = observed_.tensors[static_cast<size_t>(rank)];
+      const Tensor &other = observed_.tensors[static_cast<size_t>(dist_.ranks().position(at))];
       Worst worst = compare(own, other, nullptr);
       if (worst.first < 0)
         continue;
@@ -217,7 +217,7 @@ private:
 
   std::optional<Kind> kind_on(AxisId axis) const {
     const ir::Type &type = dist_.type();
-    if (dist_.lists().contains(axis) || type.sharded().contains(axis))
+    if (dist_.per_rank_axes().contains(axis) || type.sharded().contains(axis))
       return Kind::Varying;
     if (type.either().contains(axis))
       return Kind::Replicate;
@@ -232,8 +232,8 @@ private:
     std::optional<Rational> scale = number_of(program_, dist_.type().scale, dist_.type().mesh());
     if (!scale)
       judgment_.undecided = "the scale has no value";
-    else if (dist_.lists() != wanted_.meant->lists ||
-             dist_.list_grid().size() != static_cast<int64_t>(wanted_.meant->pieces.size()))
+    else if (dist_.per_rank_axes() != wanted_.meant->per_rank ||
+             dist_.per_rank_grid().size() != static_cast<int64_t>(wanted_.meant->pieces.size()))
       judgment_.undecided = "the reference is a list along other axes";
     return judgment_.undecided.empty() ? scale : std::nullopt;
   }
@@ -245,7 +245,7 @@ private:
     if (!scale)
       return;
     std::vector<const Tensor *> held;
-    for (const Tensor &tensor : observed_.held)
+    for (const Tensor &tensor : observed_.tensors)
       held.push_back(&tensor);
     Meaning got = dist_.denote(held);
     for (Tensor &piece : got.pieces)
@@ -293,9 +293,10 @@ private:
     std::optional<Rational> scale = comparable();
     if (!scale)
       return true;
-    for (int64_t p = 0; p < dist_.list_grid().size(); ++p) {
+    for (int64_t p = 0; p < dist_.per_rank_grid().size(); ++p) {
       const Tensor &want = wanted_.meant->pieces[static_cast<size_t>(p)];
-      std::vector<Distribution::Addends> blocks = dist_.blocks_of(dist_.list_grid().coordinates(p));
+      std::vector<Distribution::Addends> blocks =
+          dist_.blocks_of(dist_.per_rank_grid().coordinates(p));
       const Dims &first = print_of(blocks.front().front()).dims;
       if ((bounded() || !dist_.open()) && dist_.piece_dims(first) != want.dims)
         return false;
@@ -403,7 +404,7 @@ private:
     std::vector<Tensor> right = dist_.place(*wanted_.meant);
     for (size_t rank = 0; rank < right.size(); ++rank) {
       bool all = (pending & mesh_.typed_axes()) || dist_.type().scale != program_.one();
-      if (all || !(right[rank].cells == observed_.held[rank].cells))
+      if (all || !(right[rank].cells == observed_.tensors[rank].cells))
         ranks.push_back(numbers_[rank]);
     }
     return ranks;

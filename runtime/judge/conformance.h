@@ -10,7 +10,7 @@
 namespace spmd::runtime {
 
 // Where numbers come from, and what counts as equal.
-enum class Tier : uint8_t { Field, Integer, Real };
+enum class Tier : uint8_t { Modular, Integer, Real };
 inline constexpr std::string_view kTierWords[] = {"field", "integer", "real"};
 
 enum class Verdict : uint8_t {
@@ -40,7 +40,7 @@ struct Observed {
   ir::ValueId value;
   rules::Arg known;
   ir::ValueId gradient_of; // none: it is no gradient
-  llvm::ArrayRef<Tensor> held;
+  llvm::ArrayRef<Tensor> tensors;
   llvm::ArrayRef<Fingerprint> fingerprints = {}; // in place of the data
 };
 

@@ -48,13 +48,13 @@ llvm::SmallVector<ValueId, 4> sources(const ir::Program &program, const ir::Inst
 
 // b = c a for some number c.
 bool is_multiple(const Meaning &a, const Meaning &b) {
-  if (a.lists != b.lists || a.pieces.size() != b.pieces.size())
+  if (a.per_rank != b.per_rank || a.pieces.size() != b.pieces.size())
     return false;
   double factor = 0, largest = 0;
   auto each = [&](auto f) {
     for (size_t p = 0; p < a.pieces.size(); ++p) {
       if (a.pieces[p].dims != b.pieces[p].dims || a.pieces[p].is_complex() ||
-          a.pieces[p].is_field() || b.pieces[p].is_complex() || b.pieces[p].is_field())
+          a.pieces[p].is_modular() || b.pieces[p].is_complex() || b.pieces[p].is_modular())
         return false;
       const std::vector<double> &from = a.pieces[p].of<double>(), &to = b.pieces[p].of<double>();
       for (size_t i = 0; i < from.size(); ++i)
@@ -179,7 +179,7 @@ private:
     const Meaning *own = run_.find(each.exact), *param = run_.find(each.param);
     const ir::Type &type = program_.types[reference_.checked().type(each.exact)];
     bool pending = !(type.of(ir::Kind::Partial) - type.zero()).empty();
-    if (!own || !param || pending || own->lists != param->lists ||
+    if (!own || !param || pending || own->per_rank != param->per_rank ||
         own->pieces.size() != param->pieces.size())
       return false;
     for (size_t p = 0; p < own->pieces.size(); ++p)

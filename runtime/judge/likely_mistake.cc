@@ -46,7 +46,7 @@ private:
   bool same(const Tensor &a, const Tensor &b, double slack) const {
     if (a.dims != b.dims || a.cells.index() != b.cells.index())
       return false;
-    if (a.is_field())
+    if (a.is_modular())
       return a.cells == b.cells;
     return a.visit([&](const auto &cells) {
       using T = typename std::decay_t<decltype(cells)>::value_type;
@@ -59,7 +59,7 @@ private:
     });
   }
   bool same(const Meaning &a, const Meaning &b, double slack) const {
-    if (a.lists != b.lists || a.pieces.size() != b.pieces.size())
+    if (a.per_rank != b.per_rank || a.pieces.size() != b.pieces.size())
       return false;
     for (size_t p = 0; p < a.pieces.size(); ++p)
       if (!same(a.pieces[p], b.pieces[p], slack))
@@ -69,7 +69,7 @@ private:
   double allowed() const {
     double largest = 0;
     for (const Tensor &piece : wanted_.meant->pieces)
-      if (!piece.is_field()) {
+      if (!piece.is_modular()) {
         const Tensor sizes = magnitudes(piece);
         for (double cell : sizes.of<double>())
           largest = std::max(largest, cell);
@@ -124,7 +124,7 @@ private:
     return ir::print_axes(program_, dist_.type().mesh(), axes);
   }
   bool holds_own_part(int64_t rank) const {
-    const Tensor &held = observed_.held[static_cast<size_t>(rank)];
+    const Tensor &held = observed_.tensors[static_cast<size_t>(rank)];
     Dims first = dist_.first_on(rank);
     return llvm::any_of(wanted_.parts, [&](const Meaning &part) {
       if (part.pieces.size() != 1 || part.pieces[0].dims != dist_.whole())
@@ -155,7 +155,7 @@ private:
       if (at[axis.index] != static_cast<int64_t>(to))
         continue;
       at[axis.index] = static_cast<int64_t>(from);
-      if (!same(observed_.held[static_cast<size_t>(rank)],
+      if (!same(observed_.tensors[static_cast<size_t>(rank)],
                 right[static_cast<size_t>(dist_.ranks().position(at))], allowed()))
         return false;
     }
@@ -163,7 +163,7 @@ private:
   }
 
   LikelyMistake other_order() const {
-    AxisSet cut = (dist_.type().of(Kind::Varying) | dist_.lists()) & mesh_.typed_axes();
+    AxisSet cut = (dist_.type().of(Kind::Varying) | dist_.per_rank_axes()) & mesh_.typed_axes();
     if (dist_.type().scale != ir::ScaleId{0})
       return {};
     for (AxisId axis : cut) {
@@ -200,7 +200,7 @@ private:
 
   LikelyMistake poison() const {
     bool all = true;
-    for (const Tensor &held : observed_.held)
+    for (const Tensor &held : observed_.tensors)
       all &= held.size() > 0 && held.visit([](const auto &cells) {
         return llvm::all_of(cells, [](const auto &cell) { return is_nan(cell); });
       });

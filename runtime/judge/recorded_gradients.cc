@@ -236,7 +236,7 @@ private:
     const Meaning *own = run_.find(value), *param = run_.find(of);
     const ir::Type &type = program_.types[checked_.type(value)];
     bool pending = !(type.of(ir::Kind::Partial) - type.zero()).empty();
-    return own && param && !pending && (own->lists - param->lists).empty();
+    return own && param && !pending && (own->per_rank - param->per_rank).empty();
   }
 
   // By root, then by candidate.
@@ -308,9 +308,9 @@ private:
       }
       own = reframed(program_, own, **here, **other);
     }
-    Grid all(program_.meshes[mesh], own.lists | like.lists), mine(program_.meshes[mesh], own.lists),
-        theirs(program_.meshes[mesh], like.lists);
-    into = {like.lists, std::vector<Tensor>(like.pieces.size())};
+    Grid all(program_.meshes[mesh], own.per_rank | like.per_rank),
+        mine(program_.meshes[mesh], own.per_rank), theirs(program_.meshes[mesh], like.per_rank);
+    into = {like.per_rank, std::vector<Tensor>(like.pieces.size())};
     for (int64_t c = 0; c < all.size(); ++c) {
       Grid::Coordinates at = all.coordinates(c);
       const Tensor &piece = own.pieces[static_cast<size_t>(mine.position(at))];
@@ -446,7 +446,7 @@ private:
     uint64_t place = 0;
     for (Meaning &meaning : moved)
       for (Tensor &piece : meaning.pieces)
-        if (ir::differentiable(piece.dtype) && !piece.is_complex() && !piece.is_field())
+        if (ir::differentiable(piece.dtype) && !piece.is_complex() && !piece.is_modular())
           for (double &cell : piece.of<double>())
             cell *= 1 + (ir::mix(1, ++place) & 1 ? kMoved : -kMoved);
     return moved;

@@ -120,9 +120,9 @@ struct KernelDef {
   std::string_view row;
   llvm::Error (*real)(const Call<double> &) = nullptr;
   llvm::Error (*complex)(const Call<Complex> &) = nullptr;
-  // For residues: only what moves elements or is exact in a field. All else is done by the
+  // For residues: only what moves elements or is exact modulo a prime. All else is done by the
   // equation.
-  llvm::Error (*field)(const Call<Residue> &) = nullptr;
+  llvm::Error (*modular)(const Call<Residue> &) = nullptr;
   // The same kernel on numbers that remember: gives the gradient of every differentiable operand.
   llvm::Error (*taped)(const Call<Var> &) = nullptr;
   // Written by hand where it is much faster than the tape.

@@ -74,7 +74,7 @@ struct DimSplit {
 inline double plain(Residue number) { return static_cast<double>(number.number()); }
 
 // The whole number that stands for a position among `extent`; negative ones count from the end.
-// None: there is no such position. In the field every number is some position, since what made it
+// None: there is no such position. Of residues every number is some position, since what made it
 // may be a function that we know nothing of.
 template <class T> std::optional<int64_t> position(const T &number, int64_t extent) {
   double at = plain(number);

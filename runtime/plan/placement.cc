@@ -93,7 +93,7 @@ Block Placement::block(const World &world, RankId rank) const {
   return block;
 }
 
-llvm::SmallVector<ir::AxisId, 4> list_axes(const ir::Type &type) {
+llvm::SmallVector<ir::AxisId, 4> per_rank_axes(const ir::Type &type) {
   llvm::SmallVector<ir::AxisId, 4> axes;
   for (ir::AxisId axis : type.of(ir::Kind::Varying) - type.sharded())
     axes.push_back(axis);
@@ -126,9 +126,9 @@ uint64_t body_path(uint64_t path, ir::InstId site, uint64_t round) {
   return ir::mix(draw_op(path, site), round + 1);
 }
 
-uint64_t draw_stream(const World &world, ir::MeshId mesh, llvm::ArrayRef<ir::AxisId> lists,
+uint64_t draw_stream(const World &world, ir::MeshId mesh, llvm::ArrayRef<ir::AxisId> per_rank,
                      RankId rank) {
-  return lists.empty() ? 0 : 1 + static_cast<uint64_t>(world.index(mesh, lists, rank));
+  return per_rank.empty() ? 0 : 1 + static_cast<uint64_t>(world.index(mesh, per_rank, rank));
 }
 
 } // namespace spmd::runtime

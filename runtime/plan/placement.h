@@ -52,20 +52,21 @@ private:
   bool even_ = true;
 };
 
-// The axes on which a value is a list: V, without a dimension that the axis cuts. In mesh order.
-llvm::SmallVector<ir::AxisId, 4> list_axes(const ir::Type &type);
+// The axes on which each rank has a tensor of its own: V, without a dimension that the axis cuts.
+// In mesh order.
+llvm::SmallVector<ir::AxisId, 4> per_rank_axes(const ir::Type &type);
 
 // Random numbers are a hash of the place in the whole, of what drew them, and of a stream, so that
 // a run and its reference draw the same numbers. `op`: of an instruction in one execution of a
-// body, whose path is 0 for the main body. `stream`: of a rank, 1 more than its index on the list
-// axes of what is drawn; 0 where there is none.
+// body, whose path is 0 for the main body. `stream`: of a rank, 1 more than its index on the
+// per-rank axes of what is drawn; 0 where there is none.
 uint64_t draw_op(uint64_t path, ir::InstId inst);
 // The instruction whose random numbers one takes: a derived one those of the op that it is of.
 ir::InstId drawn_by(const ir::Program &program, ir::InstId inst);
 // The path of a body that an instruction runs: `round` counts calls from 0, region by region in the
 // order of CheckedProgram::bodies (scan, while: the iteration).
 uint64_t body_path(uint64_t path, ir::InstId site, uint64_t round);
-uint64_t draw_stream(const World &world, ir::MeshId mesh, llvm::ArrayRef<ir::AxisId> lists,
+uint64_t draw_stream(const World &world, ir::MeshId mesh, llvm::ArrayRef<ir::AxisId> per_rank,
                      RankId rank);
 
 } // namespace spmd::runtime

@@ -272,8 +272,8 @@ Planner::compute(Site &site, llvm::ArrayRef<PlannedId> values, ir::DType dtype) 
     buffers.push_back(buffer(own, mesh, std::move(*dims)));
     results.push_back({buffers.back(), place_of(known, plan_.buffers[buffers.back()])});
     if (r == 0 && known.type.valid() && program_.types[known.type].mesh() == mesh)
-      for (ir::AxisId axis : list_axes(program_.types[known.type]))
-        made.lists.push_back(axis);
+      for (ir::AxisId axis : per_rank_axes(program_.types[known.type]))
+        made.own_draws.push_back(axis);
   }
   made.operands = uses(args);
   made.results = uses(results);

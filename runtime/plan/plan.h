@@ -58,7 +58,7 @@ struct Communicator {
 // per rank of the world.
 struct Cut {
   Cut() = default;
-  explicit Cut(size_t lists) : lengths(lists) {}
+  explicit Cut(size_t entries) : lengths(entries) {}
   std::vector<llvm::SmallVector<int64_t, 8>> lengths;
   llvm::ArrayRef<int64_t> on(RankId rank) const {
     return lengths.size() == 1 ? lengths[0] : lengths[rank];
@@ -75,11 +75,11 @@ struct Use {
 struct Compute {
   ir::OpNameId op;
   ir::AttrsId attrs;
-  Span slots;                             // into Plan::slots; they refer to `operands`
-  Span operands, results;                 // into Plan::uses
-  ir::InstId inst;                        // none: no random numbers
-  uint32_t call = 0;                      // into Plan::calls: draw_op(path of the call, inst)
-  llvm::SmallVector<ir::AxisId, 2> lists; // axes whose ranks draw numbers of their own
+  Span slots;                                 // into Plan::slots; they refer to `operands`
+  Span operands, results;                     // into Plan::uses
+  ir::InstId inst;                            // none: no random numbers
+  uint32_t call = 0;                          // into Plan::calls: draw_op(path of the call, inst)
+  llvm::SmallVector<ir::AxisId, 2> own_draws; // axes whose ranks draw numbers of their own
 };
 
 // What a rank does alone to move data: the local steps of transitions, and the packing around

@@ -198,7 +198,7 @@ std::optional<llvm::SmallVector<int64_t, 8>> whole_numbers(const Tensor &tensor)
 }
 
 Tensor magnitudes(const Tensor &tensor) {
-  SPMD_CHECK(!tensor.is_field(), "residues have no magnitude");
+  SPMD_CHECK(!tensor.is_modular(), "residues have no magnitude");
   Tensor made{tensor.dtype, tensor.dims, std::vector<double>(static_cast<size_t>(tensor.size()))};
   std::vector<double> &out = made.of<double>();
   tensor.visit([&](const auto &cells) {

@@ -36,7 +36,7 @@ void combine_into(Tensor &to, const Tensor &more, ir::Combiner combiner);
 void multiply(Tensor &tensor, int64_t numerator, int64_t denominator);
 // All elements in row-major order; none if one of them is no integer.
 std::optional<llvm::SmallVector<int64_t, 8>> whole_numbers(const Tensor &tensor);
-// Absolute values; a field has none.
+// Absolute values; residues have none.
 Tensor magnitudes(const Tensor &tensor);
 
 // `f` for each place of a tensor of these extents, in row-major order.

@@ -27,10 +27,10 @@ namespace {
 
 // Axes on which a sum is taken for what each rank holds of it.
 AxisSet per_rank_addends(const ResolvedInst &seen) {
-  if (seen.op().boundary != rules::Boundary::MutateType || !seen.from(0) || !seen.made(0))
+  if (seen.op().boundary != rules::Boundary::MutateType || !seen.from(0) || !seen.result(0))
     return {};
   const ir::Type &before = seen.from(0)->type();
-  return (before.of(ir::Kind::Partial) - before.zero()) & seen.made(0)->lists();
+  return (before.of(ir::Kind::Partial) - before.zero()) & seen.result(0)->per_rank_axes();
 }
 
 bool is_one(const Meaning &meaning) { return !meaning.pieces.empty(); }
@@ -131,7 +131,7 @@ llvm::Expected<Meanings> Reference::boundary(const ResolvedInst &seen, Meanings 
   // Here, not at the end: a claim may join pieces of the operand, or be about another mesh.
   const Distribution &from =
       op == rules::Boundary::ReinterpretMesh ? *seen.known(0) : *seen.from(0);
-  if (from.lists() != seen.made(0)->lists())
+  if (from.per_rank_axes() != seen.result(0)->per_rank_axes())
     return first(reframed(program_, operands[0], from, *seen.to(0)));
   return first(std::move(operands[0]));
 }
@@ -140,18 +140,18 @@ llvm::Expected<Meanings> Reference::boundary(const ResolvedInst &seen, Meanings 
 llvm::Expected<Meaning> Reference::coordinate(const ResolvedInst &seen) {
   rules::Outcome ignored;
   std::optional<rules::CallAxes> axes = rules::resolve_axes(seen.app(), {}, ignored);
-  if (!axes || !seen.made(0))
+  if (!axes || !seen.result(0))
     return make_error("the axes of `axis_index` are not known");
   const ir::Mesh &mesh = seen.app().mesh();
-  Grid lists = seen.made(0)->list_grid();
-  Meaning made{lists.axes(), {}};
-  for (int64_t i = 0; i < lists.size(); ++i) {
-    Grid::Coordinates at = lists.coordinates(i);
+  Grid per_rank = seen.result(0)->per_rank_grid();
+  Meaning made{per_rank.axes(), {}};
+  for (int64_t i = 0; i < per_rank.size(); ++i) {
+    Grid::Coordinates at = per_rank.coordinates(i);
     int64_t index = 0;
     for (const rules::WrittenAxis &written : axes->written)
       for (AxisId axis : written.axes)
         index = index * mesh[axis].size() + at[axis.index];
-    Tensor number = Tensor::make(seen.made(0)->dtype(), seen.made(0)->whole(), domain_);
+    Tensor number = Tensor::make(seen.result(0)->dtype(), seen.result(0)->whole(), domain_);
     number.visit([&](auto &cells) {
       using T = typename std::decay_t<decltype(cells)>::value_type;
       for (T &cell : cells) {
@@ -246,14 +246,14 @@ llvm::Expected<Meanings> Reference::norms(const ResolvedInst &seen, Meanings ope
   if (seen.app().attr("axis") || seen.app().attr("group"))
     if (std::optional<rules::CallAxes> axes = rules::resolve_axes(seen.app(), {}, ignored))
       summed = axes->all();
-  AxisSet lists;
+  AxisSet per_rank;
   for (const Meaning &meaning : operands)
-    lists |= meaning.lists;
-  Grid every(mesh, lists), kept(mesh, lists - summed);
+    per_rank |= meaning.per_rank;
+  Grid every(mesh, per_rank), kept(mesh, per_rank - summed);
   std::vector<Tensor> norms(static_cast<size_t>(kept.size()),
                             Tensor::make(ir::DType::F64, {}, domain_));
   for (const Meaning &meaning : operands) {
-    Grid own(mesh, meaning.lists), spread(mesh, meaning.lists | (lists - summed));
+    Grid own(mesh, meaning.per_rank), spread(mesh, meaning.per_rank | (per_rank - summed));
     for (int64_t c = 0; c < spread.size(); ++c) {
       Grid::Coordinates at = spread.coordinates(c);
       const Tensor &piece = meaning.pieces[static_cast<size_t>(own.position(at))];
@@ -273,10 +273,10 @@ llvm::Expected<Meanings> Reference::norms(const ResolvedInst &seen, Meanings ope
   }
   Meanings made(seen.inst().result_count);
   size_t first = seen.op().boundary == rules::Boundary::TotalNorm || made.size() != operands.size();
-  if (first && !made.empty() && seen.made(0)) {
+  if (first && !made.empty() && seen.result(0)) {
     made[0] = {kept.axes(), norms};
     for (Tensor &piece : made[0].pieces)
-      piece.dtype = seen.made(0)->dtype();
+      piece.dtype = seen.result(0)->dtype();
   }
   if (seen.op().boundary == rules::Boundary::TotalNorm)
     return made;
@@ -292,9 +292,9 @@ llvm::Expected<Meanings> Reference::norms(const ResolvedInst &seen, Meanings ope
     norm = std::move(*factor);
   }
   for (size_t i = 0; i < operands.size() && first + i < made.size(); ++i) {
-    Grid own(mesh, operands[i].lists), out(mesh, operands[i].lists | kept.axes());
+    Grid own(mesh, operands[i].per_rank), out(mesh, operands[i].per_rank | kept.axes());
     Meaning &clipped = made[first + i];
-    clipped.lists = out.axes();
+    clipped.per_rank = out.axes();
     for (int64_t c = 0; c < out.size(); ++c) {
       Grid::Coordinates at = out.coordinates(c);
       const Tensor &piece = operands[i].pieces[static_cast<size_t>(own.position(at))];

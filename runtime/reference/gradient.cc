@@ -58,7 +58,8 @@ struct Retyping {
     return from && to ? reframed(program, meaning, *from, *to) : meaning;
   }
   Meaning back(const Meaning &like, const Meaning &gradient) const {
-    if (!from || !to || (from->lists() == to->lists() && from->type().mesh() == to->type().mesh()))
+    if (!from || !to ||
+        (from->per_rank_axes() == to->per_rank_axes() && from->type().mesh() == to->type().mesh()))
       return gradient;
     auto map = [&](const Meaning &meaning) -> llvm::Expected<Meaning> { return forward(meaning); };
     return transposed(map, like, gradient);
@@ -131,14 +132,14 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
     operands.push_back(
         Retyping{program_, seen.known(i), seen.from(i)}.forward(trace_.nodes[entry.inputs[i]]));
   for (unsigned r = 0; r < entry.outputs.size(); ++r) {
-    Retyping out{program_, seen.made(r), seen.to(r)};
+    Retyping out{program_, seen.result(r), seen.to(r)};
     const Meaning &gradient = gradients[entry.outputs[r]];
     if (gradient.pieces.empty()) {
       results.push_back({});
       continue;
     }
     Meaning like =
-        Retyping{program_, seen.to(r), seen.made(r)}.forward(trace_.nodes[entry.outputs[r]]);
+        Retyping{program_, seen.to(r), seen.result(r)}.forward(trace_.nodes[entry.outputs[r]]);
     results.push_back(out.back(like, gradient));
   }
   auto give = [&](unsigned arg, Meaning gradient) {
@@ -198,8 +199,8 @@ llvm::Expected<Meaning> Reference::transposed_move(const ResolvedInst &seen, Bod
     auto said_to = [&](llvm::StringRef key, const Grid::Coordinates &at) {
       return stated_lengths(seen, site, operands, key, at);
     };
-    MovedValue value{seen.app(),         *call,  static_cast<uint32_t>(arg), *seen.from(arg),
-                     *seen.made(result), said_to};
+    MovedValue value{seen.app(),           *call,  static_cast<uint32_t>(arg), *seen.from(arg),
+                     *seen.result(result), said_to};
     auto map = [&](const Meaning &meaning) { return moved(value, meaning); };
     Meaning made = transposed(map, operands[arg], results[result]);
     scale(made, factor_of(value));
@@ -238,7 +239,7 @@ bool ReferenceRun::cuts_gradients(const Entry &entry) {
 Meaning ReferenceRun::seeded(NodeId root, const Meaning *seed) const {
   Meaning made = trace_.nodes[root];
   const ir::Mesh &mesh = program_.meshes[program_.types[trace_.known[root].type].mesh()];
-  Grid all(mesh, made.lists), given(mesh, seed ? seed->lists : AxisSet());
+  Grid all(mesh, made.per_rank), given(mesh, seed ? seed->per_rank : AxisSet());
   for (size_t p = 0; p < made.pieces.size(); ++p) {
     if (seed) {
       auto at = given.position(all.coordinates(static_cast<int64_t>(p)));

@@ -114,12 +114,12 @@ llvm::Expected<Distribution> Distribution::make(const ir::Program &program,
   made.type_ = program.types[value.type];
   const ir::Mesh &mesh = program.meshes[made.type_.mesh()];
   made.ranks_ = Grid(mesh, mesh.typed_axes());
-  made.lists_ = Grid(mesh, per_rank_axes(program, made.type_));
-  AxisSet sharded = (made.type_.sharded() & mesh.typed_axes()) - made.lists_.axes();
+  made.per_rank_ = Grid(mesh, per_rank_axes(program, made.type_));
+  AxisSet sharded = (made.type_.sharded() & mesh.typed_axes()) - made.per_rank_.axes();
   made.shards_ = Grid(mesh, sharded);
   for (AxisId axis : mesh.typed_axes())
     made.sizes_[axis.index] = mesh[axis].size();
-  AxisSet pending = made.type_.of(Kind::Partial) - made.type_.zero() - made.lists_.axes();
+  AxisSet pending = made.type_.of(Kind::Partial) - made.type_.zero() - made.per_rank_.axes();
   for (AxisId axis : pending &mesh.typed_axes())
     made.pending_.push_back(axis);
   if (!value.shape.valid() || !program.shapes[value.shape].ranked)
@@ -189,7 +189,7 @@ std::vector<Dims> dims_of(llvm::ArrayRef<Tensor> tensors) {
 Dims Distribution::dims_on(int64_t rank, llvm::ArrayRef<Dims> held) const {
   Grid::Coordinates at = ranks_.coordinates(rank);
   Dims dims = dims_at(at);
-  for (AxisId axis : ranks_.axes() - lists_.axes())
+  for (AxisId axis : ranks_.axes() - per_rank_.axes())
     at[axis.index] = 0;
   const Dims &first = held[static_cast<size_t>(ranks_.position(at))];
   for (size_t i = 0; i < dims.size(); ++i)
@@ -274,9 +274,9 @@ Tensor Distribution::joined(llvm::ArrayRef<const Tensor *> held, Grid::Coordinat
 
 Meaning Distribution::denote(llvm::ArrayRef<const Tensor *> held) const {
   SPMD_CHECK(static_cast<int64_t>(held.size()) == ranks_.size(), "one tensor for each rank");
-  Meaning meaning{lists_.axes(), {}};
-  for (int64_t i = 0; i < lists_.size(); ++i)
-    meaning.pieces.push_back(joined(held, lists_.coordinates(i), pending_));
+  Meaning meaning{per_rank_.axes(), {}};
+  for (int64_t i = 0; i < per_rank_.size(); ++i)
+    meaning.pieces.push_back(joined(held, per_rank_.coordinates(i), pending_));
   return meaning;
 }
 
@@ -291,13 +291,13 @@ Meaning Distribution::denote_magnitudes(llvm::ArrayRef<const Tensor *> held) con
 }
 
 std::vector<Tensor> Distribution::place(const Meaning &meaning) const {
-  SPMD_CHECK(meaning.lists == lists() &&
-                 static_cast<int64_t>(meaning.pieces.size()) == lists_.size(),
+  SPMD_CHECK(meaning.per_rank == per_rank_axes() &&
+                 static_cast<int64_t>(meaning.pieces.size()) == per_rank_.size(),
              "a meaning of this type");
   std::vector<Tensor> held;
   for (int64_t rank = 0; rank < ranks_.size(); ++rank) {
     Grid::Coordinates at = ranks_.coordinates(rank);
-    const Tensor &whole = meaning.pieces[static_cast<size_t>(lists_.position(at))];
+    const Tensor &whole = meaning.pieces[static_cast<size_t>(per_rank_.position(at))];
     Dims extents = whole.dims, cut = dims_at(at), first(extents.size(), 0), begin = first_at(at);
     for (size_t i = 0; i < extents.size(); ++i)
       if (!dims_[i].axes.empty())
@@ -325,9 +325,9 @@ std::vector<int64_t> ranks_of_mesh(const ir::Mesh &mesh) {
 Meaning reframed(const ir::Program &program, const Meaning &meaning, const Distribution &from,
                  const Distribution &to) {
   bool same_mesh = from.type().mesh() == to.type().mesh();
-  if (from.lists().empty() && to.lists().empty())
+  if (from.per_rank_axes().empty() && to.per_rank_axes().empty())
     return meaning;
-  if (same_mesh && from.lists() == to.lists())
+  if (same_mesh && from.per_rank_axes() == to.per_rank_axes())
     return meaning;
   std::vector<Tensor> held = from.place(meaning);
   std::vector<const Tensor *> seen;

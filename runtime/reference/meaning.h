@@ -13,10 +13,10 @@ namespace spmd::runtime {
 
 using Rational = std::pair<int64_t, int64_t>; // numerator, denominator
 
-// Whole tensors, one for each coordinate on the axes on which the value is a list: V without a
+// Whole tensors, one for each coordinate on the axes on which each rank has its own: V without a
 // dimension, or nothing is known. In row-major order, axes in mesh order.
 struct Meaning {
-  ir::AxisSet lists;
+  ir::AxisSet per_rank;
   std::vector<Tensor> pieces;
 };
 
@@ -50,9 +50,9 @@ public:
 
   const ir::Type &type() const { return type_; }
   ir::DType dtype() const { return dtype_; }
-  ir::AxisSet lists() const { return lists_.axes(); }
+  ir::AxisSet per_rank_axes() const { return per_rank_.axes(); }
   const Grid &ranks() const { return ranks_; }
-  const Grid &list_grid() const { return lists_; }
+  const Grid &per_rank_grid() const { return per_rank_; }
   // True if only data tell some extent, which no axis cuts: each piece has its own.
   bool open() const;
   // Extents of what one rank holds, and where that begins in the whole. Open ones are those of the
@@ -65,8 +65,8 @@ public:
 
   // Extents of one piece, of which the first rank holds a block of these.
   Dims piece_dims(const Dims &first) const;
-  // What makes up one piece, at a coordinate of the lists: for each block the ranks whose addends
-  // are summed; one where nothing is pending.
+  // What makes up one piece, at a coordinate of per_rank_grid(): for each block the ranks whose
+  // addends are summed; one where nothing is pending.
   using Addends = llvm::SmallVector<int64_t, 4>;
   std::vector<Addends> blocks_of(Grid::Coordinates at) const;
   // Whether what is pending is added up, not compared or multiplied.
@@ -89,14 +89,15 @@ private:
   int64_t stride_of(ir::AxisId axis) const;
   Dims dims_at(const Grid::Coordinates &at) const;
   Dims first_at(const Grid::Coordinates &at) const;
-  // What is meant at one coordinate of the lists; sums over `pending` axes from the first one on.
+  // What is meant at one coordinate of per_rank_grid(); sums over `pending` axes from the first
+  // one on.
   Tensor joined(llvm::ArrayRef<const Tensor *> held, Grid::Coordinates at,
                 llvm::ArrayRef<ir::AxisId> pending) const;
   Tensor assembled(llvm::ArrayRef<const Tensor *> held, Grid::Coordinates at) const;
 
   ir::Type type_;
   ir::DType dtype_ = ir::DType::Unknown;
-  Grid ranks_, lists_, shards_;
+  Grid ranks_, per_rank_, shards_;
   llvm::SmallVector<ir::AxisId, 2> pending_;
   std::array<int64_t, ir::kMaxAxes> sizes_{};
   llvm::SmallVector<Dimension, 5> dims_;

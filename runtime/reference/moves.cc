@@ -44,9 +44,9 @@ llvm::SmallVector<Step, 2> steps_of(const MovedValue &value) {
   const ir::Shape *declared = nullptr;
   if (value.operand < app.results.size() && app.results[value.operand].shape.valid())
     declared = &app.program.shapes[app.results[value.operand].shape];
-  AxisSet lists = app.local_axes() | (type.of(Kind::Varying) - type.sharded());
+  AxisSet per_rank = app.local_axes() | (type.of(Kind::Varying) - type.sharded());
   rules::TransitionOperand view{
-      app, value.call, type, app.shape(arg), declared, app.mesh().typed_axes() - lists};
+      app, value.call, type, app.shape(arg), declared, app.mesh().typed_axes() - per_rank};
   llvm::SmallVector<Step, 2> steps;
   auto step = [&](size_t written, std::optional<AxisId> axis) {
     rules::AxisEffect effect = rules::effect_of(view, written, axis);
@@ -78,18 +78,18 @@ public:
   int64_t groups() const { return others_.size(); }
 
   Pieces group(const Meaning &meaning, int64_t g) const {
-    Grid lists(mesh_, meaning.lists);
+    Grid per_rank(mesh_, meaning.per_rank);
     Pieces pieces;
     for (int64_t i = 0; i < size_; ++i)
-      pieces.push_back(meaning.pieces[static_cast<size_t>(lists.position(at(g, i)))]);
+      pieces.push_back(meaning.pieces[static_cast<size_t>(per_rank.position(at(g, i)))]);
     return pieces;
   }
   // Puts a group back: one piece where the axes are no list any more.
   void put(Meaning &meaning, int64_t g, Pieces pieces) const {
-    Grid lists(mesh_, meaning.lists);
-    meaning.pieces.resize(static_cast<size_t>(lists.size()));
+    Grid per_rank(mesh_, meaning.per_rank);
+    meaning.pieces.resize(static_cast<size_t>(per_rank.size()));
     for (size_t i = 0; i < pieces.size(); ++i)
-      meaning.pieces[static_cast<size_t>(lists.position(at(g, static_cast<int64_t>(i))))] =
+      meaning.pieces[static_cast<size_t>(per_rank.position(at(g, static_cast<int64_t>(i))))] =
           std::move(pieces[i]);
   }
 
@@ -117,24 +117,25 @@ public:
                int64_t group)
       : value_(value), step_(step), groups_(groups), group_(group), ranks_(groups.size()) {}
 
-  // `listed`, `lists`: whether the operand and the result are lists along the axes; else one piece.
-  llvm::Expected<Pieces> run(Pieces pieces, bool listed, bool lists) const {
+  // `listed`, `per_rank`: whether the operand and the result differ by rank along the axes; else
+  // they are one piece.
+  llvm::Expected<Pieces> run(Pieces pieces, bool listed, bool per_rank) const {
     if (step_.effect.identity || !step_.effect.row)
       return pieces;
     using rules::TransitionOp;
     const TransitionOp op = step_.effect.row->op;
     if (step_.effect.row->src == Kind::Partial && listed)
       pieces = {joined_by(pieces, value_.call.asked(step_.effect.src))}, listed = false;
-    if (op == TransitionOp::ReduceScatter || (op == TransitionOp::Convert && lists && !listed))
-      return lists ? cut(pieces.front()) : pieces;
+    if (op == TransitionOp::ReduceScatter || (op == TransitionOp::Convert && per_rank && !listed))
+      return per_rank ? cut(pieces.front()) : pieces;
     if (op == TransitionOp::Reduce)
       return at_root(pieces.front());
     if (!listed)
-      return lists ? Pieces(static_cast<size_t>(ranks_), pieces.front()) : pieces;
+      return per_rank ? Pieces(static_cast<size_t>(ranks_), pieces.front()) : pieces;
     switch (op) {
     case TransitionOp::AllGather:
     case TransitionOp::Convert:
-      return joined(std::move(pieces), lists);
+      return joined(std::move(pieces), per_rank);
     case TransitionOp::Reinterpret:
       return Pieces{joined_by(pieces, step_.effect.dst.combiner)};
     case TransitionOp::Broadcast:
@@ -211,13 +212,13 @@ private:
     return sum;
   }
 
-  llvm::Expected<Pieces> joined(Pieces pieces, bool lists) const {
+  llvm::Expected<Pieces> joined(Pieces pieces, bool per_rank) const {
     bool stack = stacks();
     auto at = dim(stack ? nullptr : &step_.effect.src, "dim", rank_of(stack));
     if (!at)
       return at.takeError();
     Tensor made = stack ? stacked(pieces, *at) : concatenated(pieces, *at);
-    return Pieces(lists ? static_cast<size_t>(ranks_) : 1, made);
+    return Pieces(per_rank ? static_cast<size_t>(ranks_) : 1, made);
   }
 
   llvm::Expected<Pieces> cut(const Tensor &whole) const {
@@ -323,25 +324,26 @@ bool is_list(Kind kind) { return kind == Kind::Varying || kind == Kind::Partial;
 llvm::Expected<Meaning> step_on(const MovedValue &value, const Step &step, const Meaning &meaning) {
   const ir::Mesh &mesh = value.app.mesh();
   AxisSet axes = set_of(step.axes);
-  bool listed = !(meaning.lists & axes).empty(), lists = !(value.to.lists() & axes).empty();
+  bool listed = !(meaning.per_rank & axes).empty(),
+       per_rank = !(value.to.per_rank_axes() & axes).empty();
   if (axes.empty()) { // one piece, which may be stacked or cut all the same
-    listed = is_list(step.effect.src.kind), lists = is_list(step.effect.dst.kind);
-  } else if (listed && (meaning.lists & axes) != axes)
+    listed = is_list(step.effect.src.kind), per_rank = is_list(step.effect.dst.kind);
+  } else if (listed && (meaning.per_rank & axes) != axes)
     return make_error("the value is a list along some axes of the call, and no list along others");
-  if (!listed && !lists)
+  if (!listed && !per_rank)
     return meaning;
-  AxisSet others = meaning.lists - axes;
+  AxisSet others = meaning.per_rank - axes;
   PiecesAlongAxes groups(mesh, step.axes, others);
-  Meaning made{lists ? others | axes : others, {}};
+  Meaning made{per_rank ? others | axes : others, {}};
   for (int64_t g = 0; g < groups.groups(); ++g) {
     Pieces pieces = groups.group(meaning, g);
     if (!listed)
       pieces.resize(1);
     llvm::Expected<Pieces> after =
-        StepOnPieces(value, step, groups, g).run(std::move(pieces), listed, lists);
+        StepOnPieces(value, step, groups, g).run(std::move(pieces), listed, per_rank);
     if (!after)
       return after.takeError();
-    if (after->size() != (lists ? static_cast<size_t>(groups.size()) : 1))
+    if (after->size() != (per_rank ? static_cast<size_t>(groups.size()) : 1))
       return make_error("its operand is of no known kind");
     groups.put(made, g, std::move(*after));
   }
@@ -385,7 +387,7 @@ Rational factor_of(const MovedValue &value) {
     for (AxisId axis : step.axes) {
       int64_t size = app.mesh()[axis].size();
       if (sums && is_average(value.call) &&
-          (uncounted.contains(axis) || value.from.lists().contains(axis)))
+          (uncounted.contains(axis) || value.from.per_rank_axes().contains(axis)))
         factor.second *= size;
       if (counts && uncounted.contains(axis))
         factor.first *= size;
@@ -396,8 +398,8 @@ Rational factor_of(const MovedValue &value) {
 
 Meaning transposed(llvm::function_ref<llvm::Expected<Meaning>(const Meaning &)> map,
                    const Meaning &like, const Meaning &gradient) {
-  Meaning made{like.lists, {}};
-  Meaning numbering{like.lists, {}};
+  Meaning made{like.per_rank, {}};
+  Meaning numbering{like.per_rank, {}};
   for (const Tensor &piece : like.pieces) {
     // Accumulated in the form of the gradient's cells.
     made.pieces.push_back(zeros_like(gradient.pieces.front(), piece.dims));

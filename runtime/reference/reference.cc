@@ -41,8 +41,8 @@ ir::Type seen_type(const ir::Program &program, const ir::Type &known, ir::MeshId
 }
 
 // A place in a list seen from a larger grid.
-size_t piece_at(const Grid &lists, const Grid::Coordinates &at) {
-  return static_cast<size_t>(lists.position(at));
+size_t piece_at(const Grid &per_rank, const Grid::Coordinates &at) {
+  return static_cast<size_t>(per_rank.position(at));
 }
 
 } // namespace
@@ -102,7 +102,7 @@ llvm::Expected<std::unique_ptr<ResolvedInst>> Reference::resolve_inst(ir::InstId
       made.type = program_.types.add(type.erased(local));
     if (llvm::Error problem = place(result, "", known, seen->to_))
       return Seen(std::move(problem));
-    if (llvm::Error problem = place(result, kInside, made, seen->made_))
+    if (llvm::Error problem = place(result, kInside, made, seen->results_))
       return Seen(std::move(problem));
   }
   seen->app_.emplace(rules::Application{program_, *seen->op_, seen->inst_.attrs,
@@ -152,8 +152,9 @@ llvm::Expected<Meanings> Reference::apply(const ResolvedInst &seen, ir::InstId i
     return made.takeError();
   // What leaves a region is joined as the claim says.
   for (unsigned i = 0; i < made->size(); ++i)
-    if (seen.made(i) && !(*made)[i].pieces.empty() && (*made)[i].lists == seen.made(i)->lists())
-      (*made)[i] = reframed(program_, (*made)[i], *seen.made(i), *seen.to(i));
+    if (seen.result(i) && !(*made)[i].pieces.empty() &&
+        (*made)[i].per_rank == seen.result(i)->per_rank_axes())
+      (*made)[i] = reframed(program_, (*made)[i], *seen.result(i), *seen.to(i));
   return made;
 }
 
@@ -163,15 +164,15 @@ namespace {
 // pending, the first coordinate gets all of it: what is summed over the axis counts it once.
 class CoordinateOperands {
 public:
-  CoordinateOperands(const ResolvedInst &seen, const Meanings &meanings, AxisSet lists)
+  CoordinateOperands(const ResolvedInst &seen, const Meanings &meanings, AxisSet per_rank)
       : meanings_(meanings) {
     const ir::Mesh &mesh = seen.app().mesh();
     for (unsigned i = 0; i < meanings.size(); ++i) {
-      grids_.push_back(Grid(mesh, meanings[i].lists));
+      grids_.push_back(Grid(mesh, meanings[i].per_rank));
       AxisSet pending;
       if (seen.from(i)) {
         const ir::Type &type = seen.from(i)->type();
-        pending = (type.of(Kind::Partial) - type.zero()) & lists;
+        pending = (type.of(Kind::Partial) - type.zero()) & per_rank;
       }
       once_.push_back(pending);
     }
@@ -241,10 +242,10 @@ private:
 };
 
 // What the results at the coordinates come to: a list, a sum, or what all have in common.
-void collect(Meaning &into, const Distribution &to, const Grid &lists, const Grid::Coordinates &at,
-             AxisSet all, Tensor result) {
-  Tensor &piece = into.pieces[piece_at(lists, at)];
-  AxisSet left = all - to.lists();
+void collect(Meaning &into, const Distribution &to, const Grid &per_rank,
+             const Grid::Coordinates &at, AxisSet all, Tensor result) {
+  Tensor &piece = into.pieces[piece_at(per_rank, at)];
+  AxisSet left = all - to.per_rank_axes();
   if (is_first(at, left)) {
     piece = std::move(result);
     return;
@@ -263,18 +264,18 @@ llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t 
   const unsigned results = seen.inst().result_count;
   AxisSet all;
   for (const Meaning &meaning : operands)
-    all |= meaning.lists;
+    all |= meaning.per_rank;
   Meanings made;
   std::vector<Grid> grids;
   AxisSet drawn;
   for (unsigned r = 0; r < results; ++r) {
-    if (!seen.made(r))
+    if (!seen.result(r))
       return make_error("the shape of a result is not known");
-    all |= seen.made(r)->lists();
-    drawn |= seen.made(r)->lists();
-    grids.push_back(seen.made(r)->list_grid());
-    made.push_back(
-        {seen.made(r)->lists(), std::vector<Tensor>(static_cast<size_t>(grids.back().size()))});
+    all |= seen.result(r)->per_rank_axes();
+    drawn |= seen.result(r)->per_rank_axes();
+    grids.push_back(seen.result(r)->per_rank_grid());
+    made.push_back({seen.result(r)->per_rank_axes(),
+                    std::vector<Tensor>(static_cast<size_t>(grids.back().size()))});
   }
   Grid streams(mesh, drawn), every(mesh, all);
   CoordinateOperands pieces(seen, operands, all);
@@ -284,14 +285,14 @@ llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t 
     for (unsigned i = 0; i < operands.size(); ++i)
       call.operand(pieces.at(i, at), seen.from(i));
     for (unsigned r = 0; r < results; ++r) {
-      Dims dims = seen.made(r)->whole();
-      if (seen.made(r)->open()) {
+      Dims dims = seen.result(r)->whole();
+      if (seen.result(r)->open()) {
         std::optional<Dims> found = row_dims(program_, seen.app(), call.forms(), r);
         if (!found)
           return make_error("extents that only data tell do not follow from those of the operands");
         dims = std::move(*found);
       }
-      call.result(seen.made(r)->dtype(), std::move(dims));
+      call.result(seen.result(r)->dtype(), std::move(dims));
     }
     uint64_t stream = drawn ? 1 + static_cast<uint64_t>(streams.position(at)) : 0;
     llvm::Expected<std::vector<Tensor>> out =
@@ -299,7 +300,7 @@ llvm::Expected<Meanings> Reference::equation(const ResolvedInst &seen, uint64_t 
     if (!out)
       return out.takeError();
     for (unsigned r = 0; r < results; ++r)
-      collect(made[r], *seen.made(r), grids[r], at, all, std::move((*out)[r]));
+      collect(made[r], *seen.result(r), grids[r], at, all, std::move((*out)[r]));
   }
   return made;
 }
@@ -348,9 +349,9 @@ DerivedCall derived_call(ir::Program &program, const ResolvedInst &seen, const M
 // coordinate gave the result, others got none.
 Tensor gradient_at(const Distribution &made, const Meaning &gradient, const Grid::Coordinates &at,
                    AxisSet all) {
-  const Tensor &piece = gradient.pieces[piece_at(made.list_grid(), at)];
+  const Tensor &piece = gradient.pieces[piece_at(made.per_rank_grid(), at)];
   AxisSet pending = made.type().of(Kind::Partial) - made.type().zero();
-  if (is_first(at, all - made.lists() - pending))
+  if (is_first(at, all - made.per_rank_axes() - pending))
     return piece;
   return zeros_like(piece, piece.dims);
 }
@@ -365,26 +366,26 @@ llvm::Expected<Meaning> Reference::derivative(const ResolvedInst &seen, uint64_t
   Meanings given = results;
   AxisSet all, drawn;
   for (const Meaning &meaning : operands)
-    all |= meaning.lists;
+    all |= meaning.per_rank;
   for (unsigned r = 0; r < results.size(); ++r) {
-    drawn |= seen.made(r)->lists();
+    drawn |= seen.result(r)->per_rank_axes();
     // A list of results is one gradient: of those that have none it is zero.
     bool list = seen.op().row->equation.equation.results[0].list;
     if (list && given[r].pieces.empty()) {
-      if (seen.made(r)->open())
+      if (seen.result(r)->open())
         return make_error("a result without a gradient has extents that only data tell");
-      given[r].lists = seen.made(r)->lists();
-      for (int64_t p = 0; p < seen.made(r)->list_grid().size(); ++p)
+      given[r].per_rank = seen.result(r)->per_rank_axes();
+      for (int64_t p = 0; p < seen.result(r)->per_rank_grid().size(); ++p)
         given[r].pieces.push_back(
-            Tensor::make(seen.made(r)->dtype(), seen.made(r)->whole(), domain_));
+            Tensor::make(seen.result(r)->dtype(), seen.result(r)->whole(), domain_));
     }
   }
   all |= drawn;
   DerivedCall derived = derived_call(program_, seen, given, operand, member);
   const rules::ResolvedOp &op = rules_.resolve(derived.spelling);
-  Grid streams(mesh, drawn), every(mesh, all), own(mesh, operands[arg].lists);
+  Grid streams(mesh, drawn), every(mesh, all), own(mesh, operands[arg].per_rank);
   CoordinateOperands pieces(seen, operands, all);
-  Meaning made{operands[arg].lists, {}};
+  Meaning made{operands[arg].per_rank, {}};
   for (const Tensor &piece : operands[arg].pieces)
     made.pieces.push_back(zeros_like(piece, piece.dims));
   for (int64_t c = 0; c < every.size(); ++c) {
@@ -394,7 +395,7 @@ llvm::Expected<Meaning> Reference::derivative(const ResolvedInst &seen, uint64_t
     std::vector<Tensor> gradients;
     for (unsigned r = 0; r < given.size(); ++r)
       if (!given[r].pieces.empty())
-        gradients.push_back(gradient_at(*seen.made(r), given[r], at, all));
+        gradients.push_back(gradient_at(*seen.result(r), given[r], at, all));
     OpCall call;
     for (const Tensor &gradient : gradients)
       call.operand(&gradient, std::nullopt);
@@ -425,7 +426,7 @@ Reference::stated_lengths(const ResolvedInst &seen, BodySite site, llvm::ArrayRe
     const Meaning &meaning = operands[slot.first];
     std::optional<TensorSizes::Lengths> numbers;
     if (!meaning.pieces.empty())
-      numbers = whole_numbers(meaning.pieces[piece_at(Grid(mesh, meaning.lists), at)]);
+      numbers = whole_numbers(meaning.pieces[piece_at(Grid(mesh, meaning.per_rank), at)]);
     if (!numbers)
       return make_error(fmt::format("what {} says is not known", key.str()));
     return *numbers;
@@ -442,7 +443,7 @@ llvm::Expected<Meanings> Reference::transition(const ResolvedInst &seen, BodySit
   Meanings made(seen.inst().result_count);
   for (size_t i = 0; i < tensors.size() && i < made.size(); ++i) {
     uint32_t operand = tensors[i];
-    if (!seen.from(operand) || !seen.made(static_cast<unsigned>(i)))
+    if (!seen.from(operand) || !seen.result(static_cast<unsigned>(i)))
       return make_error("the shape of an operand or a result is not known");
     if (operands[operand].pieces.empty())
       return make_error("an operand has no data");
@@ -450,7 +451,7 @@ llvm::Expected<Meanings> Reference::transition(const ResolvedInst &seen, BodySit
       return stated_lengths(seen, site, operands, key, at);
     };
     MovedValue value{
-        seen.app(), *call, operand, *seen.from(operand), *seen.made(static_cast<unsigned>(i)),
+        seen.app(), *call, operand, *seen.from(operand), *seen.result(static_cast<unsigned>(i)),
         said_to};
     llvm::Expected<Meaning> result = moved(value, operands[operand]);
     if (!result)

@@ -37,7 +37,7 @@ public:
   const std::optional<Distribution> &from(unsigned arg) const { return from_[arg]; }
   const std::optional<Distribution> &known(unsigned arg) const { return known_[arg]; }
   // A result where the instruction stands, and as it is known from then on.
-  const std::optional<Distribution> &made(unsigned result) const { return made_[result]; }
+  const std::optional<Distribution> &result(unsigned result) const { return results_[result]; }
   const std::optional<Distribution> &to(unsigned result) const { return to_[result]; }
 
 private:
@@ -49,7 +49,7 @@ private:
   llvm::SmallVector<rules::ResultClaim, 2> claims_;
   std::optional<rules::Application> app_;
   llvm::SmallVector<std::optional<Distribution>, 6> known_, from_;
-  llvm::SmallVector<std::optional<Distribution>, 2> made_, to_;
+  llvm::SmallVector<std::optional<Distribution>, 2> results_, to_;
 };
 
 using Meanings = std::vector<Meaning>; // without pieces: no data

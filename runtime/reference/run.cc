@@ -43,11 +43,11 @@ NodeId ReferenceRun::add(Meaning meaning, rules::Arg known) {
 }
 
 // The same, as a list along more axes.
-static Meaning widened(const ir::Mesh &mesh, Meaning meaning, AxisSet lists) {
-  if (meaning.lists == lists)
+static Meaning widened(const ir::Mesh &mesh, Meaning meaning, AxisSet per_rank) {
+  if (meaning.per_rank == per_rank)
     return meaning;
-  Grid wide(mesh, lists), narrow(mesh, meaning.lists);
-  Meaning made{lists, {}};
+  Grid wide(mesh, per_rank), narrow(mesh, meaning.per_rank);
+  Meaning made{per_rank, {}};
   for (int64_t c = 0; c < wide.size(); ++c)
     made.pieces.push_back(
         meaning.pieces[static_cast<size_t>(narrow.position(wide.coordinates(c)))]);
@@ -68,9 +68,9 @@ llvm::Expected<NodeId> ReferenceRun::mapped(std::vector<NodeId> inputs, std::vec
       continue;
     }
     const ir::Mesh &mesh = program_.meshes[program_.types[known.type].mesh()];
-    const AxisSet lists = sum.lists | part->lists;
-    sum = widened(mesh, std::move(sum), lists);
-    const Meaning more = widened(mesh, std::move(*part), lists);
+    const AxisSet per_rank = sum.per_rank | part->per_rank;
+    sum = widened(mesh, std::move(sum), per_rank);
+    const Meaning more = widened(mesh, std::move(*part), per_rank);
     for (size_t p = 0; p < sum.pieces.size(); ++p)
       combine_into(sum.pieces[p], more.pieces[p], ir::Combiner::Sum);
   }
@@ -122,8 +122,8 @@ llvm::Expected<NodeId> ReferenceRun::number(const ir::AttrValue &literal, rules:
         cell = whole ? static_cast<double>(literal.as_integer()) : literal.as_number();
     }
   });
-  Meaning meaning{(*to)->lists(), {}};
-  meaning.pieces.assign(static_cast<size_t>((*to)->list_grid().size()), made);
+  Meaning meaning{(*to)->per_rank_axes(), {}};
+  meaning.pieces.assign(static_cast<size_t>((*to)->per_rank_grid().size()), made);
   return add(std::move(meaning), known);
 }
 
@@ -366,7 +366,7 @@ ReferenceRun::Nodes ReferenceRun::scan(InstId id, BodySite site, llvm::ArrayRef<
     for (size_t o = consts + carry; o < operands.size(); ++o) {
       ValueId param = program_.functions[callee].params[o].value;
       auto row = [at](const Meaning &whole) -> llvm::Expected<Meaning> {
-        Meaning made{whole.lists, {}};
+        Meaning made{whole.per_rank, {}};
         for (const Tensor &piece : whole.pieces)
           made.pieces.push_back(taken(piece, 0, at));
         return made;
@@ -393,7 +393,7 @@ ReferenceRun::Nodes ReferenceRun::scan(InstId id, BodySite site, llvm::ArrayRef<
     for (int64_t i = 0; i < rounds; ++i) {
       int64_t at = backwards ? rounds - 1 - i : i;
       maps.push_back([at, rounds](const Meaning &row) -> llvm::Expected<Meaning> {
-        Meaning whole{row.lists, {}};
+        Meaning whole{row.per_rank, {}};
         for (const Tensor &piece : row.pieces) {
           std::vector<Tensor> rows(static_cast<size_t>(rounds), zeros_like(piece, piece.dims));
           rows[static_cast<size_t>(at)] = piece;
@@ -424,12 +424,13 @@ llvm::Expected<NodeId> ReferenceRun::chosen(NodeId condition, NodeId then, NodeI
   if (!left || !right)
     return llvm::joinErrors(left.takeError(), right.takeError());
   Meaning conditions = trace_.nodes[condition];
-  Grid lists = (*to)->list_grid(), by(program_.meshes[(*to)->type().mesh()], conditions.lists);
-  auto where = [conditions, lists, by](bool wanted) -> LinearMap {
-    return [conditions, lists, by, wanted](const Meaning &meaning) -> llvm::Expected<Meaning> {
+  Grid per_rank = (*to)->per_rank_grid(),
+       by(program_.meshes[(*to)->type().mesh()], conditions.per_rank);
+  auto where = [conditions, per_rank, by](bool wanted) -> LinearMap {
+    return [conditions, per_rank, by, wanted](const Meaning &meaning) -> llvm::Expected<Meaning> {
       Meaning made = meaning;
       for (size_t p = 0; p < made.pieces.size(); ++p) {
-        auto at = lists.coordinates(static_cast<int64_t>(p));
+        auto at = per_rank.coordinates(static_cast<int64_t>(p));
         const Tensor &asked = conditions.pieces[static_cast<size_t>(by.position(at))];
         if (holds(asked) != wanted)
           made.pieces[p] = zeros_like(made.pieces[p], made.pieces[p].dims);

@@ -51,7 +51,7 @@ bool is_write(const ir::Program &program, const ir::Inst &inst, ValueId result) 
 
 Storage::Storage(Reference &reference, BodySite site)
     : program_(reference.program()), site_(site),
-      numbering_(reference.checked(), Domain::Field, /*seed=*/0) {}
+      numbering_(reference.checked(), Domain::Modular, /*seed=*/0) {}
 
 ValueId Storage::root(ValueId value) const {
   while (program_.values[value].alias_of.valid())
@@ -72,7 +72,7 @@ Storage::element_numbers(ValueId value, llvm::function_ref<const Meaning *(Value
     // Counted from 1: 0 is what a view shows where it shows no element, as in what it pads. The
     // numbers go through the ops that made the views, in modular arithmetic, which keeps them exact
     // whatever their type.
-    Meaning numbers{content->lists, {}};
+    Meaning numbers{content->per_rank, {}};
     for (const Tensor &piece : content->pieces) {
       std::vector<Residue> cells;
       for (int64_t i = 0; i < piece.size(); ++i)
@@ -159,7 +159,7 @@ Storage::derive(InstId alias, llvm::function_ref<const Meaning *(ValueId)> meani
                                     ir::print_value(program_, writer)));
     view.of.push_back(writer);
     view.maps.push_back([from, dims = asked.dims](const Meaning &content) {
-      Meaning made{content.lists, {}};
+      Meaning made{content.per_rank, {}};
       for (const Tensor &piece : content.pieces) {
         made.pieces.push_back(zeros_like(piece, dims));
         made.pieces.back().visit([&](auto &cells) {

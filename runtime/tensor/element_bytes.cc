@@ -132,7 +132,7 @@ llvm::Error unpack_elements(llvm::StringRef bytes, Tensor &tensor) {
 std::string pack_elements(const Tensor &tensor) {
   auto size = static_cast<size_t>(tensor.size());
   std::string bytes;
-  if (tensor.is_field()) {
+  if (tensor.is_modular()) {
     bytes.resize(size * 8);
     for (size_t i = 0; i < size; ++i)
       store(tensor.of<Residue>()[i].value(), bytes.data() + i * 8);

@@ -62,17 +62,17 @@ inline double plain(double x) { return x; }
 inline double plain(const Complex &x) { return x.real(); }
 
 // Arithmetic of a number N with `N::Value value()` and, for the value of a function of one or two
-// numbers and its derivatives, `N::made(value, a, da)`, `N::made(value, a, da, b, db)`.
+// numbers and its derivatives, `N::chained(value, a, da)`, `N::chained(value, a, da, b, db)`.
 template <class N> struct Arithmetic {
-  friend N operator-(N a) { return N::made(-a.value(), a, -1.0); }
-  friend N operator+(N a, N b) { return N::made(a.value() + b.value(), a, 1.0, b, 1.0); }
-  friend N operator-(N a, N b) { return N::made(a.value() - b.value(), a, 1.0, b, -1.0); }
+  friend N operator-(N a) { return N::chained(-a.value(), a, -1.0); }
+  friend N operator+(N a, N b) { return N::chained(a.value() + b.value(), a, 1.0, b, 1.0); }
+  friend N operator-(N a, N b) { return N::chained(a.value() - b.value(), a, 1.0, b, -1.0); }
   friend N operator*(N a, N b) {
-    return N::made(a.value() * b.value(), a, b.value(), b, a.value());
+    return N::chained(a.value() * b.value(), a, b.value(), b, a.value());
   }
   friend N operator/(N a, N b) {
     auto quotient = a.value() / b.value();
-    return N::made(quotient, a, 1.0 / b.value(), b, -quotient / b.value());
+    return N::chained(quotient, a, 1.0 / b.value(), b, -quotient / b.value());
   }
   friend N &operator+=(N &a, N b) { return a = a + b; }
   friend N &operator-=(N &a, N b) { return a = a - b; }
@@ -103,8 +103,8 @@ public:
 
   const T &value() const { return value_; }
   const T &slope() const { return slope_; }
-  static Dual made(T value, const Dual &a, T da) { return {value, slope_times(a.slope_, da)}; }
-  static Dual made(T value, const Dual &a, T da, const Dual &b, T db) {
+  static Dual chained(T value, const Dual &a, T da) { return {value, slope_times(a.slope_, da)}; }
+  static Dual chained(T value, const Dual &a, T da, const Dual &b, T db) {
     return {value, slope_times(a.slope_, da) + slope_times(b.slope_, db)};
   }
 
@@ -147,10 +147,10 @@ public:
 
   double value() const { return value_; }
   Tape::Place place() const { return place_; }
-  static Var made(double value, Var a, double da) {
+  static Var chained(double value, Var a, double da) {
     return a.place_ ? Var(value, Tape::here().add(a.place_, da, 0, 0)) : Var(value);
   }
-  static Var made(double value, Var a, double da, Var b, double db) {
+  static Var chained(double value, Var a, double da, Var b, double db) {
     return a.place_ || b.place_ ? Var(value, Tape::here().add(a.place_, da, b.place_, db))
                                 : Var(value);
   }
@@ -169,34 +169,34 @@ template <class T> auto plain(const Dual<T> &x) { return plain(x.value()); }
 
 // The rules.
 // clang-format off
-template <Derived N> N exp(N a) { auto v = exp(a.value()); return N::made(v, a, v); }
-template <Derived N> N exp2(N a) { auto v = exp2(a.value()); return N::made(v, a, v * M_LN2); }
-template <Derived N> N expm1(N a) { auto v = expm1(a.value()); return N::made(v, a, v + 1.0); }
-template <Derived N> N log(N a) { auto x = a.value(); return N::made(log(x), a, 1.0 / x); }
-template <Derived N> N log2(N a) { auto x = a.value(); return N::made(log2(x), a, 1.0 / (x * M_LN2)); }
-template <Derived N> N log10(N a) { auto x = a.value(); return N::made(log10(x), a, 1.0 / (x * M_LN10)); }
-template <Derived N> N log1p(N a) { auto x = a.value(); return N::made(log1p(x), a, 1.0 / (1.0 + x)); }
-template <Derived N> N sqrt(N a) { auto v = sqrt(a.value()); return N::made(v, a, 0.5 / v); }
-template <Derived N> N cbrt(N a) { auto v = cbrt(a.value()); return N::made(v, a, 1.0 / (3.0 * v * v)); }
-template <Derived N> N sin(N a) { auto x = a.value(); return N::made(sin(x), a, cos(x)); }
-template <Derived N> N cos(N a) { auto x = a.value(); return N::made(cos(x), a, -sin(x)); }
-template <Derived N> N tan(N a) { auto v = tan(a.value()); return N::made(v, a, 1.0 + v * v); }
-template <Derived N> N asin(N a) { auto x = a.value(); return N::made(asin(x), a, 1.0 / sqrt(1.0 - x * x)); }
-template <Derived N> N acos(N a) { auto x = a.value(); return N::made(acos(x), a, -1.0 / sqrt(1.0 - x * x)); }
-template <Derived N> N atan(N a) { auto x = a.value(); return N::made(atan(x), a, 1.0 / (1.0 + x * x)); }
-template <Derived N> N sinh(N a) { auto x = a.value(); return N::made(sinh(x), a, cosh(x)); }
-template <Derived N> N cosh(N a) { auto x = a.value(); return N::made(cosh(x), a, sinh(x)); }
-template <Derived N> N tanh(N a) { auto v = tanh(a.value()); return N::made(v, a, 1.0 - v * v); }
-template <Derived N> N asinh(N a) { auto x = a.value(); return N::made(asinh(x), a, 1.0 / sqrt(x * x + 1.0)); }
-template <Derived N> N acosh(N a) { auto x = a.value(); return N::made(acosh(x), a, 1.0 / sqrt(x * x - 1.0)); }
-template <Derived N> N atanh(N a) { auto x = a.value(); return N::made(atanh(x), a, 1.0 / (1.0 - x * x)); }
-template <Derived N> N erf(N a) { auto x = a.value(); return N::made(erf(x), a, M_2_SQRTPI * exp(-x * x)); }
-template <Derived N> N erfc(N a) { auto x = a.value(); return N::made(erfc(x), a, -M_2_SQRTPI * exp(-x * x)); }
-template <Derived N> N polygamma(int n, N a) { auto x = a.value(); return N::made(polygamma(n, x), a, polygamma(n + 1, x)); }
-template <Derived N> N digamma(N a) { auto x = a.value(); return N::made(digamma(x), a, polygamma(1, x)); }
-template <Derived N> N lgamma(N a) { auto x = a.value(); return N::made(lgamma(x), a, digamma(x)); }
-template <Derived N> N erfinv(N a) { auto v = erfinv(a.value()); return N::made(v, a, exp(v * v) / M_2_SQRTPI); }
-template <Derived N> N abs(N a) { auto x = plain(a); return x < 0 ? -a : x > 0 ? a : N::made(abs(a.value()), a, 0.0); }
+template <Derived N> N exp(N a) { auto v = exp(a.value()); return N::chained(v, a, v); }
+template <Derived N> N exp2(N a) { auto v = exp2(a.value()); return N::chained(v, a, v * M_LN2); }
+template <Derived N> N expm1(N a) { auto v = expm1(a.value()); return N::chained(v, a, v + 1.0); }
+template <Derived N> N log(N a) { auto x = a.value(); return N::chained(log(x), a, 1.0 / x); }
+template <Derived N> N log2(N a) { auto x = a.value(); return N::chained(log2(x), a, 1.0 / (x * M_LN2)); }
+template <Derived N> N log10(N a) { auto x = a.value(); return N::chained(log10(x), a, 1.0 / (x * M_LN10)); }
+template <Derived N> N log1p(N a) { auto x = a.value(); return N::chained(log1p(x), a, 1.0 / (1.0 + x)); }
+template <Derived N> N sqrt(N a) { auto v = sqrt(a.value()); return N::chained(v, a, 0.5 / v); }
+template <Derived N> N cbrt(N a) { auto v = cbrt(a.value()); return N::chained(v, a, 1.0 / (3.0 * v * v)); }
+template <Derived N> N sin(N a) { auto x = a.value(); return N::chained(sin(x), a, cos(x)); }
+template <Derived N> N cos(N a) { auto x = a.value(); return N::chained(cos(x), a, -sin(x)); }
+template <Derived N> N tan(N a) { auto v = tan(a.value()); return N::chained(v, a, 1.0 + v * v); }
+template <Derived N> N asin(N a) { auto x = a.value(); return N::chained(asin(x), a, 1.0 / sqrt(1.0 - x * x)); }
+template <Derived N> N acos(N a) { auto x = a.value(); return N::chained(acos(x), a, -1.0 / sqrt(1.0 - x * x)); }
+template <Derived N> N atan(N a) { auto x = a.value(); return N::chained(atan(x), a, 1.0 / (1.0 + x * x)); }
+template <Derived N> N sinh(N a) { auto x = a.value(); return N::chained(sinh(x), a, cosh(x)); }
+template <Derived N> N cosh(N a) { auto x = a.value(); return N::chained(cosh(x), a, sinh(x)); }
+template <Derived N> N tanh(N a) { auto v = tanh(a.value()); return N::chained(v, a, 1.0 - v * v); }
+template <Derived N> N asinh(N a) { auto x = a.value(); return N::chained(asinh(x), a, 1.0 / sqrt(x * x + 1.0)); }
+template <Derived N> N acosh(N a) { auto x = a.value(); return N::chained(acosh(x), a, 1.0 / sqrt(x * x - 1.0)); }
+template <Derived N> N atanh(N a) { auto x = a.value(); return N::chained(atanh(x), a, 1.0 / (1.0 - x * x)); }
+template <Derived N> N erf(N a) { auto x = a.value(); return N::chained(erf(x), a, M_2_SQRTPI * exp(-x * x)); }
+template <Derived N> N erfc(N a) { auto x = a.value(); return N::chained(erfc(x), a, -M_2_SQRTPI * exp(-x * x)); }
+template <Derived N> N polygamma(int n, N a) { auto x = a.value(); return N::chained(polygamma(n, x), a, polygamma(n + 1, x)); }
+template <Derived N> N digamma(N a) { auto x = a.value(); return N::chained(digamma(x), a, polygamma(1, x)); }
+template <Derived N> N lgamma(N a) { auto x = a.value(); return N::chained(lgamma(x), a, digamma(x)); }
+template <Derived N> N erfinv(N a) { auto v = erfinv(a.value()); return N::chained(v, a, exp(v * v) / M_2_SQRTPI); }
+template <Derived N> N abs(N a) { auto x = plain(a); return x < 0 ? -a : x > 0 ? a : N::chained(abs(a.value()), a, 0.0); }
 // A step has derivative 0.
 template <Derived N> N floor(N a) { return N(floor(plain(a))); }
 template <Derived N> N ceil(N a) { return N(ceil(plain(a))); }
@@ -209,13 +209,13 @@ template <Derived N> N pow(N a, N b) {
   using Value = typename N::Value;
   Value da = plain(y) == 0 ? Value(0.0) : y * pow(x, y - 1.0);
   Value db = plain(x) == 0 ? Value(0.0) : v * log(x);
-  return N::made(v, a, da, b, db);
+  return N::chained(v, a, da, b, db);
 }
 template <Derived N> N atan2(N a, N b) {
   auto y = a.value();
   auto x = b.value();
   auto square = x * x + y * y;
-  return N::made(atan2(y, x), a, x / square, b, -y / square);
+  return N::chained(atan2(y, x), a, x / square, b, -y / square);
 }
 template <Derived N> N hypot(N a, N b) {
   auto x = a.value();
@@ -223,7 +223,7 @@ template <Derived N> N hypot(N a, N b) {
   auto v = hypot(x, y);
   using Value = typename N::Value;
   bool zero = plain(v) == 0;
-  return N::made(v, a, zero ? Value(0.0) : x / v, b, zero ? Value(0.0) : y / v);
+  return N::chained(v, a, zero ? Value(0.0) : x / v, b, zero ? Value(0.0) : y / v);
 }
 
 // What the library has for real numbers alone.

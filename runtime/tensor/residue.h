@@ -1,4 +1,4 @@
-// Whole numbers modulo the prime 2^61 - 1: the exact domain of the field tier, where `+` and `*`
+// Whole numbers modulo the prime 2^61 - 1: the exact numbers of `--tier=field`, where `+` and `*`
 // are those of a field, so that a claim that is false shows whatever the order of summation.
 #pragma once
 

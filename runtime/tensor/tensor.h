@@ -26,7 +26,7 @@ using Complex = std::complex<double>;
 enum class Domain : uint8_t {
   Declared, // rounded to the declared dtype after each op
   F64,      // floats are not rounded; integers and Booleans as declared
-  Field,    // residues; every dtype
+  Modular,  // residues; every dtype
 };
 
 // What no array has; counts end here, so that sums of them and their bytes are numbers too.
@@ -59,7 +59,7 @@ struct Tensor {
     return *std::get_if<std::vector<T>>(&cells);
   }
   bool is_complex() const { return std::holds_alternative<std::vector<Complex>>(cells); }
-  bool is_field() const { return std::holds_alternative<std::vector<Residue>>(cells); }
+  bool is_modular() const { return std::holds_alternative<std::vector<Residue>>(cells); }
   // Calls `f` with the vector of elements, of whatever form.
   template <class F> decltype(auto) visit(F &&f) { return std::visit(f, cells); }
   template <class F> decltype(auto) visit(F &&f) const { return std::visit(f, cells); }

@@ -46,7 +46,7 @@ ONE_PART = [
 # Nobody reads a longer list of names. Tests are found by the name of what they test, and have no
 # such limit.
 MOST_ENTRIES = 25
-ANY_NUMBER = ["tests/*", "exporters/tests/*", "examples/jax/scripts/"]
+ANY_NUMBER = ["tests/*", "exporters/tests/*"]
 NO_SOURCE = re.compile(r"^\.|^__pycache__$|^build|\.egg-info$")
 
 COLUMNS = 100

@@ -57,7 +57,7 @@ RunAnswer judge_run(const Draft &draft, llvm::ArrayRef<unsigned> wrong, uint64_t
   if (!plan)
     return not_run(plan.takeError());
   RunAnswer answer{RunSays::Upheld, {}};
-  for (Mode mode : {Mode{Tier::Field, Domain::Field}, Mode{Tier::Real, Domain::Declared}}) {
+  for (Mode mode : {Mode{Tier::Modular, Domain::Modular}, Mode{Tier::Real, Domain::Declared}}) {
     llvm::Expected<RunReport> report = report_of(*program, *world, *plan, mode, seed);
     if (!report)
       return not_run(report.takeError());

@@ -305,8 +305,8 @@ private:
     REQUIRE(known);
     std::uniform_real_distribution<double> real(-1, 1);
     runtime::Meaning made;
-    made.lists = known->lists();
-    for (int64_t p = 0; p < known->list_grid().size(); ++p) {
+    made.per_rank = known->per_rank_axes();
+    for (int64_t p = 0; p < known->per_rank_grid().size(); ++p) {
       made.pieces.push_back(
           runtime::Tensor::make(known->dtype(), known->whole(), runtime::Domain::F64));
       for (double &cell : made.pieces.back().of<double>())

@@ -28,7 +28,7 @@ RunReport run_with_backward(std::string_view text, llvm::function_ref<void(Plan 
     FAIL(llvm::toString(plan.takeError()));
   if (spoil)
     spoil(*plan);
-  std::unique_ptr<Backend> backend = make_cpu_backend({.domain = Domain::Field});
+  std::unique_ptr<Backend> backend = make_cpu_backend({.domain = Domain::Modular});
   auto ok = [](llvm::Error error) {
     if (error)
       FAIL(llvm::toString(std::move(error)));
@@ -36,7 +36,7 @@ RunReport run_with_backward(std::string_view text, llvm::function_ref<void(Plan 
   ok(backend->prepare(program->tables(), *plan, *world));
   Inputs inputs(*program, *world, InputFiles());
   InputOptions drawing;
-  drawing.domain = Domain::Field;
+  drawing.domain = Domain::Modular;
   for (size_t p = 0; p < plan->params.size(); ++p) {
     const PlannedValue &value = plan->values[plan->params[p]];
     for (RankId rank : world->ranks(program->program().types[value.known.type].mesh()))

@@ -212,7 +212,7 @@ TEST_CASE(
   std::vector<Tensor> held{counted({3, 2}, 0), counted({3, 2}, 0), counted({1, 2}, 6),
                            counted({1, 2}, 6)};
   CHECK(dist.dims_on(3, dims_of(held)) == Dims{1, 2});
-  Meaning meant{dist.lists(), {held[0], held[2]}};
+  Meaning meant{dist.per_rank_axes(), {held[0], held[2]}};
   Expected wanted;
   wanted.meant = &meant;
   wanted.exact = true;
@@ -263,7 +263,7 @@ TEST_CASE("conformance: gradients by the dual") {
   // Each rank holds all of it: I where R is meant.
   Observed observed{g, program.known(g), x, {}};
   std::vector<Tensor> each = all(right);
-  observed.held = each;
+  observed.tensors = each;
   Judgment judgment = judge(program.tables(), observed, wanted);
   REQUIRE(judgment.refuted);
   checker::Finding finding = finding_of(program.program(), observed, *judgment.refuted, {});

@@ -17,7 +17,7 @@ std::vector<double> denoted(Planned &run, CpuRun &cpu, PlannedId id) {
       Placement::make(run.program(), *run.world, value.known, "a value");
   REQUIRE(!!place);
   ir::AxisSet pending = type.of(ir::Kind::Partial) - type.zero();
-  REQUIRE(list_axes(type).empty());
+  REQUIRE(per_rank_axes(type).empty());
   // Addends come from each coordinate on the pending axes once.
   std::map<uint64_t, std::map<int64_t, double>> wholes;
   for (RankId rank : run.world->ranks(place->mesh())) {

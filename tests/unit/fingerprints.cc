@@ -125,7 +125,7 @@ constexpr Mistake kMistakes[] = {
     },
     [](Sample &sample, std::mt19937 &) {
       Tensor &one = sample.held.back();
-      if (one.is_field() || one.size() == 0)
+      if (one.is_modular() || one.size() == 0)
         return false;
       one.of<double>().back() = std::numeric_limits<double>::quiet_NaN();
       return true;
@@ -170,7 +170,7 @@ void check_form(const Form &form, Domain domain, std::mt19937 &random) {
 TEST_CASE("fingerprints decide as data do") {
   std::mt19937 random(1);
   for (const Form &form : kForms)
-    for (Domain domain : {Domain::Declared, Domain::Field})
+    for (Domain domain : {Domain::Declared, Domain::Modular})
       for (int round = 0; round < 5; ++round)
         check_form(form, domain, random);
 }
@@ -196,7 +196,7 @@ TEST_CASE("fingerprints: without a bound nothing is compared but the form") {
 
 TEST_CASE("fingerprints: sums of long rows are those of their parts") {
   std::mt19937 random(3);
-  for (Domain domain : {Domain::Declared, Domain::Field}) {
+  for (Domain domain : {Domain::Declared, Domain::Modular}) {
     Tensor whole = numbers({3, 9001}, random, domain);
     Residue sum;
     for (int64_t at : {0, 4000, 4100}) {

@@ -20,8 +20,8 @@ Pieces after(std::string_view program, Dims dims, const Pieces &pieces) {
   Reference reference(checked, Domain::F64, 0);
   ReferenceRun run(reference);
   Distribution input = distribution(checked, checked.program().params[0].value);
-  Meaning meaning{input.lists(), {}};
-  REQUIRE(static_cast<int64_t>(pieces.size()) == input.list_grid().size());
+  Meaning meaning{input.per_rank_axes(), {}};
+  REQUIRE(static_cast<int64_t>(pieces.size()) == input.per_rank_grid().size());
   for (const std::vector<double> &cells : pieces)
     meaning.pieces.push_back(reals(dims, cells));
   llvm::Error failed = run.run({meaning});

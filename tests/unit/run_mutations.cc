@@ -169,7 +169,7 @@ llvm::Expected<RunReport> judged(Subject &subject, const Plan &plan, Domain doma
   JudgeOptions judging;
   judging.mode = CheckMode::All;
   judging.domain = domain;
-  judging.tier = domain == Domain::Field ? Tier::Field : Tier::Real;
+  judging.tier = domain == Domain::Modular ? Tier::Modular : Tier::Real;
   llvm::Expected<RunReport> report =
       run_judged(subject.program, plan, subject.world, *backend, judging);
   return report;
@@ -236,9 +236,9 @@ TEST_CASE("mutations: examples uphold their types as they are") {
       WARN(path << " is not run: " << why);
       continue;
     }
-    for (Domain domain : {Domain::Field, Domain::Declared}) {
+    for (Domain domain : {Domain::Modular, Domain::Declared}) {
       llvm::Expected<RunReport> report = judged(*subject, subject->plan, domain);
-      INFO(path << ", " << (domain == Domain::Field ? "field" : "real"));
+      INFO(path << ", " << (domain == Domain::Modular ? "field" : "real"));
       if (!report) {
         WARN(path << " is not run: " << llvm::toString(report.takeError()));
         continue;
@@ -265,7 +265,7 @@ TEST_CASE(
         if (!mutate(mutant, subject->world, at, mutation))
           continue;
         bool refuted = false, ran = false;
-        for (Domain domain : {Domain::Field, Domain::Declared}) {
+        for (Domain domain : {Domain::Modular, Domain::Declared}) {
           if (refuted)
             break;
           llvm::Expected<RunReport> report = judged(*subject, mutant, domain);

@@ -111,7 +111,7 @@ ExitCode run_dump(const Options &options) {
   }
   if (planned && check(input.read.program, options.check).clean())
     if (expand_redistributes(input.read.program, options.check, /*keep_stated=*/true))
-      tell_assumed(input.read.program, options);
+      note_assumed_sizes(input.read.program, options);
   if (planned || options.stage == Stage::Types) {
     CheckResult result = check(input.read.program, options.check);
     state_types(input.read.program, result);

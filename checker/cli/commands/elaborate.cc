@@ -204,7 +204,7 @@ ExitCode run_elaborate(const Options &options) {
     return wrong_call(problem);
   if (!json)
     print_stderr(account.text());
-  tell_assumed(program, options);
+  note_assumed_sizes(program, options);
   if (done.cut && !options.quiet)
     say(fmt::format("note: the search was cut short for {}: cheaper redistributions may exist",
                     plural(done.cut, "op")));

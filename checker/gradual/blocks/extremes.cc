@@ -24,35 +24,35 @@ AxisSet taken_axes(const rules::Application &app) {
   return axes;
 }
 
-Extremes::Made Extremes::made(const rules::Application &app,
-                              llvm::ArrayRef<ValueId> operands) const {
-  Made made;
+Extremes::Facts Extremes::infer(const rules::Application &app,
+                                llvm::ArrayRef<ValueId> operands) const {
+  Facts facts;
   if (operands.size() != 1)
-    return made;
+    return facts;
   const auto before = of_.find(operands[0].index);
   if (app.op.form == rules::OpForm::Transition) {
     if (before == of_.end() || !rules::unstated_words(app.op.transition).reduces)
-      return made;
+      return facts;
     rules::Outcome ignored;
     std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
     const ir::Combiner asked =
         call ? call->combiner.value_or(ir::Combiner::Sum) : ir::Combiner::Sum;
     if (asked != (before->second.greatest ? ir::Combiner::Max : ir::Combiner::Min))
-      made.mixed = before->second.own & rules::communicated_axes(app);
-    return made;
+      facts.mixed = before->second.own & rules::communicated_axes(app);
+    return facts;
   }
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
-    return made;
+    return facts;
   const bool greatest = app.op.computes(rules::Computes::Greatest);
   if (greatest || app.op.computes(rules::Computes::Least)) {
-    made.own = taken_axes(app);
-    made.greatest = greatest;
+    facts.own = taken_axes(app);
+    facts.greatest = greatest;
   }
   if (before != of_.end()) { // views and casts, and extremes of extremes
-    made.own |= before->second.own;
-    made.greatest |= before->second.greatest;
+    facts.own |= before->second.own;
+    facts.greatest |= before->second.greatest;
   }
-  return made;
+  return facts;
 }
 
 } // namespace spmd::checker

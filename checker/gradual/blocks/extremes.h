@@ -16,18 +16,18 @@ class Extremes {
 public:
   // Axes on which the result is an extreme of the rank's own block, and those on which a collective
   // asks another question of such ones.
-  struct Made {
+  struct Facts {
     ir::AxisSet own, mixed;
     bool greatest = false;
   };
-  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
-  void learn(ir::ValueId value, const Made &made) {
-    if (made.own)
-      of_[value.index] = made;
+  Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+  void learn(ir::ValueId value, const Facts &facts) {
+    if (facts.own)
+      of_[value.index] = facts;
   }
 
 private:
-  llvm::DenseMap<uint32_t, Made> of_; // by value
+  llvm::DenseMap<uint32_t, Facts> of_; // by value
 };
 
 } // namespace spmd::checker

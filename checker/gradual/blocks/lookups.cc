@@ -157,20 +157,20 @@ static bool covers_all(const rules::Application &app, const Offsets::Mask &mask)
 
 // Where the index of a lookup begins, along axes that cut the table.
 void Lookups::place(const rules::Application &app, const Pick &pick, ValueId index, AxisSet axes,
-                    Made &made) const {
+                    Facts &facts) const {
   const Offsets::Number number = offsets_.number(index);
   const std::optional<int64_t> rows = local_extent(app, app.args[pick.table].shape, pick.dim);
   llvm::SmallVector<ir::AxisId, 2> order;
   for (ir::AxisId axis : ir::shards_of(app.type(app.args[pick.table]), pick.dim))
     if (axes.contains(axis))
       order.push_back(axis);
-  made.rows = rows ? own_block(app, number, order, *rows) : std::nullopt;
-  if (made.rows)
+  facts.rows = rows ? own_block(app, number, order, *rows) : std::nullopt;
+  if (facts.rows)
     return;
-  made.unplaced |= axes;
+  facts.unplaced |= axes;
   if (order.size() == 1 && rows)
     if (const auto step = number.steps.find(order[0]); step != number.steps.end())
-      made.misplaced = {order[0], number.by, -step->second, *rows};
+      facts.misplaced = {order[0], number.by, -step->second, *rows};
 }
 
 static AxisSet cut_along(const ir::Type &type, unsigned dim) {
@@ -208,7 +208,7 @@ static std::optional<unsigned> counted_rows(const rules::Application &app,
 // The axes that cut a table along the dimension in which rows are picked, by an index that is not
 // cut in the same way.
 void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                      Made &made) const {
+                      Facts &facts) const {
   for (const Pick &pick : picks_of(app)) {
     const ir::Shape *table = app.shape(app.args[pick.table]),
                     *index = app.shape(app.args[pick.index]);
@@ -217,14 +217,14 @@ void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> ope
     AxisSet axes = cut_along(app.type(app.args[pick.table]), pick.dim) -
                    app.type(app.args[pick.index]).sharded();
     if (axes && counts_rows(app, pick, operands[pick.index])) {
-      made.own |= std::exchange(axes, {});
-      made.own_dim = counted_rows(app, pick);
+      facts.own |= std::exchange(axes, {});
+      facts.own_dim = counted_rows(app, pick);
     }
     if (axes.empty() || !ir::differentiable(table->dtype))
       continue;
-    made.looked_up |= axes;
-    made.table = operands[pick.table], made.index = operands[pick.index];
-    place(app, pick, operands[pick.index], axes, made);
+    facts.looked_up |= axes;
+    facts.table = operands[pick.table], facts.index = operands[pick.index];
+    place(app, pick, operands[pick.index], axes, facts);
   }
 }
 
@@ -291,7 +291,7 @@ bool Lookups::has_own_rows(ValueId value, const Offsets::Mask &rows) const {
 
 // Whether what was looked up is written back where it was, changed in the rank's own rows alone.
 bool Lookups::write_back(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                         Made &made) const {
+                         Facts &facts) const {
   if (!app.op.computes(rules::Computes::Put) || operands.size() < 3)
     return false;
   const auto source = looked_up_.find(operands.back().index);
@@ -299,8 +299,8 @@ bool Lookups::write_back(const rules::Application &app, llvm::ArrayRef<ValueId> 
     if (source != looked_up_.end() && source->second.rows && source->second.table.valid() &&
         arg < operands.size() && operands[arg] == source->second.index &&
         storage_of(app.program, operands[0]) == storage_of(app.program, source->second.table)) {
-      made.dim = dim;
-      made.scattered = source->second.axes;
+      facts.dim = dim;
+      facts.scattered = source->second.axes;
       return true;
     }
   return false;
@@ -308,16 +308,16 @@ bool Lookups::write_back(const rules::Application &app, llvm::ArrayRef<ValueId> 
 
 // Adds into rows that an index picks of a block.
 void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                      Made &made) const {
-  if (write_back(app, operands, made))
+                      Facts &facts) const {
+  if (write_back(app, operands, facts))
     return;
   if (const auto call = scatter_of(app, operands); call && call->rows) {
     const Offsets::Number index = offsets_.number(operands[call->index]);
     const auto block = own_block(app, index, in_order(index.steps), *call->rows);
     if (block && !block->steps.empty()) {
-      made.dim = call->dim;
-      made.source = static_cast<uint32_t>(call->source);
-      (has_own_rows(operands[call->source], *block) ? made.scattered : made.foreign) =
+      facts.dim = call->dim;
+      facts.source = static_cast<uint32_t>(call->source);
+      (has_own_rows(operands[call->source], *block) ? facts.scattered : facts.foreign) =
           offsets_.axes(operands[call->index]);
       return;
     }
@@ -326,13 +326,13 @@ void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   if (app.op.row->variant != rules::Variant::Adds || !dim ||
       llvm::none_of(operands, [&](ValueId each) { return zeroed_.count(each.index); }))
     return;
-  made.dim = *dim;
-  made.scattered = app.type(app.args[0]).sharded();
+  facts.dim = *dim;
+  facts.scattered = app.type(app.args[0]).sharded();
   for (size_t i = 0; i < app.args.size(); ++i)
-    for (ir::AxisId axis : made.scattered)
-      if (i == 0 ? app.type(app.args[i]).dim(axis) != made.dim
+    for (ir::AxisId axis : facts.scattered)
+      if (i == 0 ? app.type(app.args[i]).dim(axis) != facts.dim
                  : app.type(app.args[i]).sharded().contains(axis))
-        made.scattered -= axis;
+        facts.scattered -= axis;
 }
 
 // The mask of what an instruction does not make zero; none if that is not known.
@@ -377,28 +377,28 @@ static bool is_sum(const rules::Application &app) {
   return app.op.computes(rules::Computes::Sum) || app.op.computes(rules::Computes::Difference);
 }
 
-Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
-  Made made;
+Lookups::Facts Lookups::infer(const rules::Application &app,
+                              llvm::ArrayRef<ValueId> operands) const {
+  Facts facts;
   if (app.op.form == rules::OpForm::Transition && operands.size() == 1 &&
       rules::unstated_words(app.op.transition).reduces)
-    made.summed = axes(operands[0]) & rules::communicated_axes(app);
+    facts.summed = axes(operands[0]) & rules::communicated_axes(app);
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
-    return made;
-  made.counts = counts_by_one(app) && counted_dim(app.program, app.attrs) == 0;
+    return facts;
+  facts.counts = counts_by_one(app) && counted_dim(app.program, app.attrs) == 0;
   if (operands.empty())
-    return made;
+    return facts;
   // As one column, or with more dimensions of one element.
   if (operands.size() == 1 && counted_.contains(operands[0].index) && moves_elements(app.op))
     if (const auto count = local_extent(app, app.args[0].shape, 0);
-        count && app.results.size() == 1 &&
-        local_extent(app, app.results[0].shape, 0) == count)
-      made.counts = ir::element_count(app.program.shapes[app.args[0].shape]) == *count;
-  look_up(app, operands, made);
-  if (made.looked_up) {
+        count && app.results.size() == 1 && local_extent(app, app.results[0].shape, 0) == count)
+      facts.counts = ir::element_count(app.program.shapes[app.args[0].shape]) == *count;
+  look_up(app, operands, facts);
+  if (facts.looked_up) {
     const ir::AttrValue *fill = app.attr("fill_value");
     if (fill && rules::is_zero(*fill)) // of what is not there
-      std::swap(made.addends, made.looked_up);
-    return made;
+      std::swap(facts.addends, facts.looked_up);
+    return facts;
   }
   AxisSet before;
   std::optional<Offsets::Mask> rows;
@@ -409,40 +409,40 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
       rows = at->second.rows;
       table = at->second.table, index = at->second.index;
     }
-  scatter(app, operands, made);
+  scatter(app, operands, facts);
   if (app.op.computes(rules::Computes::Put))
     for (const auto &[arg, dim] : listed_indices(app))
       if (arg < operands.size() && counts_rows(app, {0, arg, dim}, operands[arg]))
-        made.own |= cut_along(app.type(app.args[0]), dim) - app.type(app.args[arg]).sharded();
+        facts.own |= cut_along(app.type(app.args[0]), dim) - app.type(app.args[arg]).sharded();
   const bool fills = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::Put);
-  made.mask = operands.size() == 1 && has_mask(app, operands); // views and casts
+  facts.mask = operands.size() == 1 && has_mask(app, operands); // views and casts
   const bool by_mask = app.op.computes(rules::Computes::Product) && has_mask(app, operands);
-  made.zeroed = by_mask || (fills && fills_with_zero(app, before));
-  if (made.zeroed) {
-    made.rows = kept_by(app, offsets_, operands);
-    if (made.rows && covers_all(app, *made.rows))
-      for (const auto &[axis, step] : made.rows->steps)
-        made.shared |= axis;
-    made.addends = before;
-    if (before && rows && made.rows && !same(made.rows, *rows))
-      made.unplaced = before;
-    made.shared -= before;
+  facts.zeroed = by_mask || (fills && fills_with_zero(app, before));
+  if (facts.zeroed) {
+    facts.rows = kept_by(app, offsets_, operands);
+    if (facts.rows && covers_all(app, *facts.rows))
+      for (const auto &[axis, step] : facts.rows->steps)
+        facts.shared |= axis;
+    facts.addends = before;
+    if (before && rows && facts.rows && !same(facts.rows, *rows))
+      facts.unplaced = before;
+    facts.shared -= before;
   } else if (operands.size() == 2 && rows && is_sum(app) &&
              llvm::any_of(operands, [&](ValueId each) { return has_own_rows(each, *rows); })) {
-    made.looked_up = before;
-    made.rows = rows;
-    made.table = table, made.index = index;
+    facts.looked_up = before;
+    facts.rows = rows;
+    facts.table = table, facts.index = index;
   } else if (operands.size() == 1) { // views and casts
-    made.looked_up = before;
+    facts.looked_up = before;
     if (moves_elements(app.op))
-      made.table = table, made.index = index;
+      facts.table = table, facts.index = index;
     const auto zeroed = zeroed_.find(operands[0].index);
-    made.zeroed = zeroed != zeroed_.end();
-    made.rows = made.zeroed ? zeroed->second.rows : rows;
-    if (made.zeroed)
-      made.shared = zeroed->second.axes;
+    facts.zeroed = zeroed != zeroed_.end();
+    facts.rows = facts.zeroed ? zeroed->second.rows : rows;
+    if (facts.zeroed)
+      facts.shared = zeroed->second.axes;
   }
-  return made;
+  return facts;
 }
 
 } // namespace spmd::checker

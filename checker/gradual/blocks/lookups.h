@@ -17,7 +17,7 @@ public:
 
   // Axes on which the result is looked up in the rank's own rows alone, and those on which what
   // lies elsewhere is zero by now. `summed`: what lies elsewhere is not zero, and ranks add it up.
-  struct Made {
+  struct Facts {
     ir::AxisSet looked_up, addends, summed;
     bool mask = false;   // the result is one of zeros and ones
     bool counts = false; // numbers counted up
@@ -48,7 +48,7 @@ public:
     };
     std::optional<Misplaced> misplaced;
   };
-  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+  Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
   // The operands that differ between ranks only as the instruction asks for: the index of a lookup
   // in their own rows, the mask by which something is set to zero.
   llvm::SmallVector<size_t, 2> offset_operands(const rules::Application &app,
@@ -57,15 +57,15 @@ public:
     const auto at = looked_up_.find(value.index);
     return at == looked_up_.end() ? ir::AxisSet() : at->second.axes;
   }
-  void learn(ir::ValueId value, const Made &made) {
-    if (made.looked_up)
-      looked_up_[value.index] = {made.looked_up, made.rows, made.table, made.index};
-    if (made.mask)
+  void learn(ir::ValueId value, const Facts &facts) {
+    if (facts.looked_up)
+      looked_up_[value.index] = {facts.looked_up, facts.rows, facts.table, facts.index};
+    if (facts.mask)
       masks_.insert(value.index);
-    if (made.counts)
+    if (facts.counts)
       counted_.insert(value.index);
-    if (made.zeroed)
-      zeroed_[value.index] = {made.shared, made.rows, {}, {}};
+    if (facts.zeroed)
+      zeroed_[value.index] = {facts.shared, facts.rows, {}, {}};
   }
 
   // Of which dimension of a table, the operand `table`, the operand `index` picks rows.
@@ -76,20 +76,20 @@ public:
   static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app);
 
 private:
-  struct Rows { // `axes` of Made::looked_up, or of Made::shared
+  struct Rows { // `axes` of Facts::looked_up, or of Facts::shared
     ir::AxisSet axes;
     std::optional<Offsets::Mask> rows;
     ir::ValueId table, index;
   };
   struct Scatter;
   void look_up(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-               Made &made) const;
+               Facts &facts) const;
   void place(const rules::Application &app, const Pick &pick, ir::ValueId index, ir::AxisSet axes,
-             Made &made) const;
+             Facts &facts) const;
   bool write_back(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-                  Made &made) const;
+                  Facts &facts) const;
   void scatter(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-               Made &made) const;
+               Facts &facts) const;
   bool has_own_rows(ir::ValueId value, const Offsets::Mask &rows) const;
   bool counts_rows(const rules::Application &app, const Pick &pick, ir::ValueId index) const;
   bool has_mask(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;

@@ -13,47 +13,48 @@ using ir::AxisSet;
 using ir::ValueId;
 using rules::Computes;
 
-OwnLogs::Made OwnLogs::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
-  Made made;
+OwnLogs::Facts OwnLogs::infer(const rules::Application &app,
+                              llvm::ArrayRef<ValueId> operands) const {
+  Facts facts;
   if (operands.empty() || app.args.empty())
-    return made;
-  const Made first = steps_.lookup(operands[0].index);
+    return facts;
+  const Facts first = steps_.lookup(operands[0].index);
   if (app.op.form == rules::OpForm::Transition) {
     rules::Outcome ignored;
     const auto call = first.log && rules::unstated_words(app.op.transition).reduces
                           ? rules::read_call(app, ignored)
                           : std::nullopt;
     if (call && call->combiner.value_or(ir::Combiner::Sum) == ir::Combiner::Sum)
-      made.summed = first.log & call->axes.all();
-    return made;
+      facts.summed = first.log & call->axes.all();
+    return facts;
   }
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
-    return made;
+    return facts;
   if (app.op.computes(Computes::Greatest))
-    made.greatest = taken_axes(app);
+    facts.greatest = taken_axes(app);
   else if (app.op.computes(Computes::Exponential) && app.op.row->placed.empty())
-    made.shifted = first.shifted;
+    facts.shifted = first.shifted;
   else if (app.op.computes(Computes::Total))
-    made.sum = first.shifted & taken_axes(app);
+    facts.sum = first.shifted & taken_axes(app);
   else if (app.op.computes(Computes::Magnitude))
-    made.sum = first.sum;
+    facts.sum = first.sum;
   else if (app.op.computes(Computes::Logarithm))
-    made.log = first.sum;
+    facts.log = first.sum;
   else if (app.op.computes(Computes::LogOfSum) && operands.size() == 1)
-    made.log = taken_axes(app);
+    facts.log = taken_axes(app);
   else if (!app.op.row->chooses.empty() || app.op.computes(Computes::Larger))
     for (ValueId operand : operands)
-      made.greatest |= steps_.lookup(operand.index).greatest;
+      facts.greatest |= steps_.lookup(operand.index).greatest;
   else if (operands.size() == 1 && moves_elements(app.op))
     return first;
   if (operands.size() != 2)
-    return made;
-  const Made second = steps_.lookup(operands[1].index);
+    return facts;
+  const Facts second = steps_.lookup(operands[1].index);
   if (app.op.computes(Computes::Difference))
-    made.shifted = app.type(app.args[0]).sharded() & second.greatest;
+    facts.shifted = app.type(app.args[0]).sharded() & second.greatest;
   if (app.op.computes(Computes::Sum))
-    made.log = (first.log & second.greatest) | (first.greatest & second.log);
-  return made;
+    facts.log = (first.log & second.greatest) | (first.greatest & second.log);
+  return facts;
 }
 
 } // namespace spmd::checker

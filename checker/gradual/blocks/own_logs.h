@@ -13,18 +13,18 @@ class OwnLogs {
 public:
   // Along which axes the result is one of these steps, in their order. `summed`: along which a
   // collective adds up such logarithms.
-  struct Made {
+  struct Facts {
     ir::AxisSet greatest, shifted, sum, log, summed;
   };
-  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
-  void learn(ir::ValueId value, const Made &made) {
-    if (made.greatest | made.shifted | made.sum | made.log)
-      steps_[value.index] = made;
+  Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+  void learn(ir::ValueId value, const Facts &facts) {
+    if (facts.greatest | facts.shifted | facts.sum | facts.log)
+      steps_[value.index] = facts;
   }
   ir::AxisSet axes(ir::ValueId value) const { return steps_.lookup(value.index).log; }
 
 private:
-  llvm::DenseMap<uint32_t, Made> steps_; // by value
+  llvm::DenseMap<uint32_t, Facts> steps_; // by value
 };
 
 } // namespace spmd::checker

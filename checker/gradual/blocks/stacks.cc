@@ -107,7 +107,7 @@ Stacks::Track Stacks::track_of(ValueId value, const Extents &extents) {
 
 void Stacks::keep(Tracks tracks, ValueId value, const Extents &extents) {
   for (const Track &track : tracks)
-    if (std::optional<Lists::Joined> joined = join(track, extents)) {
+    if (std::optional<BlockLists::Joined> joined = join(track, extents)) {
       joined_[value.index] = *joined;
       returned_.insert(track.came.index);
       for (unsigned d = 0; d < track.dims.size(); ++d)
@@ -158,7 +158,7 @@ void Stacks::exchange(const rules::Application &app, ValueId operand, const Exte
 
 // Where the parts of all ranks stand directly in front of the blocks of a dimension, they are the
 // whole of it, and each rank has its part of the dimension that was split.
-std::optional<Lists::Joined> Stacks::join(const Track &track, const Extents &extents) {
+std::optional<BlockLists::Joined> Stacks::join(const Track &track, const Extents &extents) {
   if (!track.axes)
     return std::nullopt;
   std::optional<unsigned> whole, cut, to;
@@ -182,7 +182,7 @@ std::optional<Lists::Joined> Stacks::join(const Track &track, const Extents &ext
     cut = unsigned(llvm::find(*extents, 1) - extents->begin());
   if (!whole || !cut || *whole == track.split)
     return std::nullopt;
-  return Lists::Joined{track.of, track.axes, *whole, cut, std::pair(*to, track.split)};
+  return BlockLists::Joined{track.of, track.axes, *whole, cut, std::pair(*to, track.split)};
 }
 
 } // namespace spmd::checker

@@ -1,10 +1,11 @@
 // Blocks that are exchanged as one tensor: a dimension is split into as many parts as there are
 // ranks, the parts are moved in front of all else and exchanged, and what came is moved beside the
 // dimension that the axis cuts, so that both are one again. By its dimensions such a collective
-// moves what it does not cut, as that of lists (lists.h); views and permutations are followed here.
+// moves what it does not cut, as that of lists (block_lists.h); views and permutations are
+// followed here.
 #pragma once
 
-#include "checker/gradual/blocks/lists.h"
+#include "checker/gradual/blocks/block_lists.h"
 
 #include "rules/factors/factors.h"
 
@@ -34,7 +35,7 @@ public:
   bool is_joined(ir::ValueId result) const { return returned_.contains(result.index); }
 
   // What was put together again at this value; null: nothing.
-  const Lists::Joined *joined(ir::ValueId value) const {
+  const BlockLists::Joined *joined(ir::ValueId value) const {
     auto found = joined_.find(value.index);
     return found == joined_.end() ? nullptr : &found->second;
   }
@@ -65,11 +66,11 @@ private:
   static bool refine(Dim &runs, llvm::ArrayRef<int64_t> factors, std::vector<Dim> &parts);
   static bool move(Track &track, const rules::FactorMap &map, const Extents &after);
   static Track track_of(ir::ValueId value, const Extents &extents);
-  static std::optional<Lists::Joined> join(const Track &track, const Extents &extents);
+  static std::optional<BlockLists::Joined> join(const Track &track, const Extents &extents);
   void keep(Tracks tracks, ir::ValueId value, const Extents &extents);
 
   llvm::DenseMap<uint32_t, Tracks> tracks_; // by value
-  llvm::DenseMap<uint32_t, Lists::Joined> joined_;
+  llvm::DenseMap<uint32_t, BlockLists::Joined> joined_;
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<unsigned, unsigned>, 4>> kept_; // likewise
   llvm::DenseSet<uint32_t> returned_; // results of exchanges that were put together again
 };

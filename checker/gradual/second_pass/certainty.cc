@@ -34,13 +34,13 @@ bool Certainty::admits(Place place, rules::Violation &violation) {
   const bool inst = place.form == Place::Form::Inst;
   // What is written to is a rank's own, as the operands are.
   if (inst && violation.is<rules::MutationChangesType>() &&
-      parts_.experts.made().seen_whole().contains(rules::axes_of(violation)))
+      parts_.experts.facts().seen_whole().contains(rules::axes_of(violation)))
     return false;
   // An addend may go round, and meet those of all other ranks.
-  if (inst && violation.is<rules::WrongSource>() && !parts_.rings.made().results.empty())
+  if (inst && violation.is<rules::WrongSource>() && !parts_.rings.facts().results.empty())
     return false;
   // What is exchanged by counts is as long as these say.
-  if (inst && violation.is<rules::ShapeMismatch>() && parts_.experts.made().counted)
+  if (inst && violation.is<rules::ShapeMismatch>() && parts_.experts.facts().counted)
     return false;
   if (certain(place, violation) && !again_in_optimizer(place, violation)) {
     if (inst)

@@ -109,7 +109,7 @@ void Proof::prove(InstId id, ValueId value, uint32_t index, const Type &type) {
   const AxisSet axes = program_.meshes[type.mesh()].typed_axes(), known = known_axes(type);
   const llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   const AxisSet before = proved_of_operands(id, returned, type);
-  const Lookups::Made &lookup = parts_.lookups.found();
+  const Lookups::Facts &lookup = parts_.lookups.found();
   AxisSet follows = known | parts_.experts.owned(value) | parts_.norms.roots(value) |
                     lookup.looked_up | lookup.shared;
   if (index == 0)
@@ -117,7 +117,7 @@ void Proof::prove(InstId id, ValueId value, uint32_t index, const Type &type) {
                parts_.edges.in_place();
   AxisSet proved = (axes & before & follows) - now_.reported - now_.open;
   proved |= parts_.joined.proved(index, known);
-  if (const Rings::Known *round = parts_.rings.made().known(index); round && round->proved)
+  if (const Rings::Known *round = parts_.rings.facts().known(index); round && round->proved)
     if (!round->dim || ir::shards_of(type, *round->dim).size() == 1)
       proved |= (AxisSet(round->axis) & known) - now_.reported;
   if (const auto *block = parts_.edges.gradient().known(index); block && block->proved)
@@ -146,7 +146,7 @@ AxisSet Proof::scaled(InstId id, ValueId value, uint32_t index, llvm::ArrayRef<V
     axes &= result_.scaled[each.index];
   if (index == 0)
     axes |= parts_.one_rank.scaled();
-  if (const Rings::Known *round = parts_.rings.made().known(index); round && round->proved)
+  if (const Rings::Known *round = parts_.rings.facts().known(index); round && round->proved)
     axes |= round->axis;
   if (const auto *block = parts_.edges.gradient().known(index); block && block->proved)
     axes |= block->axis;

@@ -23,7 +23,7 @@ struct EdgeGradients::Step {
   const rules::Application &app;
   llvm::ArrayRef<ValueId> operands;
   llvm::ArrayRef<AxisSet> proved;
-  Made made = {};
+  Facts facts = {};
 };
 
 std::optional<int64_t> EdgeGradients::extent(ValueId value, unsigned dim) const {
@@ -36,9 +36,9 @@ std::optional<int64_t> EdgeGradients::extent(ValueId value, unsigned dim) const 
 
 // Of the rank's own block, with all that neighbours have sent, it is an ordinary gradient.
 void EdgeGradients::finish(Step &step, uint32_t result, Piece piece) const {
-  step.made.axis = piece.window.axis;
-  step.made.results.resize(std::max<size_t>(step.made.results.size(), result + 1));
-  Result &made = step.made.results[result];
+  step.facts.axis = piece.window.axis;
+  step.facts.results.resize(std::max<size_t>(step.facts.results.size(), result + 1));
+  Result &made = step.facts.results[result];
   made.piece = piece;
   if (piece.is_complete())
     made.known = Known{piece.window.axis, piece.window.dim, piece.proved};
@@ -66,9 +66,9 @@ void EdgeGradients::convolution(Step &step) const {
       finish(step, r, {step.operands[1], *input, input->first, input->last, Own, false, proved});
       continue;
     }
-    step.made.axis = axis;
-    step.made.results.resize(r + 1);
-    step.made.results[r].known =
+    step.facts.axis = axis;
+    step.facts.results.resize(r + 1);
+    step.facts.results[r].known =
         Known{axis, of_input ? std::optional(output->dim) : std::nullopt, proved};
   }
 }
@@ -76,7 +76,7 @@ void EdgeGradients::convolution(Step &step) const {
 // What autograd, or a backward by hand, makes of the gradient of a window in other ways: of whole
 // blocks, and of what is made of them.
 void EdgeGradients::whole_gradient(Step &step) const {
-  if (step.inst.result_count != 1 || !step.made.results.empty())
+  if (step.inst.result_count != 1 || !step.facts.results.empty())
     return;
   const ValueId of = program_.values[step.inst.first_result].grad_of;
   const Windows::Window *window = of.valid() ? windows_.find(of) : nullptr;
@@ -138,8 +138,8 @@ void EdgeGradients::pad(Step &step) const {
   const int64_t at = *first + (*first < 0 ? from->window.rows : 0);
   Piece piece = *from;
   if (from->parts == 0 || at != piece.first) {
-    step.made.misplaced = 0;
-    step.made.axis = piece.window.axis;
+    step.facts.misplaced = 0;
+    step.facts.axis = piece.window.axis;
     return;
   }
   piece.first = 0, piece.last = piece.window.rows;
@@ -186,8 +186,8 @@ void EdgeGradients::add(Step &step) const {
     return finish(step, 0, made);
   }
   if (a->first != b->first || a->last != b->last || ((a->parts == 0) != (b->parts == 0))) {
-    step.made.misplaced = b->parts == Own && a->parts != Own ? 0 : 1;
-    step.made.axis = a->window.axis;
+    step.facts.misplaced = b->parts == Own && a->parts != Own ? 0 : 1;
+    step.facts.axis = a->window.axis;
     return;
   }
   if (a->parts & b->parts & ~Own)
@@ -217,9 +217,9 @@ size_t EdgeGradients::rank_of(ValueId value) const {
   return id.valid() && program_.shapes[id].ranked ? program_.shapes[id].dims.size() : 0;
 }
 
-EdgeGradients::Made EdgeGradients::made(const ir::Inst &inst, const rules::Application &app,
-                                        llvm::ArrayRef<ValueId> operands,
-                                        llvm::ArrayRef<AxisSet> proved) const {
+EdgeGradients::Facts EdgeGradients::infer(const ir::Inst &inst, const rules::Application &app,
+                                          llvm::ArrayRef<ValueId> operands,
+                                          llvm::ArrayRef<AxisSet> proved) const {
   Step step{inst, app, operands, proved};
   if (operands.empty() || operands.size() != app.args.size() || inst.result_count == 0 ||
       is_forward(inst))
@@ -243,11 +243,11 @@ EdgeGradients::Made EdgeGradients::made(const ir::Inst &inst, const rules::Appli
     if (const Piece *same = find(operands.back()))
       finish(step, 0, *same);
   whole_gradient(step);
-  return std::move(step.made);
+  return std::move(step.facts);
 }
 
 void EdgeGradients::learn(const ir::Inst &inst, const rules::Application &app,
-                          llvm::ArrayRef<ValueId> operands, const Made &made,
+                          llvm::ArrayRef<ValueId> operands, const Facts &facts,
                           llvm::ArrayRef<AxisSet> proved) {
   for (uint32_t r = 0; r < made.results.size() && r < inst.result_count; ++r)
     if (made.results[r].piece)

@@ -43,7 +43,7 @@ public:
     std::optional<Piece> piece;
     std::optional<Known> known;
   };
-  struct Made {
+  struct Facts {
     llvm::SmallVector<Result, 3> results;
     std::optional<uint32_t> misplaced; // an operand that is added to other rows than it is of
     ir::AxisId axis;
@@ -51,10 +51,10 @@ public:
       return result < results.size() && results[result].known ? &*results[result].known : nullptr;
     }
   };
-  Made made(const ir::Inst &inst, const rules::Application &app,
-            llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::AxisSet> proved) const;
+  Facts infer(const ir::Inst &inst, const rules::Application &app,
+              llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::AxisSet> proved) const;
   void learn(const ir::Inst &inst, const rules::Application &app,
-             llvm::ArrayRef<ir::ValueId> operands, const Made &made,
+             llvm::ArrayRef<ir::ValueId> operands, const Facts &facts,
              llvm::ArrayRef<ir::AxisSet> proved);
   // The axes along which the gradient of a block lacks what neighbours have made of its edges.
   ir::AxisSet lacking(ir::ValueId gradient) const;

@@ -25,7 +25,7 @@ using ir::ValueId;
 // As many ranks as a set of blocks has bits.
 constexpr int64_t kMostRanks = 64;
 
-Forms::Id Forms::of(Kind kind, llvm::ArrayRef<uint64_t> parts) {
+Expressions::Id Expressions::of(Kind kind, llvm::ArrayRef<uint64_t> parts) {
   std::vector<uint64_t> key{kind};
   key.insert(key.end(), parts.begin(), parts.end());
   return known_.try_emplace(std::move(key), static_cast<Id>(known_.size())).first->second;
@@ -126,21 +126,22 @@ size_t Rings::rank(ValueId value) const {
   return id.valid() && program_.shapes[id].ranked ? program_.shapes[id].dims.size() : 0;
 }
 
-const Held *Rings::find(ValueId value) const {
+const RingValue *Rings::find(ValueId value) const {
   const auto at = held_.find(value.index);
   return at == held_.end() ? nullptr : &at->second;
 }
 
-Forms::Id Rings::form(ValueId value) {
+Expressions::Id Rings::form(ValueId value) {
   const auto at = form_.find(value.index);
-  return at != form_.end() ? at->second : forms_.of(Forms::Value, {value.index});
+  return at != form_.end() ? at->second : forms_.of(Expressions::Value, {value.index});
 }
 
 // What an ordinary tensor is, of which the type says what ranks have.
-std::optional<Held> Rings::seen(const ir::Type &type, ValueId value, AxisId axis, bool proved) {
-  if (const Held *held = find(value); held && !(held->pure && proved))
+std::optional<RingValue> Rings::seen(const ir::Type &type, ValueId value, AxisId axis,
+                                     bool proved) {
+  if (const RingValue *held = find(value); held && !(held->pure && proved))
     return held->axis == axis ? std::optional(*held) : std::nullopt;
-  Held held;
+  RingValue held;
   held.axis = axis;
   if (type.unknown.contains(axis))
     return std::nullopt;
@@ -184,18 +185,18 @@ void Rings::send(Step &step) {
   step.axis = *axes.begin();
   step.ranks = static_cast<unsigned>(step.app.mesh()[step.axis].size());
   const std::optional<unsigned> by = turn_of(step.app, step.ranks);
-  std::optional<Held> held = seen(step.app.type(step.app.args[0]), step.operands[0], step.axis,
-                                  step.proved[0].contains(step.axis));
+  std::optional<RingValue> held = seen(step.app.type(step.app.args[0]), step.operands[0], step.axis,
+                                       step.proved[0].contains(step.axis));
   if (!by || !held)
     return;
-  for (Held::Cut &cut : held->cuts)
+  for (RingValue::Cut &cut : held->cuts)
     cut.back = (cut.back + *by) % step.ranks;
-  for (Held::Shift &shift : held->shifts)
+  for (RingValue::Shift &shift : held->shifts)
     shift.back = (shift.back + *by) % step.ranks;
-  for (Held::Term &term : held->terms)
+  for (RingValue::Term &term : held->terms)
     term.blocks = rotated(term.blocks, *by, step.ranks);
   held->sent_by = step.id;
-  step.made.axis = step.axis;
+  step.facts.axis = step.axis;
   finish(step, 0, *held);
 }
 
@@ -216,7 +217,7 @@ void Rings::take(Step &step) {
   const std::optional<int64_t> length = extent(step.result(0), dim);
   if (dst->as_kind().dim != int(dim) || !length || *length < 2 || by % *length != 0)
     return;
-  Held held;
+  RingValue held;
   held.axis = step.axis;
   held.proved = step.proved[0].contains(step.axis);
   held.sent_by = step.id;
@@ -224,56 +225,56 @@ void Rings::take(Step &step) {
   const auto back = static_cast<unsigned>((by / *length % ranks + ranks) % ranks);
   held.cuts.push_back({{dim, 1, *length}, back});
   held.terms.push_back({block_form(of, dim, step.axis), false, 0});
-  step.made.axis = step.axis;
+  step.facts.axis = step.axis;
   finish(step, 0, held);
 }
 
 // A gather puts the block of each rank in the place of that rank.
 void Rings::gather(Step &step) {
-  const Held *held = find(step.operands[0]);
+  const RingValue *held = find(step.operands[0]);
   const AxisSet axes = axes_of_call(step.app);
   if (!held || llvm::count(step.unread, false) != 1 || step.unread[0] || axes.size() != 1 ||
       *axes.begin() != held->axis || held->cuts.size() != 1 || !held->is_plain() ||
       held->is_zero() || held->collected || held->guessed || !held->proved)
     return;
-  const Held::Cut &cut = held->cuts[0];
+  const RingValue::Cut &cut = held->cuts[0];
   const auto dims = rules::placed_dims(step.app, rules::DefaultDim::First, rank(step.operands[0]));
   if (cut.back == 0 || !dims || dims->size() != 1 || dims->front() != cut.at.dim ||
       cut.at.inner * cut.at.extent != extent(step.operands[0], cut.at.dim))
     return;
-  step.made.axis = held->axis;
-  step.made.fault = Fault::Mixed;
-  step.made.back = cut.back;
+  step.facts.axis = held->axis;
+  step.facts.fault = Fault::Mixed;
+  step.facts.back = cut.back;
 }
 
-Forms::Id Rings::block_form(ValueId whole, unsigned dim, AxisId axis) {
-  return forms_.of(Forms::Block, {form(whole), dim, axis.index});
+Expressions::Id Rings::block_form(ValueId whole, unsigned dim, AxisId axis) {
+  return forms_.of(Expressions::Block, {form(whole), dim, axis.index});
 }
 
 // Several expressions, none of them a sum that is still to go on, are one.
-void Rings::collapse(Held &held) {
+void Rings::collapse(RingValue &held) {
   if (held.is_summed() || held.terms.size() < 2)
     return;
   std::vector<uint64_t> parts;
-  for (const Held::Term &term : held.terms)
+  for (const RingValue::Term &term : held.terms)
     parts.push_back(term.form);
   llvm::sort(parts);
-  held.terms = {{forms_.of(Forms::Sum, parts), false, 0}};
+  held.terms = {{forms_.of(Expressions::Sum, parts), false, 0}};
 }
 
 // Which tensor a result is when all has been put together: an ordinary one, or still blocks.
-void Rings::finish(Step &step, uint32_t result, Held held) {
+void Rings::finish(Step &step, uint32_t result, RingValue held) {
   const uint64_t all = step.ranks == kMostRanks ? ~uint64_t{0} : (uint64_t{1} << step.ranks) - 1;
-  for (Held::Term &term : held.terms)
+  for (RingValue::Term &term : held.terms)
     if (term.summed && term.blocks == all)
-      term = {forms_.of(Forms::All, {term.form}), false, 0};
+      term = {forms_.of(Expressions::All, {term.form}), false, 0};
   if (held.shifts.empty())
     collapse(held);
   llvm::sort(held.cuts);
   if (held.shifts.empty())
     held.added = false;
-  step.made.results.resize(std::max<size_t>(step.made.results.size(), result + 1));
-  Result &made = step.made.results[result];
+  step.facts.results.resize(std::max<size_t>(step.facts.results.size(), result + 1));
+  Result &made = step.facts.results[result];
   if (held.is_plain() && !held.is_zero() && held.at_home() && !held.is_tile() && !held.collected) {
     std::optional<unsigned> dim;
     if (!held.cuts.empty()) {
@@ -290,9 +291,9 @@ void Rings::finish(Step &step, uint32_t result, Held held) {
   made.held = std::move(held);
 }
 
-Rings::Made Rings::made(ir::InstId id, const rules::Application &app,
-                        llvm::ArrayRef<ValueId> operands, llvm::ArrayRef<bool> unread,
-                        llvm::ArrayRef<AxisSet> proved) {
+Rings::Facts Rings::infer(ir::InstId id, const rules::Application &app,
+                          llvm::ArrayRef<ValueId> operands, llvm::ArrayRef<bool> unread,
+                          llvm::ArrayRef<AxisSet> proved) {
   Step step{id, app, operands, unread, proved};
   if (axes_.empty() || operands.empty() || operands.size() != app.args.size() ||
       program_.insts[id].result_count == 0)
@@ -308,17 +309,18 @@ Rings::Made Rings::made(ir::InstId id, const rules::Application &app,
   else if (app.op.form == rules::OpForm::Equation)
     compute(step);
   else if (copies_operand(app.op, operands.size()))
-    if (const Held *held = find(operands.back())) {
+    if (const RingValue *held = find(operands.back())) {
       step.axis = held->axis;
       step.ranks = static_cast<unsigned>(app.mesh()[step.axis].size());
-      step.made.axis = step.axis;
+      step.facts.axis = step.axis;
       finish(step, 0, *held);
     }
-  return std::move(step.made);
+  return std::move(step.facts);
 }
 
-Forms::Id Rings::ordinary_form(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                               ValueId value, uint32_t result) {
+Expressions::Id Rings::ordinary_form(const rules::Application &app,
+                                     llvm::ArrayRef<ValueId> operands, ValueId value,
+                                     uint32_t result) {
   const bool equation = app.op.form == rules::OpForm::Equation && app.op.row;
   if (copies_operand(app.op, operands.size()))
     return form(operands.back());
@@ -330,8 +332,8 @@ Forms::Id Rings::ordinary_form(const rules::Application &app, llvm::ArrayRef<Val
       if (const AxisSet axes = axes_of_call(app); axes.size() == 1 && dst->as_kind().dim >= 0)
         return block_form(operands[0], unsigned(dst->as_kind().dim), *axes.begin());
   if (!equation || app.op.row->equation.equation.has_generator)
-    return forms_.of(Forms::Value, {value.index});
-  std::vector<Forms::Id> parts;
+    return forms_.of(Expressions::Value, {value.index});
+  std::vector<Expressions::Id> parts;
   for (ValueId operand : operands)
     parts.push_back(form(operand));
   return op_form(app, parts, result);
@@ -339,8 +341,8 @@ Forms::Id Rings::ordinary_form(const rules::Application &app, llvm::ArrayRef<Val
 
 // The elements of a tensor in other dimensions, whatever these were in between. None: the row does
 // something else.
-std::optional<Forms::Id> Rings::reshaped(const rules::Application &app, Forms::Id form,
-                                         ValueId operand, ValueId result) {
+std::optional<Expressions::Id> Rings::reshaped(const rules::Application &app, Expressions::Id form,
+                                               ValueId operand, ValueId result) {
   if (!app.op.row || app.op.row->factors != rules::reshape_factors)
     return std::nullopt;
   auto extents = [&](ValueId value) {
@@ -358,14 +360,14 @@ std::optional<Forms::Id> Rings::reshaped(const rules::Application &app, Forms::I
     return base.form;
   std::vector<uint64_t> parts{base.form};
   parts.insert(parts.end(), after.begin(), after.end());
-  const Forms::Id made = forms_.of(Forms::Reshaped, parts);
+  const Expressions::Id made = forms_.of(Expressions::Reshaped, parts);
   bases_.emplace(made, base);
   return made;
 }
 
 // The same op of operands of these forms.
-Forms::Id Rings::op_form(const rules::Application &app, llvm::ArrayRef<Forms::Id> operands,
-                         uint32_t result) {
+Expressions::Id Rings::op_form(const rules::Application &app,
+                               llvm::ArrayRef<Expressions::Id> operands, uint32_t result) {
   std::vector<uint64_t> parts{app.op.spelling.index, app.attrs.index, result};
   for (const rules::Slot &slot : app.slots) {
     parts.push_back(uint64_t(slot.form));
@@ -376,7 +378,7 @@ Forms::Id Rings::op_form(const rules::Application &app, llvm::ArrayRef<Forms::Id
       for (uint32_t i = 0; i < slot.count; ++i)
         parts.push_back(slot.first + i < operands.size() ? operands[slot.first + i] : 0);
   }
-  return forms_.of(Forms::Op, parts);
+  return forms_.of(Expressions::Op, parts);
 }
 
 // Whether all elements of the result are those of the one operand, some of them or each several
@@ -391,7 +393,7 @@ static bool reads_one(const rules::Application &app, size_t operands) {
 }
 
 void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ValueId> operands,
-                  const Made &made) {
+                  const Facts &facts) {
   if (axes_.empty())
     return;
   const ir::Inst &inst = program_.insts[id];
@@ -433,13 +435,13 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
 
 std::optional<Rings::Astray> Rings::astray(ValueId gradient, ValueId of,
                                            const ir::Type &type) const {
-  const Held *held = find(gradient);
+  const RingValue *held = find(gradient);
   if (!held || held->cuts.size() != 1)
     return std::nullopt;
-  const Held::Cut &cut = held->cuts[0];
+  const RingValue::Cut &cut = held->cuts[0];
   std::optional<unsigned> wanted;
-  if (const Held *whose = find(of)) {
-    for (const Held::Cut &each : whose->cuts)
+  if (const RingValue *whose = find(of)) {
+    for (const RingValue::Cut &each : whose->cuts)
       if (whose->axis == held->axis && each.at == cut.at)
         wanted = each.back;
   } else if (type.dim(held->axis) == cut.at.dim && extent(of, cut.at.dim) == cut.at.extent) {

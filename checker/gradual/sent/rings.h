@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checker/check.h"
-#include "checker/gradual/sent/held.h"
+#include "checker/gradual/sent/ring_value.h"
 
 #include "rules/apply.h"
 #include "rules/factors/factors.h"
@@ -27,11 +27,11 @@ public:
     ir::AxisId axis;
     std::optional<unsigned> dim;
     bool proved = false;
-    Forms::Id form = 0;
+    Expressions::Id form = 0;
   };
   struct Result { // one of both, or nothing
     std::optional<Known> known;
-    std::optional<Held> held;
+    std::optional<RingValue> held;
   };
   enum class Fault : uint8_t {
     None,
@@ -40,7 +40,7 @@ public:
     Repeated, // the block of one rank is added twice
     Scaled,   // addends of one sum are divided by different numbers
   };
-  struct Made {
+  struct Facts {
     Fault fault = Fault::None;
     uint32_t operand = 0; // at fault
     unsigned back = 0;    // of which rank its block is, or is the one in question
@@ -51,16 +51,16 @@ public:
     const Known *known(uint32_t result) const {
       return result < results.size() && results[result].known ? &*results[result].known : nullptr;
     }
-    const Held *held(uint32_t result) const {
+    const RingValue *held(uint32_t result) const {
       return result < results.size() && results[result].held ? &*results[result].held : nullptr;
     }
   };
   // `unread`, `proved`: of the operands, what is not read, and the axes on which they are proved.
-  Made made(ir::InstId id, const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-            llvm::ArrayRef<bool> unread, llvm::ArrayRef<ir::AxisSet> proved);
+  Facts infer(ir::InstId id, const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+              llvm::ArrayRef<bool> unread, llvm::ArrayRef<ir::AxisSet> proved);
   // Notes what the results are.
   void learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ir::ValueId> operands,
-             const Made &made);
+             const Facts &facts);
   // Notes of an input of integers, such as positions, that its cut was assumed: its rows may be
   // those of any rank.
   void guess(ir::ValueId value) { guessed_.insert(value.index); }
@@ -85,30 +85,31 @@ private:
     ir::AxisId axis = {};
     bool axis_known = false;
     unsigned ranks = 0;
-    Made made = {};
+    Facts facts = {};
     ir::ValueId result(uint32_t index) const { return ir::ValueId{first.index + index}; }
   };
   struct Computing; // an instruction by its equation
 
-  const Held *find(ir::ValueId value) const;
-  Forms::Id form(ir::ValueId value);
-  Forms::Id block_form(ir::ValueId whole, unsigned dim, ir::AxisId axis);
-  Forms::Id ordinary_form(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-                          ir::ValueId value, uint32_t result);
-  Forms::Id op_form(const rules::Application &app, llvm::ArrayRef<Forms::Id> operands,
-                    uint32_t result);
-  std::optional<Forms::Id> reshaped(const rules::Application &app, Forms::Id form,
-                                    ir::ValueId operand, ir::ValueId result);
-  std::optional<Held> seen(const ir::Type &type, ir::ValueId value, ir::AxisId axis, bool proved);
+  const RingValue *find(ir::ValueId value) const;
+  Expressions::Id form(ir::ValueId value);
+  Expressions::Id block_form(ir::ValueId whole, unsigned dim, ir::AxisId axis);
+  Expressions::Id ordinary_form(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+                                ir::ValueId value, uint32_t result);
+  Expressions::Id op_form(const rules::Application &app, llvm::ArrayRef<Expressions::Id> operands,
+                          uint32_t result);
+  std::optional<Expressions::Id> reshaped(const rules::Application &app, Expressions::Id form,
+                                          ir::ValueId operand, ir::ValueId result);
+  std::optional<RingValue> seen(const ir::Type &type, ir::ValueId value, ir::AxisId axis,
+                                bool proved);
   void send(Step &step);
   void take(Step &step);
   void compute(Step &step);
   bool collect(Step &step, const rules::Application &app);
   bool pick(Step &step, const rules::Application &app);
   void follow_stretched(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
-  void collapse(Held &held);
-  void finish(Step &step, uint32_t result, Held held);
-  bool is_away(const Held &held) const {
+  void collapse(RingValue &held);
+  void finish(Step &step, uint32_t result, RingValue held);
+  bool is_away(const RingValue &held) const {
     return held.sent_by.valid() && away_.contains(held.sent_by.index);
   }
   void gather(Step &step);
@@ -121,9 +122,9 @@ private:
   ir::AxisSet axes_;              // along which something is sent round
   llvm::DenseSet<uint32_t> sent_; // values
   llvm::DenseSet<uint32_t> away_; // by send: of a block that its rank makes nothing of itself
-  Forms forms_;
-  llvm::DenseMap<uint32_t, Held> held_;      // by value
-  llvm::DenseMap<uint32_t, Forms::Id> form_; // of ordinary values
+  Expressions forms_;
+  llvm::DenseMap<uint32_t, RingValue> held_;       // by value
+  llvm::DenseMap<uint32_t, Expressions::Id> form_; // of ordinary values
   struct Rolled {
     ir::ValueId of;
     unsigned dim;
@@ -134,15 +135,15 @@ private:
   llvm::DenseMap<uint32_t, uint32_t> stretched_; // dimensions, a bit for each
   llvm::DenseSet<uint32_t> guessed_;             // integers that are made of such inputs
   struct Base {                                  // that was reshaped
-    Forms::Id form;
+    Expressions::Id form;
     std::vector<uint64_t> extents;
   };
-  std::map<Forms::Id, Base> bases_; // by what it was reshaped to
-  struct Log {                      // of a sum over these blocks
-    Forms::Id sum;
+  std::map<Expressions::Id, Base> bases_; // by what it was reshaped to
+  struct Log {                            // of a sum over these blocks
+    Expressions::Id sum;
     uint64_t blocks;
   };
-  llvm::DenseMap<Forms::Id, Log> logs_; // by what a shift names
+  llvm::DenseMap<Expressions::Id, Log> logs_; // by what a shift names
 };
 
 } // namespace spmd::checker

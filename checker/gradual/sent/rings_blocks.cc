@@ -75,7 +75,7 @@ void Rings::Computing::take_operands() {
 }
 
 // Whether the row makes a list of one tensor as different ranks have it.
-bool Rings::Computing::lists(const Held &a, const Held &b) const {
+bool Rings::Computing::lists(const RingValue &a, const RingValue &b) const {
   return (row.factors == rules::stack_factors || row.factors == rules::cat_factors) &&
          a.terms.size() == 1 && b.terms.size() == 1 && a.terms[0].form == b.terms[0].form;
 }
@@ -83,20 +83,20 @@ bool Rings::Computing::lists(const Held &a, const Held &b) const {
 // Blocks of different ranks in one dimension: of rows and columns that belong together, or of
 // addends, it is a mistake. So it is of data of which a rank keeps nothing.
 void Rings::Computing::judge_mixed(const Met &one, const Met &other) {
-  const Held &a = *args[one.arg], &b = *args[other.arg];
+  const RingValue &a = *args[one.arg], &b = *args[other.arg];
   const bool contracted = !place(0, one.at).has_value();
   const bool away = rings.is_away(a) != rings.is_away(b);
   const bool wrong = contracted ? a.is_tile() || b.is_tile()
                                 : (a.is_tile() && b.is_tile()) || (a.is_summed() && b.is_summed());
-  if (!(wrong || away) || a.guessed || b.guessed || step.made.fault != Fault::None || lists(a, b))
+  if (!(wrong || away) || a.guessed || b.guessed || step.facts.fault != Fault::None || lists(a, b))
     return;
-  step.made.fault = Fault::Mixed;
-  step.made.operand = static_cast<uint32_t>(other.arg);
-  step.made.back = other.back;
-  step.made.other = one.back;
+  step.facts.fault = Fault::Mixed;
+  step.facts.operand = static_cast<uint32_t>(other.arg);
+  step.facts.back = other.back;
+  step.facts.other = one.back;
 }
 
-void Rings::Computing::meet(size_t arg, const Held::Cut &cut) {
+void Rings::Computing::meet(size_t arg, const RingValue::Cut &cut) {
   const std::optional<Place> at = locate(arg, cut.at);
   if (!at) {
     known = false;
@@ -122,7 +122,7 @@ void Rings::Computing::meet(size_t arg, const Held::Cut &cut) {
 void Rings::Computing::align() {
   for (size_t i : read)
     if (args[i])
-      for (const Held::Cut &cut : args[i]->cuts)
+      for (const RingValue::Cut &cut : args[i]->cuts)
         meet(i, cut);
   // What a rank has whole says nothing of a block that it meets.
   for (const Met &one : met)
@@ -136,7 +136,7 @@ void Rings::Computing::align() {
                rings.extent(step.operands[i], d).value_or(2) > 1 &&
                !(rings.stretched_.lookup(step.operands[i].index) >> d & 1);
       if (args[i])
-        for (const Held::Cut &each : args[i]->cuts)
+        for (const RingValue::Cut &each : args[i]->cuts)
           if (const auto at = locate(i, each.at))
             cut |= at->factor == one.at.factor;
       known &= cut || !has;
@@ -148,7 +148,7 @@ void Rings::Computing::align() {
 void Rings::Computing::align_collected() {
   for (size_t i : read)
     if (args[i] && args[i]->collected) {
-      const Held::Collected &here = *args[i]->collected;
+      const RingValue::Collected &here = *args[i]->collected;
       const auto at = locate(i, {here.dim, 1, here.length * int64_t(here.back.size())});
       if (!at || (across && across->factor != at->factor) ||
           (collected && collected->back != here.back)) {
@@ -180,10 +180,10 @@ bool Rings::Computing::in_any_order(uint32_t result) const {
 }
 
 // What an operand is off by, by factors in the place of dimensions.
-std::optional<llvm::SmallVector<Held::Shift, 2>> Rings::Computing::shifts(size_t arg) const {
-  llvm::SmallVector<Held::Shift, 2> found;
-  for (const Held::Shift &shift : args[arg]->shifts) {
-    Held::Shift there = shift;
+std::optional<llvm::SmallVector<RingValue::Shift, 2>> Rings::Computing::shifts(size_t arg) const {
+  llvm::SmallVector<RingValue::Shift, 2> found;
+  for (const RingValue::Shift &shift : args[arg]->shifts) {
+    RingValue::Shift there = shift;
     for (Stretch &at : there.at) {
       const std::optional<Place> from = locate(arg, at);
       if (!from)
@@ -197,8 +197,9 @@ std::optional<llvm::SmallVector<Held::Shift, 2>> Rings::Computing::shifts(size_t
 }
 
 // The same where a result has them.
-bool Rings::Computing::settle(llvm::SmallVector<Held::Shift, 2> &shifts, uint32_t result) const {
-  for (Held::Shift &shift : shifts) {
+bool Rings::Computing::settle(llvm::SmallVector<RingValue::Shift, 2> &shifts,
+                              uint32_t result) const {
+  for (RingValue::Shift &shift : shifts) {
     for (Stretch &at : shift.at) {
       const std::optional<Stretch> to =
           place(result, {static_cast<uint8_t>(at.dim), at.inner, at.extent});
@@ -211,8 +212,8 @@ bool Rings::Computing::settle(llvm::SmallVector<Held::Shift, 2> &shifts, uint32_
   return true;
 }
 
-std::optional<llvm::SmallVector<Held::Shift, 2>> Rings::Computing::shifts(size_t arg,
-                                                                          uint32_t result) const {
+std::optional<llvm::SmallVector<RingValue::Shift, 2>>
+Rings::Computing::shifts(size_t arg, uint32_t result) const {
   auto found = shifts(arg);
   return found && settle(*found, result) ? std::move(found) : std::nullopt;
 }

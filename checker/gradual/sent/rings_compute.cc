@@ -32,14 +32,14 @@ void Rings::Computing::run() {
   }
   if (!held && !tile)
     return;
-  step.made.axis = step.axis;
+  step.facts.axis = step.axis;
   for (uint32_t r = 0; r < step.results; ++r) {
     summed.clear();
     for (const Met &one : met)
       if (!one.mixed && !place(r, one.at))
         summed.push_back(&one);
-    const std::optional<Held> found = known ? content(r) : std::nullopt;
-    Held made = found ? *found : loose(r);
+    const std::optional<RingValue> found = known ? content(r) : std::nullopt;
+    RingValue made = found ? *found : loose(r);
     made.cuts.clear();
     made.collected.reset();
     if (const auto at = across && known && found ? place(r, *across) : std::nullopt)
@@ -67,14 +67,14 @@ bool Rings::collect(Step &step, const rules::Application &app) {
   if (!dims || dims->size() != 1 || step.operands.size() < 2)
     return false;
   const unsigned dim = dims->front();
-  Held made;
-  Held::Collected all{dim, 0, {}};
+  RingValue made;
+  RingValue::Collected all{dim, 0, {}};
   uint64_t blocks = 0, twice = 0;
   for (size_t i = 0; i < step.operands.size(); ++i) {
-    const Held *held = find(step.operands[i]);
-    const Held::Cut *cut = nullptr;
-    Held rest = held ? *held : Held();
-    for (const Held::Cut &each : rest.cuts)
+    const RingValue *held = find(step.operands[i]);
+    const RingValue::Cut *cut = nullptr;
+    RingValue rest = held ? *held : RingValue();
+    for (const RingValue::Cut &each : rest.cuts)
       if (each.at.dim == dim && each.at.inner == 1 &&
           each.at.extent == extent(step.operands[i], dim))
         cut = &each;
@@ -94,14 +94,14 @@ bool Rings::collect(Step &step, const rules::Application &app) {
   }
   const std::optional<unsigned> misses = left_out(blocks, step.ranks);
   if (twice || misses) {
-    step.made.fault = twice ? Fault::Repeated : Fault::Missing;
-    step.made.operand = static_cast<uint32_t>(step.operands.size() - 1);
-    step.made.back = twice ? static_cast<unsigned>(std::countr_zero(twice)) : *misses;
+    step.facts.fault = twice ? Fault::Repeated : Fault::Missing;
+    step.facts.operand = static_cast<uint32_t>(step.operands.size() - 1);
+    step.facts.back = twice ? static_cast<unsigned>(std::countr_zero(twice)) : *misses;
     return true;
   }
   if (all.back.size() != step.ranks)
     return false;
-  made.terms[0].form = forms_.of(Forms::Collected, {made.terms[0].form, dim});
+  made.terms[0].form = forms_.of(Expressions::Collected, {made.terms[0].form, dim});
   made.collected = std::move(all);
   finish(step, 0, std::move(made));
   return true;
@@ -109,7 +109,7 @@ bool Rings::collect(Step &step, const rules::Application &app) {
 
 // One of them.
 bool Rings::pick(Step &step, const rules::Application &app) {
-  const Held *held = find(step.operands.front());
+  const RingValue *held = find(step.operands.front());
   if (!held || !held->collected || step.operands.size() != 1 || held->terms.size() != 1)
     return false;
   const auto &[dim, length, back] = *held->collected;
@@ -120,9 +120,9 @@ bool Rings::pick(Step &step, const rules::Application &app) {
       *first % length != 0 || extent(step.result(0), dim) != length ||
       static_cast<size_t>(*first / length) >= back.size())
     return false;
-  Held made = *held;
+  RingValue made = *held;
   made.cuts.push_back({{dim, 1, length}, back[static_cast<size_t>(*first / length)]});
-  made.terms[0].form = forms_.of(Forms::Piece, {made.terms[0].form, dim});
+  made.terms[0].form = forms_.of(Expressions::Piece, {made.terms[0].form, dim});
   made.collected.reset();
   finish(step, 0, std::move(made));
   return true;
@@ -160,7 +160,7 @@ void Rings::follow_stretched(const rules::Application &app, ValueId operand, Val
 
 void Rings::compute(Step &step) {
   for (ValueId operand : step.operands)
-    if (const Held *held = find(operand); held && !step.axis_known) {
+    if (const RingValue *held = find(operand); held && !step.axis_known) {
       step.axis = held->axis;
       step.axis_known = true;
     }
@@ -181,7 +181,7 @@ void Rings::compute(Step &step) {
   if (uses.size() != 1 || !uses[0].row)
     return;
   const rules::Application bound = step.app.bound_to(uses[0]);
-  step.made.axis = step.axis;
+  step.facts.axis = step.axis;
   if ((uses[0].row->factors == rules::cat_factors && collect(step, bound)) ||
       (uses[0].row->factors == rules::slice_factors && pick(step, bound)))
     return;

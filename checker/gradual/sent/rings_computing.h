@@ -28,13 +28,13 @@ struct Rings::Computing {
     size_t arg;
     bool mixed = false;
   };
-  llvm::SmallVector<std::optional<Held>, 4> args = {};
+  llvm::SmallVector<std::optional<RingValue>, 4> args = {};
   llvm::SmallVector<size_t, 4> read = {};
   llvm::SmallVector<Met, 4> met = {};
-  llvm::SmallVector<const Met *, 2> summed = {}; // of these, what the result does not have
-  std::optional<Held::Collected> collected = {}; // blocks of all ranks in one dimension
-  std::optional<Place> across = {};              // its factor
-  bool known = true;                             // of each operand, what it is
+  llvm::SmallVector<const Met *, 2> summed = {};      // of these, what the result does not have
+  std::optional<RingValue::Collected> collected = {}; // blocks of all ranks in one dimension
+  std::optional<Place> across = {};                   // its factor
+  bool known = true;                                  // of each operand, what it is
   bool whole = false; // the row does not go block by block along a cut dimension
   bool held = false;  // of some operand, more than its type
 
@@ -46,38 +46,38 @@ struct Rings::Computing {
   void align();
   void align_collected();
   bool in_any_order(uint32_t result) const;
-  void meet(size_t arg, const Held::Cut &cut);
-  bool lists(const Held &a, const Held &b) const;
+  void meet(size_t arg, const RingValue::Cut &cut);
+  bool lists(const RingValue &a, const RingValue &b) const;
   void judge_mixed(const Met &one, const Met &other);
   std::optional<int64_t> extent(uint8_t factor) const;
   std::optional<Place> locate(size_t arg, const Stretch &at) const;
   std::optional<Stretch> place(uint32_t result, const Place &at) const;
-  std::optional<llvm::SmallVector<Held::Shift, 2>> shifts(size_t arg) const;
-  std::optional<llvm::SmallVector<Held::Shift, 2>> shifts(size_t arg, uint32_t result) const;
-  bool settle(llvm::SmallVector<Held::Shift, 2> &shifts, uint32_t result) const;
+  std::optional<llvm::SmallVector<RingValue::Shift, 2>> shifts(size_t arg) const;
+  std::optional<llvm::SmallVector<RingValue::Shift, 2>> shifts(size_t arg, uint32_t result) const;
+  bool settle(llvm::SmallVector<RingValue::Shift, 2> &shifts, uint32_t result) const;
 
-  Held loose(uint32_t result);
-  Held of(uint32_t result, llvm::ArrayRef<Forms::Id> forms);
+  RingValue loose(uint32_t result);
+  RingValue of(uint32_t result, llvm::ArrayRef<Expressions::Id> forms);
   bool sums(uint32_t result) const;
-  std::optional<Held> moved(uint32_t result);
-  std::optional<Held> alike(uint32_t result);
-  std::optional<Held> added(uint32_t result);
-  std::optional<Held> multiplied(uint32_t result);
-  std::optional<Held> divided(uint32_t result);
-  std::optional<Held> exponential(uint32_t result);
-  std::optional<Held> logarithm(uint32_t result);
-  std::optional<Held> chosen(uint32_t result);
-  std::optional<Held> joined(uint32_t result);
-  std::optional<Held> log_of_sum(uint32_t result);
-  std::optional<Held> softmax(uint32_t result);
-  std::optional<Held> log_of_sums(uint32_t result);
-  std::optional<Held> content(uint32_t result);
-  bool add_terms(Held &to, const Held &other, bool negated);
+  std::optional<RingValue> moved(uint32_t result);
+  std::optional<RingValue> alike(uint32_t result);
+  std::optional<RingValue> added(uint32_t result);
+  std::optional<RingValue> multiplied(uint32_t result);
+  std::optional<RingValue> divided(uint32_t result);
+  std::optional<RingValue> exponential(uint32_t result);
+  std::optional<RingValue> logarithm(uint32_t result);
+  std::optional<RingValue> chosen(uint32_t result);
+  std::optional<RingValue> joined(uint32_t result);
+  std::optional<RingValue> log_of_sum(uint32_t result);
+  std::optional<RingValue> softmax(uint32_t result);
+  std::optional<RingValue> log_of_sums(uint32_t result);
+  std::optional<RingValue> content(uint32_t result);
+  bool add_terms(RingValue &to, const RingValue &other, bool negated);
   void miss(size_t arg);
   void repeat(uint64_t twice);
-  void judge_scales(const Held &a, const Held &b);
-  Forms::Id form_with(size_t arg, Forms::Id form, uint32_t result);
-  std::optional<Held> operand(size_t slot, uint32_t result);
+  void judge_scales(const RingValue &a, const RingValue &b);
+  Expressions::Id form_with(size_t arg, Expressions::Id form, uint32_t result);
+  std::optional<RingValue> operand(size_t slot, uint32_t result);
 };
 
 // The block that a loop leaves out which ends a turn too early, or begins one too late. What leaves

@@ -18,12 +18,12 @@ using rules::Computes;
 constexpr size_t kMostTerms = 8;
 
 // Numbers of which nothing is known but which rows they are of.
-Held Rings::Computing::loose(uint32_t result) {
-  Held made;
+RingValue Rings::Computing::loose(uint32_t result) {
+  RingValue made;
   made.axis = step.axis;
   made.pure = made.added = true;
   const ValueId value = step.result(result);
-  Held::Shift shift{rings.forms_.of(Forms::Value, {value.index}), 0, 1, {}};
+  RingValue::Shift shift{rings.forms_.of(Expressions::Value, {value.index}), 0, 1, {}};
   for (unsigned d = 0; d < rings.rank(value); ++d)
     if (const int64_t length = rings.extent(value, d).value_or(1); length > 1)
       shift.at.push_back({d, 1, length});
@@ -31,9 +31,9 @@ Held Rings::Computing::loose(uint32_t result) {
   return made;
 }
 
-static void add_shift(Held &to, const Held::Shift &shift, int sign) {
+static void add_shift(RingValue &to, const RingValue::Shift &shift, int sign) {
   for (size_t i = 0; i < to.shifts.size(); ++i) {
-    Held::Shift &one = to.shifts[i];
+    RingValue::Shift &one = to.shifts[i];
     if (one.numbers != shift.numbers || one.back != shift.back || one.at != shift.at)
       continue;
     one.times += sign * shift.times;
@@ -41,50 +41,50 @@ static void add_shift(Held &to, const Held::Shift &shift, int sign) {
       to.shifts.erase(to.shifts.begin() + i);
     return;
   }
-  Held::Shift added = shift;
+  RingValue::Shift added = shift;
   added.times *= sign;
-  const auto at = llvm::find_if(to.shifts, [&](const Held::Shift &one) {
+  const auto at = llvm::find_if(to.shifts, [&](const RingValue::Shift &one) {
     return std::pair(one.numbers, one.back) > std::pair(added.numbers, added.back);
   });
   to.shifts.insert(at, std::move(added));
 }
 
-Held Rings::Computing::of(uint32_t result, llvm::ArrayRef<Forms::Id> forms) {
-  Held made;
+RingValue Rings::Computing::of(uint32_t result, llvm::ArrayRef<Expressions::Id> forms) {
+  RingValue made;
   made.axis = step.axis;
   made.terms.push_back({rings.op_form(app, forms, result), false, 0});
   return made;
 }
 
 // The expression of the op in which an operand is this one, and the others are what they are.
-Forms::Id Rings::Computing::form_with(size_t arg, Forms::Id form, uint32_t result) {
-  std::vector<Forms::Id> forms(args.size(), 0);
+Expressions::Id Rings::Computing::form_with(size_t arg, Expressions::Id form, uint32_t result) {
+  std::vector<Expressions::Id> forms(args.size(), 0);
   for (size_t i : read)
     forms[i] = i == arg                             ? form
                : args[i] && !args[i]->terms.empty() ? args[i]->terms[0].form
-                                                    : rings.forms_.of(Forms::Number, {});
+                                                    : rings.forms_.of(Expressions::Number, {});
   return rings.op_form(app, forms, result);
 }
 
 // A sum over blocks of all ranks but one that is used as if it were complete.
 void Rings::Computing::miss(size_t arg) {
-  if (step.made.fault != Fault::None || !args[arg])
+  if (step.facts.fault != Fault::None || !args[arg])
     return;
   // What a rank computes with its own block may be something else, as where it leaves itself out.
   uint64_t blocks = 0;
-  for (const Held::Term &term : args[arg]->terms)
+  for (const RingValue::Term &term : args[arg]->terms)
     blocks |= term.blocks;
   const std::optional<unsigned> missing = left_out(blocks, step.ranks);
   if (!missing)
     return;
-  step.made.fault = Fault::Missing;
-  step.made.operand = static_cast<uint32_t>(arg);
-  step.made.back = *missing;
+  step.facts.fault = Fault::Missing;
+  step.facts.operand = static_cast<uint32_t>(arg);
+  step.facts.back = *missing;
 }
 
 // The elements of one operand, elsewhere.
-std::optional<Held> Rings::Computing::moved(uint32_t result) {
-  Held made = *args[read[0]];
+std::optional<RingValue> Rings::Computing::moved(uint32_t result) {
+  RingValue made = *args[read[0]];
   auto moved = shifts(read[0], result);
   if (!moved || !summed.empty() || whole)
     return std::nullopt;
@@ -95,7 +95,7 @@ std::optional<Held> Rings::Computing::moved(uint32_t result) {
                     row.factors != rules::pad_backward_factors;
   if (!same && !view && made.added) // a number may be negated, or left out
     return std::nullopt;
-  for (Held::Term &term : made.terms)
+  for (RingValue::Term &term : made.terms)
     if (!same)
       term.form = rings.reshaped(app, term.form, step.operands[read[0]], step.result(result))
                       .value_or(form_with(read[0], term.form, result));
@@ -103,13 +103,13 @@ std::optional<Held> Rings::Computing::moved(uint32_t result) {
 }
 
 // Each operand is one expression, and the row goes block by block.
-std::optional<Held> Rings::Computing::alike(uint32_t result) {
-  std::vector<Forms::Id> forms(args.size(), 0);
+std::optional<RingValue> Rings::Computing::alike(uint32_t result) {
+  std::vector<Expressions::Id> forms(args.size(), 0);
   for (size_t i : read) {
-    const Held &arg = *args[i];
+    const RingValue &arg = *args[i];
     if (!arg.is_plain())
       return std::nullopt;
-    forms[i] = arg.terms.empty() ? rings.forms_.of(Forms::Literal, {}) : arg.terms[0].form;
+    forms[i] = arg.terms.empty() ? rings.forms_.of(Expressions::Literal, {}) : arg.terms[0].form;
   }
   if (!summed.empty() || whole)
     return std::nullopt;
@@ -117,16 +117,16 @@ std::optional<Held> Rings::Computing::alike(uint32_t result) {
 }
 
 // An operand as the result has it; a literal is a number.
-std::optional<Held> Rings::Computing::operand(size_t slot, uint32_t result) {
+std::optional<RingValue> Rings::Computing::operand(size_t slot, uint32_t result) {
   if (slot >= app.slots.size())
     return std::nullopt;
   const rules::Slot &given = app.slots[slot];
-  Held made;
+  RingValue made;
   made.axis = step.axis;
   if (given.form == rules::Slot::Form::Literal) {
     if (!rules::is_zero(given))
-      made.terms.push_back(
-          {rings.forms_.of(Forms::Literal, {uint64_t(given.literal.form), given.literal.bits})});
+      made.terms.push_back({rings.forms_.of(Expressions::Literal,
+                                            {uint64_t(given.literal.form), given.literal.bits})});
     return made;
   }
   if (given.form != rules::Slot::Form::Tensor || given.count != 1 || !args[given.first])
@@ -141,23 +141,23 @@ std::optional<Held> Rings::Computing::operand(size_t slot, uint32_t result) {
 
 // What is computed with the block of one rank is added again.
 void Rings::Computing::repeat(uint64_t twice) {
-  if (step.made.fault != Fault::None)
+  if (step.facts.fault != Fault::None)
     return;
-  step.made.fault = Fault::Repeated;
-  step.made.operand = app.slots[1].form == rules::Slot::Form::Tensor ? app.slots[1].first : 0;
-  step.made.back = static_cast<unsigned>(std::countr_zero(twice));
+  step.facts.fault = Fault::Repeated;
+  step.facts.operand = app.slots[1].form == rules::Slot::Form::Tensor ? app.slots[1].first : 0;
+  step.facts.back = static_cast<unsigned>(std::countr_zero(twice));
 }
 
 // Adds expressions; false where a sum has the block of one rank twice.
-bool Rings::Computing::add_terms(Held &to, const Held &other, bool negated) {
-  for (Held::Term term : other.terms) {
+bool Rings::Computing::add_terms(RingValue &to, const RingValue &other, bool negated) {
+  for (RingValue::Term term : other.terms) {
     if (negated)
-      term.form = rings.forms_.of(Forms::Negated, {term.form});
-    auto same = llvm::find_if(to.terms, [&](const Held::Term &one) {
+      term.form = rings.forms_.of(Expressions::Negated, {term.form});
+    auto same = llvm::find_if(to.terms, [&](const RingValue::Term &one) {
       return one.summed && term.summed && one.form == term.form;
     });
-    const Forms::Id complete = rings.forms_.of(Forms::All, {term.form});
-    const bool again = term.summed && llvm::any_of(to.terms, [&](const Held::Term &one) {
+    const Expressions::Id complete = rings.forms_.of(Expressions::All, {term.form});
+    const bool again = term.summed && llvm::any_of(to.terms, [&](const RingValue::Term &one) {
                          return !one.summed && one.form == complete;
                        });
     if (same == to.terms.end() && !again) {
@@ -174,28 +174,28 @@ bool Rings::Computing::add_terms(Held &to, const Held &other, bool negated) {
 }
 
 // Parts of one sum, such as that below a softmax, which are not divided by the same.
-void Rings::Computing::judge_scales(const Held &a, const Held &b) {
-  if (a.pure || b.pure || a.shifts == b.shifts || step.made.fault != Fault::None)
+void Rings::Computing::judge_scales(const RingValue &a, const RingValue &b) {
+  if (a.pure || b.pure || a.shifts == b.shifts || step.facts.fault != Fault::None)
     return;
-  for (const Held::Term &one : a.terms)
-    for (const Held::Term &other : b.terms)
+  for (const RingValue::Term &one : a.terms)
+    for (const RingValue::Term &other : b.terms)
       if (one.summed && other.summed && one.form == other.form && one.blocks != other.blocks) {
-        step.made.fault = Fault::Scaled;
-        step.made.operand = app.slots[1].first;
+        step.facts.fault = Fault::Scaled;
+        step.facts.operand = app.slots[1].first;
       }
 }
 
-std::optional<Held> Rings::Computing::added(uint32_t result) {
+std::optional<RingValue> Rings::Computing::added(uint32_t result) {
   const bool minus = is(Computes::Difference);
-  std::optional<Held> a = operand(0, result), b = operand(1, result);
+  std::optional<RingValue> a = operand(0, result), b = operand(1, result);
   if (!a || !b || rules::any_attr(app, {"alpha"}))
     return std::nullopt;
   if (a->is_zero() || b->is_zero()) {
-    Held made = a->is_zero() ? *b : *a;
+    RingValue made = a->is_zero() ? *b : *a;
     if (a->is_zero() && minus) {
-      for (Held::Term &term : made.terms)
-        term.form = rings.forms_.of(Forms::Negated, {term.form});
-      for (Held::Shift &shift : made.shifts)
+      for (RingValue::Term &term : made.terms)
+        term.form = rings.forms_.of(Expressions::Negated, {term.form});
+      for (RingValue::Shift &shift : made.shifts)
         shift.times *= made.added ? -1 : 1;
       if (made.pure && !made.added)
         return std::nullopt;
@@ -207,13 +207,13 @@ std::optional<Held> Rings::Computing::added(uint32_t result) {
     judge_scales(*a, *b);
     if (a->shifts != b->shifts || a->added != b->added || a->pure || b->pure)
       return std::nullopt;
-    Held made = *a;
+    RingValue made = *a;
     return add_terms(made, *b, minus) ? std::optional(std::move(made)) : std::nullopt;
   }
-  Held made = *a;
+  RingValue made = *a;
   made.added = true;
   made.pure = a->pure && b->pure;
-  for (const Held::Shift &shift : b->shifts)
+  for (const RingValue::Shift &shift : b->shifts)
     add_shift(made, shift, minus ? -1 : 1);
   if ((a->is_summed() || b->is_summed()) && !(a->shifts.empty() && b->shifts.empty()))
     return std::nullopt;
@@ -226,22 +226,22 @@ std::optional<Held> Rings::Computing::added(uint32_t result) {
 }
 
 // Operands that are multiplied, and summed over what they have in common.
-std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
-  Held made;
+std::optional<RingValue> Rings::Computing::multiplied(uint32_t result) {
+  RingValue made;
   made.axis = step.axis;
   std::optional<size_t> sum;
   bool zero = is(Computes::Product) &&
               llvm::any_of(app.slots, [](const rules::Slot &slot) { return rules::is_zero(slot); });
-  std::vector<Forms::Id> forms(args.size(), 0);
+  std::vector<Expressions::Id> forms(args.size(), 0);
   for (size_t i : read) {
-    const Held &arg = *args[i];
+    const RingValue &arg = *args[i];
     zero |= arg.is_zero();
     if (!arg.shifts.empty() && arg.added)
       return std::nullopt;
     auto there = shifts(i);
     if (!there)
       return std::nullopt;
-    for (const Held::Shift &shift : *there)
+    for (const RingValue::Shift &shift : *there)
       add_shift(made, shift, 1);
     const bool several = arg.is_summed() || arg.terms.size() > 1;
     if (several && sum)
@@ -279,7 +279,7 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
     return std::nullopt;
   }
   const size_t main = sum.value_or(read[0]);
-  for (Held::Term term : args[main]->terms) {
+  for (RingValue::Term term : args[main]->terms) {
     term.form = form_with(main, term.form, result);
     if (!summed.empty()) {
       term.summed = true;
@@ -290,8 +290,8 @@ std::optional<Held> Rings::Computing::multiplied(uint32_t result) {
   return made;
 }
 
-std::optional<Held> Rings::Computing::divided(uint32_t result) {
-  std::optional<Held> a = operand(0, result), b = operand(1, result);
+std::optional<RingValue> Rings::Computing::divided(uint32_t result) {
+  std::optional<RingValue> a = operand(0, result), b = operand(1, result);
   if (!a || !b || row.computes != Computes::Quotient)
     return std::nullopt;
   if (a->is_zero())
@@ -303,19 +303,19 @@ std::optional<Held> Rings::Computing::divided(uint32_t result) {
     return std::nullopt;
   }
   rings.collapse(*b);
-  Held made = *a;
-  for (const Held::Shift &shift : b->shifts)
+  RingValue made = *a;
+  for (const RingValue::Shift &shift : b->shifts)
     add_shift(made, shift, -1);
   if (b->pure)
     return made;
   if (a->pure) {
     made.pure = false;
-    made.terms = {{rings.forms_.of(Forms::Number, {}), false, 0}};
+    made.terms = {{rings.forms_.of(Expressions::Number, {}), false, 0}};
   }
-  std::vector<Forms::Id> forms(args.size(), 0);
+  std::vector<Expressions::Id> forms(args.size(), 0);
   if (app.slots[1].form == rules::Slot::Form::Tensor)
     forms[app.slots[1].first] = b->terms[0].form;
-  for (Held::Term &term : made.terms) {
+  for (RingValue::Term &term : made.terms) {
     if (app.slots[0].form == rules::Slot::Form::Tensor)
       forms[app.slots[0].first] = term.form;
     term.form = rings.op_form(app, forms, result);
@@ -323,19 +323,19 @@ std::optional<Held> Rings::Computing::divided(uint32_t result) {
   return made;
 }
 
-std::optional<Held> Rings::Computing::exponential(uint32_t result) {
-  std::optional<Held> made = operand(0, result);
+std::optional<RingValue> Rings::Computing::exponential(uint32_t result) {
+  std::optional<RingValue> made = operand(0, result);
   if (!made || row.computes != Computes::Exponential || (!made->shifts.empty() && !made->added) ||
       made->terms.size() > 1 || made->is_summed())
     return std::nullopt;
   made->added = false;
-  for (Held::Term &term : made->terms)
+  for (RingValue::Term &term : made->terms)
     term.form = form_with(app.slots[0].first, term.form, result);
   return made;
 }
 
-std::optional<Held> Rings::Computing::logarithm(uint32_t result) {
-  std::optional<Held> made = operand(0, result);
+std::optional<RingValue> Rings::Computing::logarithm(uint32_t result) {
+  std::optional<RingValue> made = operand(0, result);
   if (!made || !is(Computes::Logarithm) || (!made->shifts.empty() && made->added) ||
       made->is_zero())
     return std::nullopt;
@@ -345,14 +345,14 @@ std::optional<Held> Rings::Computing::logarithm(uint32_t result) {
     return std::nullopt;
   }
   made->added = !made->shifts.empty();
-  for (Held::Term &term : made->terms)
+  for (RingValue::Term &term : made->terms)
     term.form = form_with(app.slots[0].first, term.form, result);
   return made;
 }
 
 // One operand where a condition holds, and a number elsewhere: 0 is as it was whatever it is
 // multiplied with, and what is infinite whatever is added to it.
-std::optional<Held> Rings::Computing::chosen(uint32_t result) {
+std::optional<RingValue> Rings::Computing::chosen(uint32_t result) {
   std::optional<size_t> data;
   bool zero = false, infinite = false;
   size_t condition = app.slots.size();
@@ -385,26 +385,26 @@ std::optional<Held> Rings::Computing::chosen(uint32_t result) {
   if (!data || app.slots.size() <= condition ||
       app.slots[condition].form != rules::Slot::Form::Tensor)
     return std::nullopt;
-  const std::optional<Held> &mask = args[app.slots[condition].first];
+  const std::optional<RingValue> &mask = args[app.slots[condition].first];
   auto there = shifts(*data, result);
-  Held made = *args[*data];
+  RingValue made = *args[*data];
   if (!mask || !mask->is_plain() || !there || made.pure || !(made.added ? infinite : zero))
     return std::nullopt;
   made.shifts = std::move(*there);
-  for (Held::Term &term : made.terms)
+  for (RingValue::Term &term : made.terms)
     term.form = form_with(*data, term.form, result);
   return made;
 }
 
 // Members of a list side by side, all of the same blocks.
-std::optional<Held> Rings::Computing::joined(uint32_t result) {
-  std::vector<Forms::Id> forms(args.size(), 0);
-  std::optional<Held> made;
+std::optional<RingValue> Rings::Computing::joined(uint32_t result) {
+  std::vector<Expressions::Id> forms(args.size(), 0);
+  std::optional<RingValue> made;
   for (size_t i : read) {
     auto there = shifts(i, result);
     if (!there || args[i]->pure || args[i]->terms.size() != 1)
       return std::nullopt;
-    Held one = *args[i];
+    RingValue one = *args[i];
     one.shifts = std::move(*there);
     forms[i] = one.terms[0].form;
     if (made && (made->shifts != one.shifts || made->added != one.added ||
@@ -421,25 +421,26 @@ std::optional<Held> Rings::Computing::joined(uint32_t result) {
 
 // The logarithm of a sum of exponentials over the block of one rank: a number of each row, of which
 // the sum is known.
-std::optional<Held> Rings::Computing::log_of_sum(uint32_t result) {
+std::optional<RingValue> Rings::Computing::log_of_sum(uint32_t result) {
   if (read.size() != 1 || met.empty() || !args[read[0]]->is_plain() ||
       args[read[0]]->terms.empty() || summed.size() != 1)
     return std::nullopt;
   const auto dims = rules::placed_dims(app, row.default_dim, rings.rank(step.operands[read[0]]));
   if (!dims || dims->size() != 1)
     return std::nullopt;
-  Held made = loose(result);
-  const Forms::Id sum =
-      rings.forms_.of(Forms::Exponentials, {args[read[0]]->terms[0].form, dims->front()});
-  made.shifts[0].numbers = rings.forms_.of(Forms::LogOf, {sum, uint64_t{1} << summed[0]->back});
+  RingValue made = loose(result);
+  const Expressions::Id sum =
+      rings.forms_.of(Expressions::Exponentials, {args[read[0]]->terms[0].form, dims->front()});
+  made.shifts[0].numbers =
+      rings.forms_.of(Expressions::LogOf, {sum, uint64_t{1} << summed[0]->back});
   rings.logs_[made.shifts[0].numbers] = {sum, uint64_t{1} << summed[0]->back};
   return made;
 }
 
 // Of the elements of a row, within the block of one rank: each as it is in the sum over all blocks,
 // but for the sum that it is divided by.
-std::optional<Held> Rings::Computing::softmax(uint32_t result) {
-  const Held &arg = *args[read[0]];
+std::optional<RingValue> Rings::Computing::softmax(uint32_t result) {
+  const RingValue &arg = *args[read[0]];
   if (read.size() != 1 || row.variant != rules::Variant::Plain || !arg.is_plain() ||
       arg.terms.empty())
     return std::nullopt;
@@ -450,13 +451,14 @@ std::optional<Held> Rings::Computing::softmax(uint32_t result) {
       across = across ? nullptr : &one;
   if (!dims || dims->size() != 1 || !across)
     return std::nullopt;
-  Held made;
+  RingValue made;
   made.axis = step.axis;
-  const Forms::Id sum = rings.forms_.of(Forms::Exponentials, {arg.terms[0].form, dims->front()});
-  made.terms.push_back({rings.forms_.of(Forms::Exponentials, {arg.terms[0].form}), false, 0});
-  Held::Shift shift = loose(result).shifts[0];
+  const Expressions::Id sum =
+      rings.forms_.of(Expressions::Exponentials, {arg.terms[0].form, dims->front()});
+  made.terms.push_back({rings.forms_.of(Expressions::Exponentials, {arg.terms[0].form}), false, 0});
+  RingValue::Shift shift = loose(result).shifts[0];
   llvm::erase_if(shift.at, [&](const Stretch &at) { return at.dim == dims->front(); });
-  shift.numbers = rings.forms_.of(Forms::LogOf, {sum, uint64_t{1} << across->back});
+  shift.numbers = rings.forms_.of(Expressions::LogOf, {sum, uint64_t{1} << across->back});
   rings.logs_[shift.numbers] = {sum, uint64_t{1} << across->back};
   shift.times = -1;
   made.shifts.push_back(std::move(shift));
@@ -464,9 +466,9 @@ std::optional<Held> Rings::Computing::softmax(uint32_t result) {
 }
 
 // The logarithm of two such sums together.
-std::optional<Held> Rings::Computing::log_of_sums(uint32_t result) {
-  std::optional<Held> a = operand(0, result), b = operand(1, result);
-  auto log = [&](const std::optional<Held> &of) -> const Log * {
+std::optional<RingValue> Rings::Computing::log_of_sums(uint32_t result) {
+  std::optional<RingValue> a = operand(0, result), b = operand(1, result);
+  auto log = [&](const std::optional<RingValue> &of) -> const Log * {
     if (!of || !of->pure || !of->added || of->shifts.size() != 1 || of->shifts[0].times != 1)
       return nullptr;
     const auto at = rings.logs_.find(of->shifts[0].numbers);
@@ -482,12 +484,12 @@ std::optional<Held> Rings::Computing::log_of_sums(uint32_t result) {
   }
   const Log both{one->sum, one->blocks | other->blocks};
   if (std::popcount(both.blocks) == int(step.ranks)) {
-    Held made;
+    RingValue made;
     made.axis = step.axis;
-    made.terms.push_back({rings.forms_.of(Forms::LogOf, {both.sum}), false, 0});
+    made.terms.push_back({rings.forms_.of(Expressions::LogOf, {both.sum}), false, 0});
     return made;
   }
-  a->shifts[0].numbers = rings.forms_.of(Forms::LogOf, {both.sum, both.blocks});
+  a->shifts[0].numbers = rings.forms_.of(Expressions::LogOf, {both.sum, both.blocks});
   rings.logs_[a->shifts[0].numbers] = both;
   return a;
 }
@@ -503,7 +505,7 @@ bool Rings::Computing::sums(uint32_t result) const {
 }
 
 // None: nothing is known but which rows it is of.
-std::optional<Held> Rings::Computing::content(uint32_t result) {
+std::optional<RingValue> Rings::Computing::content(uint32_t result) {
   const rules::Equation &equation = row.equation.equation;
   if (equation.has_generator || !in_any_order(result))
     return std::nullopt;

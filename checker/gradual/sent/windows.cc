@@ -238,18 +238,18 @@ std::optional<Windows::Window> Windows::joined_beside(llvm::ArrayRef<ValueId> op
 }
 
 // Edges of neighbours beside a rank's own rows.
-Windows::Made Windows::joined(const rules::Application &app,
-                              llvm::ArrayRef<ValueId> operands) const {
-  Made made;
+Windows::Facts Windows::joined(const rules::Application &app,
+                               llvm::ArrayRef<ValueId> operands) const {
+  Facts facts;
   const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
   const auto dims =
       shape ? rules::placed_dims(app, rules::DefaultDim::First, shape->dims.size()) : std::nullopt;
   if (!dims || dims->size() != 1 || operands.size() != app.args.size())
-    return made;
+    return facts;
   const unsigned dim = dims->front();
   if (std::optional<Window> beside = joined_beside(operands, dim)) {
-    made.window = beside;
-    return made;
+    facts.window = beside;
+    return facts;
   }
   const Window *edge = nullptr; // of a neighbour
   for (ValueId operand : operands)
@@ -257,7 +257,7 @@ Windows::Made Windows::joined(const rules::Application &app,
         at != windows_.end() && at->second.dim == dim && (at->second.sent || at->second.astray))
       edge = edge ? edge : &at->second;
   if (!edge)
-    return made;
+    return facts;
   llvm::SmallVector<Window, 4> parts;
   for (size_t i = 0; i < operands.size(); ++i) {
     const auto at = windows_.find(operands[i].index);
@@ -267,11 +267,11 @@ Windows::Made Windows::joined(const rules::Application &app,
              own == edge->rows && app.type(app.args[i]).dim(edge->axis) == dim)
       parts.push_back({edge->axis, dim, 0, *own, *own, false, false, false, {}});
     else
-      return made;
+      return facts;
   }
   auto report = [&](Fault fault, size_t operand, AxisSet axes) {
-    if (made.fault == Fault::None)
-      made.fault = fault, made.operand = static_cast<uint32_t>(operand), made.axes = axes;
+    if (facts.fault == Fault::None)
+      facts.fault = fault, facts.operand = static_cast<uint32_t>(operand), facts.axes = axes;
   };
   for (size_t i = 0; i < parts.size(); ++i)
     if (parts[i].astray)
@@ -292,12 +292,12 @@ Windows::Made Windows::joined(const rules::Application &app,
            AxisSet(edge->axis));
   for (size_t i = 1; i < parts.size(); ++i)
     if (parts[i].first != parts[i - 1].last)
-      return made;
-  if (made.fault == Fault::None)
-    made.window = Window{edge->axis,        dim,        parts.front().first,
-                         parts.back().last, edge->rows, false,
-                         edge->wraps,       false,      {}};
-  return made;
+      return facts;
+  if (facts.fault == Fault::None)
+    facts.window = Window{edge->axis,        dim,        parts.front().first,
+                          parts.back().last, edge->rows, false,
+                          edge->wraps,       false,      {}};
+  return facts;
 }
 
 std::optional<Windows::Window> Windows::copied(ValueId operand) const {
@@ -305,24 +305,24 @@ std::optional<Windows::Window> Windows::copied(ValueId operand) const {
   return known == windows_.end() ? std::nullopt : std::optional(known->second);
 }
 
-Windows::Made Windows::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                            ValueId result) const {
-  Made made;
+Windows::Facts Windows::infer(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                              ValueId result) const {
+  Facts facts;
   if (operands.empty() || app.args.empty())
-    return made;
+    return facts;
   if (app.op.transition == rules::TransitionOp::CollectivePermute)
-    made.window = sent(app, operands[0]);
+    facts.window = sent(app, operands[0]);
   else if (app.op.form != rules::OpForm::Equation || !app.op.row)
-    return made;
+    return facts;
   else if (copies_operand(app.op, operands.size()))
-    made.window = copied(operands.back());
+    facts.window = copied(operands.back());
   else if (app.op.row->factors == rules::cat_factors)
     return joined(app, operands);
   else if (app.op.row->factors == rules::slice_factors)
-    made.window = taken(app, operands[0], result);
+    facts.window = taken(app, operands[0], result);
   else if (!windows_.empty() || app.op.row->factors == rules::convolution_factors)
-    made.window = convolved(app, operands[0], result);
-  return made;
+    facts.window = convolved(app, operands[0], result);
+  return facts;
 }
 
 } // namespace spmd::checker

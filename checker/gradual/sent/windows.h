@@ -39,7 +39,7 @@ public:
     Ends,  // at one end of the axis a block comes around, at the other one none does
     Axis,  // it was sent along an axis that does not cut the dimension
   };
-  struct Made {
+  struct Facts {
     std::optional<Window> window;
     Fault fault = Fault::None;
     uint32_t operand = 0; // that is at fault
@@ -48,8 +48,8 @@ public:
       return window && window->is_block() ? ir::AxisSet(window->axis) : ir::AxisSet();
     }
   };
-  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-            ir::ValueId result) const;
+  Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+              ir::ValueId result) const;
   ir::AxisSet axes(ir::ValueId value) const {
     const auto at = windows_.find(value.index);
     return at == windows_.end() ? ir::AxisSet() : at->second.axis | at->second.astray;
@@ -66,9 +66,9 @@ public:
     const auto at = windows_.find(value.index);
     return at == windows_.end() ? nullptr : &at->second;
   }
-  void learn(ir::ValueId value, const Made &made) {
-    if (made.window)
-      windows_.insert({value.index, *made.window});
+  void learn(ir::ValueId value, const Facts &facts) {
+    if (facts.window)
+      windows_.insert({value.index, *facts.window});
   }
 
 private:
@@ -84,7 +84,7 @@ private:
                                          ir::ValueId result) const;
   std::optional<Window> joined_beside(llvm::ArrayRef<ir::ValueId> operands, unsigned dim) const;
   std::optional<Window> copied(ir::ValueId operand) const;
-  Made joined(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+  Facts joined(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
   const ir::Program &program_;
   const CheckResult &checked_;

@@ -28,7 +28,7 @@ void Bodies::forget_shards(const CallSite &site, size_t operand, rules::Arg &arg
       !(before.sharded() & site.region))
     return;
   llvm::SmallVector<rules::Violation, 1> found;
-  rules::warn_uneven_lists(program_, arg, site.region, {static_cast<uint32_t>(operand)}, found);
+  rules::warn_uneven_shards(program_, arg, site.region, {static_cast<uint32_t>(operand)}, found);
   for (rules::Violation &violation : found)
     state_.report(Place::inst(site.id), std::move(violation));
   Type type = before.erased(site.region);

@@ -64,7 +64,7 @@ void Calls::run(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
     control_.loop(site);
   else
     plain_call(site);
-  tell_believed(site);
+  warn_unchecked_results(site);
   state_.operands = std::move(kept);
   undecided_.set_result_rows(site.rows);
   for (const rules::Arg &result : site.results) {
@@ -99,7 +99,7 @@ void Calls::plain_call(CallSite &site) {
 }
 
 // What a function without a body claims of its results is not proved by anything.
-void Calls::tell_believed(const CallSite &site) {
+void Calls::warn_unchecked_results(const CallSite &site) {
   for (size_t r = 0; r < site.believed.size() && r < site.results.size(); ++r) {
     if (!site.results[r].type.valid())
       continue;

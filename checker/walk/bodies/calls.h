@@ -20,7 +20,7 @@ public:
 private:
   void plain_call(CallSite &site);
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
-  void tell_believed(const CallSite &site);
+  void warn_unchecked_results(const CallSite &site);
   void state_results(const CallSite &site, rules::Outcome &outcome);
   void join_region(const CallSite &site, ir::ValueId result, ir::Type &type, ir::TypeId declared);
 

@@ -217,7 +217,7 @@ void ControlFlow::same_shape(InstId id, std::string what, const rules::Arg &stat
 
 // Zeros of which each rank has a block: their type says the block, and not that they are of every
 // scale.
-bool ControlFlow::made_as_zeros(const CallSite &site, size_t operand) const {
+bool ControlFlow::starts_as_zeros(const CallSite &site, size_t operand) const {
   const llvm::SmallVector<ir::ValueId, 4> values = tensors_of(program_, site.id);
   if (operand >= values.size())
     return false;
@@ -301,7 +301,7 @@ Round ControlFlow::carry_through(CallSite &site, ir::FunctionId body, Args &args
       type = met[c].next;
       if (Type next = program_.types[type]; leaves.valid() && next.scale == program_.one() &&
                                             program_.types[leaves].scale != next.scale &&
-                                            made_as_zeros(site, first + c)) {
+                                            starts_as_zeros(site, first + c)) {
         next.scale = program_.types[leaves].scale;
         type = met[c].next = state_.intern(next);
       }

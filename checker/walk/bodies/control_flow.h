@@ -42,7 +42,7 @@ private:
     ir::Type type;   // what it has in common as it enters and as it leaves
     ir::AxisSet differs;
   };
-  bool made_as_zeros(const CallSite &site, size_t operand) const;
+  bool starts_as_zeros(const CallSite &site, size_t operand) const;
   Carried carry(ir::TypeId enters, ir::TypeId leaves);
   Round carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first, size_t count,
                       llvm::function_ref<Round(const Args &)> run);

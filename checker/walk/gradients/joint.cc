@@ -43,7 +43,8 @@ Type dual_on(const Type &value, AxisSet axes) {
   return dual;
 }
 
-bool made_equal(const ir::Program &program, const CheckResult &result, ValueId value, AxisId axis) {
+bool equal_by_collective(const ir::Program &program, const CheckResult &result, ValueId value,
+                         AxisId axis) {
   auto type = [&](ValueId each) { return program.types[result.types[each.index]]; };
   auto equal = [&](ValueId each) {
     return result.types[each.index].valid() && type(each).equal().contains(axis);

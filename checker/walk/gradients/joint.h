@@ -17,8 +17,8 @@ ir::Type dual_on(const ir::Type &value, ir::AxisSet axes);
 
 // True if a collective over the axis, in the same phase, made the value equal on all ranks: it is
 // no addend by itself.
-bool made_equal(const ir::Program &program, const CheckResult &result, ir::ValueId value,
-                ir::AxisId axis);
+bool equal_by_collective(const ir::Program &program, const CheckResult &result, ir::ValueId value,
+                         ir::AxisId axis);
 
 // The forward instruction that a backward one belongs to: as it states, else the one that takes the
 // value whose gradient it makes, a transition over the axes first. None if nothing tells.

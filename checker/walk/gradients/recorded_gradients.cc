@@ -149,7 +149,7 @@ AxisSet RecordedGradients::refused_gradient(ValueId id, const Type &forward, con
     wrong -= forward.replicated() - gradient.of(Kind::Partial); // summed since backward left it
   // What never met the data of other ranks may be an addend that is the same on all.
   for (AxisId axis : ((wrong & local) & forward.replicated()) - gradient.sharded())
-    if (gradient.kind(axis) != Kind::Partial && !made_equal(program_, result_, id, axis))
+    if (gradient.kind(axis) != Kind::Partial && !equal_by_collective(program_, result_, id, axis))
       wrong -= axis;
   if (auto kept = kept_of_one_.find(of.index);
       kept != kept_of_one_.end() &&

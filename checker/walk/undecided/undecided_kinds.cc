@@ -221,16 +221,16 @@ void UndecidedKinds::apply(InstId id, const rules::Application &app, const rules
   OpenRows operands;
   for (size_t i = 0; i < state_.args.size(); ++i)
     operands.push_back(operand_row(i));
-  llvm::SmallVector<Made, 1> made(outcome.types.size());
+  llvm::SmallVector<ResultVariables, 1> made(outcome.types.size());
   for (const OpenLink &link : *links)
     follow(id, link, operands, made);
-  for (const Made &result : made)
+  for (const ResultVariables &result : made)
     rows_.push_back(open_.make(result.axes, result.variables, result.like));
 }
 
 // One thing that an application says, of these operands.
 void UndecidedKinds::follow(InstId id, const OpenLink &link, llvm::ArrayRef<Row> operands,
-                            llvm::MutableArrayRef<Made> made) {
+                            llvm::MutableArrayRef<ResultVariables> made) {
   const AxisId axis = link.axis;
   switch (link.form) {
   case OpenLink::Form::Needs:
@@ -246,7 +246,7 @@ void UndecidedKinds::follow(InstId id, const OpenLink &link, llvm::ArrayRef<Row>
     fact(OpenFact::Form::Source, open_.variable(operands[link.a], axis), id.index, axis);
     break;
   case OpenLink::Form::Word: {
-    Made &result = made[link.b];
+    ResultVariables &result = made[link.b];
     result.axes |= axis;
     result.variables[axis.index] = open_.add_variable();
     fact(OpenFact::Form::Word, result.variables[axis.index], id.index, axis);
@@ -256,7 +256,7 @@ void UndecidedKinds::follow(InstId id, const OpenLink &link, llvm::ArrayRef<Row>
     break;
   }
   case OpenLink::Form::Result: {
-    Made &result = made[link.b];
+    ResultVariables &result = made[link.b];
     uint32_t variable = open_.variable(operands[link.a], axis);
     if (result.axes.contains(axis)) {
       fact(OpenFact::Form::Same, result.variables[axis.index], variable);

@@ -66,7 +66,7 @@ public:
 private:
   using Probe = std::pair<uint32_t, ir::Kind>; // an operand, taken as R or as I where it is open
   // The variables of a result that are known so far.
-  struct Made {
+  struct ResultVariables {
     ir::AxisSet axes;
     std::array<uint32_t, ir::kMaxAxes> variables;
     Row like = 0;
@@ -74,7 +74,7 @@ private:
 
   void fact(OpenFact::Form form, uint32_t a, uint32_t b, ir::AxisId axis = {});
   void follow(ir::InstId id, const OpenLink &link, llvm::ArrayRef<Row> operands,
-              llvm::MutableArrayRef<Made> made);
+              llvm::MutableArrayRef<ResultVariables> made);
   OpenLinks links_of(const rules::Application &app, const rules::Outcome &outcome);
   void link_words(const rules::Application &app, const rules::Outcome &outcome, OpenLinks &links);
   void link_group(const rules::Application &app, const rules::Outcome &outcome,

@@ -19,7 +19,8 @@ import numpy as np
 from spmd_trace.jax.runs import script
 
 FOLDER = pathlib.Path(__file__).parents[3] / "examples" / "jax" / "scripts"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
+PATHS = {path.stem: path for path in FOLDER.rglob("*.py")}
+NAMES = sorted(PATHS)
 MISTAKES = {
     f"{program}.{mistake}": entry
     for program, entries in tomllib.loads((FOLDER / "mistakes.toml").read_text()).items()
@@ -41,7 +42,7 @@ RIGHT_CHECKED = [
 def text(name: str, checked=False) -> str:
     """Of a script, or of a script with a mistake: `kmeans.own_counts`. checked: JAX checks its
     shard_maps."""
-    source = (FOLDER / f"{name.partition('.')[0]}.py").read_text()
+    source = PATHS[name.partition(".")[0]].read_text()
     if name in MISTAKES:
         mistake = MISTAKES[name]
         assert source.count(mistake["was"]) == 1, f"{name}: what it replaces stands there once"
@@ -51,7 +52,7 @@ def text(name: str, checked=False) -> str:
 
 def missing_libraries(name: str) -> list[str]:
     """What a script imports and is not installed."""
-    source = (FOLDER / f"{name}.py").read_text()
+    source = PATHS[name].read_text()
     imported = {one for line in source.splitlines() if (one := _imported(line))}
     return sorted(one for one in imported if importlib.util.find_spec(one) is None)
 

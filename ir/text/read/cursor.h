@@ -64,7 +64,7 @@ protected:
   template <class F> bool list(char open_bracket, char close_bracket, F &&item);
   // `{ key = ... }`: pair(token of the key, key) reads what follows `=`. Repeated keys are errors.
   // `bare_tells`: whether a key that is not quoted is another one than the same word in quotes.
-  template <class F> bool dict(F &&pair, bool (*bare_tells)(llvm::StringRef key) = nullptr);
+  template <class F> bool dict(F &&pair, bool (*is_own_key)(llvm::StringRef key) = nullptr);
 
   // Names and numbers.
   std::optional<StringId> name(std::string_view what);
@@ -103,14 +103,14 @@ template <class F> bool TextCursor::list(char open_bracket, char close_bracket, 
   return close(close_bracket);
 }
 
-template <class F> bool TextCursor::dict(F &&pair, bool (*bare_tells)(llvm::StringRef key)) {
+template <class F> bool TextCursor::dict(F &&pair, bool (*is_own_key)(llvm::StringRef key)) {
   llvm::StringSet<> seen, bare;
   return list('{', '}', [&] {
     Token token = peek();
     std::optional<std::string> key = word_or_string("a key");
     if (!key || !expect('='))
       return false;
-    bool is_bare = bare_tells && token.kind == TokenKind::Name && bare_tells(*key);
+    bool is_bare = is_own_key && token.kind == TokenKind::Name && is_own_key(*key);
     if (!(is_bare ? bare : seen).insert(*key).second)
       error(token, "trace-key", "key `" + *key + "` is repeated");
     return pair(token, llvm::StringRef(*key));

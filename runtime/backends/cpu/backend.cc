@@ -21,18 +21,19 @@ llvm::Error CpuBackend::write(BufferId to, RankId rank, const Tensor &host) {
   SPMD_CHECK(world_->on(buffer.mesh, rank), "a rank that does not hold the buffer");
   if (host.dims != buffer.on(rank) || host.dtype != buffer.dtype)
     return make_error("data of other extents or another element type than the buffer has");
-  if (!held_.live(to, rank) && llvm::all_of(all_, [&](RankId r) { return !held_.live(to, r); }))
-    if (llvm::Error error = held_.writes(to))
+  if (!tensors_.live(to, rank) &&
+      llvm::all_of(all_, [&](RankId r) { return !tensors_.live(to, r); }))
+    if (llvm::Error error = tensors_.writes(to))
       return error;
-  held_.write(to, rank, host);
+  tensors_.write(to, rank, host);
   return llvm::Error::success();
 }
 
 llvm::Error CpuBackend::read(BufferId from, RankId rank, Tensor &host) {
-  if (!held_.live(from, rank))
+  if (!tensors_.live(from, rank))
     return make_error(
         fmt::format("buffer {} holds nothing on rank {}", from.index, world_->number(rank)));
-  host = held_.get(from, rank);
+  host = tensors_.get(from, rank);
   return llvm::Error::success();
 }
 
@@ -41,7 +42,7 @@ bool CpuBackend::restart(uint64_t seed) {
   iterations_.clear();
   for (std::vector<Precomputed> &made : precomputed_)
     made.clear();
-  held_.clear();
+  tensors_.clear();
   return true;
 }
 
@@ -74,13 +75,14 @@ uint64_t CpuBackend::draws_of(const Compute &compute) const {
 llvm::Error CpuBackend::check_access(llvm::ArrayRef<Use> reads, llvm::ArrayRef<Use> writes,
                                      Ranks ranks) {
   for (const Use &use : reads) {
-    if (!held_.live(use.buffer, ranks[0]) && world_->on(plan_->buffers[use.buffer].mesh, ranks[0]))
+    if (!tensors_.live(use.buffer, ranks[0]) &&
+        world_->on(plan_->buffers[use.buffer].mesh, ranks[0]))
       return make_error(fmt::format("buffer {} is read where it holds nothing", use.buffer.index));
-    if (llvm::Error error = held_.reads(use.buffer))
+    if (llvm::Error error = tensors_.reads(use.buffer))
       return error;
   }
   for (const Use &use : writes)
-    if (llvm::Error error = held_.writes(use.buffer))
+    if (llvm::Error error = tensors_.writes(use.buffer))
       return error;
   return llvm::Error::success();
 }
@@ -99,9 +101,9 @@ void CpuBackend::deduplicate(const Compute &made, const PreparedStep &prepared, 
     const PreparedOp &op = prepared.on(rank);
     uint64_t *word = deduplication_.next().data();
     *word++ = reinterpret_cast<uintptr_t>(&op);
-    *word++ = draw_stream(*world_, step.mesh, made.lists, rank);
+    *word++ = draw_stream(*world_, step.mesh, made.own_draws, rank);
     for (unsigned i = 0; i < operands.size(); ++i) {
-      *word++ = op.reads(i) ? address(held_.held(operands[i].buffer, rank)) : 0;
+      *word++ = op.reads(i) ? address(tensors_.tensor(operands[i].buffer, rank)) : 0;
       *word++ = block_class(operands[i], rank);
     }
     for (const Use &use : results)
@@ -113,7 +115,7 @@ void CpuBackend::deduplicate(const Compute &made, const PreparedStep &prepared, 
 llvm::SmallVector<SharedTensor, 6> CpuBackend::read_by(const Compute &made, RankId rank) const {
   llvm::SmallVector<SharedTensor, 6> operands;
   for (const Use &use : plan_->used(made.operands))
-    operands.push_back(held_.held(use.buffer, rank));
+    operands.push_back(tensors_.tensor(use.buffer, rank));
   return operands;
 }
 
@@ -134,7 +136,7 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const PreparedStep &prep
     const Buffer &buffer = plan_->buffers[use.buffer];
     TensorBlock made{nullptr, buffer.dtype, &buffer.on(rank)};
     if (data) {
-      const SharedTensor &tensor = held_.held(use.buffer, rank);
+      const SharedTensor &tensor = tensors_.tensor(use.buffer, rank);
       made.tensor = tensor.get(), made.f32_cache = &tensor->f32_cache;
     }
     if (const Block *at = block(use, rank))
@@ -147,7 +149,7 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const PreparedStep &prep
   llvm::SmallVector<Tensor, 2> tensors;
   for (unsigned i = 0; i < uses.size(); ++i) {
     result_blocks.push_back(held(uses[i], false));
-    results[i] = held_.fresh(uses[i].buffer, rank, BufferTensors::Content::Anything);
+    results[i] = tensors_.fresh(uses[i].buffer, rank, BufferTensors::Content::Anything);
     tensors.push_back(std::move(*results[i]));
   }
   llvm::SmallVector<const PreparedOp *, 2> together;
@@ -155,11 +157,11 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const PreparedStep &prep
     const Compute &later = plan_->computes[prepared.ahead[i]];
     together.push_back(&prepared_steps_[prepared.ahead[i]].on(rank));
     SharedTensor &result = results[uses.size() + i];
-    result =
-        held_.fresh(plan_->used(later.results)[0].buffer, rank, BufferTensors::Content::Anything);
+    result = tensors_.fresh(plan_->used(later.results)[0].buffer, rank,
+                            BufferTensors::Content::Anything);
     tensors.push_back(std::move(*result));
   }
-  Draws draws{options_.seed, prepared.draws, draw_stream(*world_, step.mesh, made.lists, rank)};
+  Draws draws{options_.seed, prepared.draws, draw_stream(*world_, step.mesh, made.own_draws, rank)};
   if (prepared.looped && made.inst.valid())
     draws.op = draws_of(made);
   if (llvm::Error error = op.run(args, result_blocks, tensors, options_.domain, draws, together))
@@ -198,7 +200,7 @@ llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
       return make_error(error);
   for (size_t i = 0; i < ranks.size(); ++i)
     for (size_t k = 0; k < uses.size(); ++k)
-      held_.put(uses[k].buffer, ranks[i], results_[deduplication_.done_by()[i] * wide + k]);
+      tensors_.put(uses[k].buffer, ranks[i], results_[deduplication_.done_by()[i] * wide + k]);
   precomputed_[step.index].clear();
   for (size_t k = 0; k < prepared.ahead.size(); ++k) {
     precomputed_[prepared.ahead[k]].clear();
@@ -252,7 +254,8 @@ void CpuBackend::deduplicate(const LocalStep &made, const Step &step, Ranks rank
     *word++ =
         made.cut.valid() ? reinterpret_cast<uintptr_t>(plan_->cuts[made.cut].on(rank).data()) : 0;
     for (const Use &use : operands)
-      *word++ = all_zero ? 0 : address(held_.as_held(use.buffer, source_of(made, use, step, rank)));
+      *word++ =
+          all_zero ? 0 : address(tensors_.stored(use.buffer, source_of(made, use, step, rank)));
   }
   deduplication_.end();
 }
@@ -273,16 +276,16 @@ SharedTensor CpuBackend::moved_packed(const LocalStep &made, RankId rank) {
   const size_t bytes = packed_size(buffer.dtype, options_.domain);
   if (!options_.peers || !moves_elements(made.form) || !bytes)
     return nullptr;
-  const SharedTensor &from = held_.as_held(operands.front().buffer, rank);
+  const SharedTensor &from = tensors_.stored(operands.front().buffer, rank);
   const bool hands_on = made.form == LocalStepForm::Copy && from->dtype == buffer.dtype;
   if (hands_on && from->dims == buffer.on(rank))
     return from;
   const bool sent = made.form == LocalStepForm::Split || !from->has_cells;
-  if (from->dtype != buffer.dtype || !sent || !held_.packed(*from))
+  if (from->dtype != buffer.dtype || !sent || !tensors_.packed(*from))
     return nullptr;
-  SharedTensor result = held_.fresh_packed(buffer.dtype, buffer.on(rank),
-                                           assigns(made.form) ? BufferTensors::Content::Anything
-                                                              : BufferTensors::Content::Zeros);
+  SharedTensor result = tensors_.fresh_packed(buffer.dtype, buffer.on(rank),
+                                              assigns(made.form) ? BufferTensors::Content::Anything
+                                                                 : BufferTensors::Content::Zeros);
   move_packed(made, position_in(made, rank), bytes, *from, *result);
   return result;
 }
@@ -293,7 +296,7 @@ SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, 
   llvm::SmallVector<const Tensor *, 4> tensors;
   const Buffer &buffer = plan_->buffers[made.result];
   for (const Use &use : plan_->used(made.operands)) {
-    const SharedTensor &from = held_.held(use.buffer, source_of(made, use, step, rank));
+    const SharedTensor &from = tensors_.tensor(use.buffer, source_of(made, use, step, rank));
     bool copies = made.form == LocalStepForm::Copy || made.form == LocalStepForm::Receive;
     if (copies && from->dtype == buffer.dtype && from->dims == buffer.on(rank))
       return from;
@@ -301,7 +304,7 @@ SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, 
   }
   using Content = BufferTensors::Content;
   SharedTensor result =
-      held_.fresh(made.result, rank, assigns(made.form) ? Content::Anything : Content::Zeros);
+      tensors_.fresh(made.result, rank, assigns(made.form) ? Content::Anything : Content::Zeros);
   run_local_step(made, position_in(made, rank), tensors, *result, options_.domain);
   return result;
 }
@@ -318,7 +321,7 @@ llvm::Error CpuBackend::local_step(const Step &step, Ranks ranks) {
     for (size_t i = 0; i < firsts.size(); ++i)
       one(i);
   for (size_t i = 0; i < ranks.size(); ++i)
-    held_.put(made.result, ranks[i], results_[deduplication_.done_by()[i]]);
+    tensors_.put(made.result, ranks[i], results_[deduplication_.done_by()[i]]);
   results_.clear();
   return llvm::Error::success();
 }
@@ -349,7 +352,7 @@ void CpuBackend::deduplicate(const Communicate &collective, const Groups &groups
   for (uint32_t g : which) {
     uint64_t *word = deduplication_.next().data();
     for (RankId rank : groups[g]) {
-      *word++ = address(held_.held(collective.operand, rank));
+      *word++ = address(tensors_.tensor(collective.operand, rank));
       *word++ = extents_class(collective.result, rank);
       *word++ = collective.counts.valid()
                     ? reinterpret_cast<uintptr_t>(plan_->cuts[collective.counts].on(rank).data())
@@ -363,14 +366,14 @@ void CpuBackend::communicate_group(const Communicate &collective, Ranks members,
                                    llvm::MutableArrayRef<SharedTensor> results) {
   GroupTensors group;
   for (RankId rank : members) {
-    group.operands.push_back(held_.held(collective.operand, rank));
+    group.operands.push_back(tensors_.tensor(collective.operand, rank));
     group.counts.push_back(collective.counts.valid() ? plan_->cuts[collective.counts].on(rank)
                                                      : llvm::ArrayRef<int64_t>());
   }
   group.perm = ir::as_array(plan_->numbers).slice(collective.perm.first, collective.perm.count);
   run_collective(collective, group, options_.domain, results,
                  [&](size_t position, BufferTensors::Content content) {
-                   return held_.fresh(collective.result, members[position], content);
+                   return tensors_.fresh(collective.result, members[position], content);
                  });
 }
 
@@ -396,15 +399,15 @@ llvm::Error CpuBackend::communicate(const Step &step, Ranks ranks) {
       one(i);
   for (size_t g = 0; g < complete->size(); ++g)
     for (size_t i = 0; i < groups.size(); ++i)
-      held_.put(collective.result, groups[(*complete)[g]][i],
-                results_[deduplication_.done_by()[g] * groups.size() + i]);
+      tensors_.put(collective.result, groups[(*complete)[g]][i],
+                   results_[deduplication_.done_by()[g] * groups.size() + i]);
   results_.clear();
   return llvm::Error::success();
 }
 
 llvm::Expected<bool> CpuBackend::holds(BufferId predicate, RankId rank) {
-  const Tensor &tensor = held_.get(predicate, rank);
-  if (!held_.live(predicate, rank) || tensor.size() != 1)
+  const Tensor &tensor = tensors_.get(predicate, rank);
+  if (!tensors_.live(predicate, rank) || tensor.size() != 1)
     return make_error("a predicate is one element");
   return tensor.visit([](const auto &cells) {
     return cells[0] != typename std::decay_t<decltype(cells)>::value_type();
@@ -488,9 +491,9 @@ llvm::Error CpuBackend::run_step(const Step &step, uint32_t index, Ranks active)
   }
   case StepForm::Release:
     for (RankId rank : ranks)
-      held_.release(plan_->releases[step.index].buffer, rank);
+      tensors_.release(plan_->releases[step.index].buffer, rank);
     if (options_.check_memory)
-      held_.releases(plan_->releases[step.index].buffer);
+      tensors_.releases(plan_->releases[step.index].buffer);
     return llvm::Error::success();
   case StepForm::Branch:
     return branch(index, ranks);

@@ -39,7 +39,7 @@ public:
   // Of the random numbers that are drawn next.
   void set_seed(uint64_t seed) { options_.seed = seed; }
   // The rank holds nothing under that name any more.
-  void forget(BufferId buffer, RankId rank) { held_.release(buffer, rank); }
+  void forget(BufferId buffer, RankId rank) { tensors_.release(buffer, rank); }
 
 private:
   using Ranks = llvm::ArrayRef<RankId>;
@@ -122,7 +122,7 @@ private:
   std::vector<std::vector<uint32_t>> block_classes_;
   std::vector<std::vector<uint32_t>> extents_classes_; // by buffer; empty: equal on all ranks
   std::vector<RankId> all_;                            // of this process
-  BufferTensors held_;
+  BufferTensors tensors_;
   Deduplication deduplication_;       // of the step at hand
   std::vector<SharedTensor> results_; // of what is done in it, one after another
   Deadline deadline_ = kNoDeadline;

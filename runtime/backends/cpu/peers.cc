@@ -35,16 +35,17 @@ using Content = BufferTensors::Content;
 class PeerCollective {
 public:
   PeerCollective(const Communicate &collective, const Plan &plan, llvm::ArrayRef<RankId> members,
-                 RankId own, Domain domain, Peers &peers, BufferTensors &held, SharedTensor operand)
+                 RankId own, Domain domain, Peers &peers, BufferTensors &tensors,
+                 SharedTensor operand)
       : collective_(collective), plan_(plan), members_(members), domain_(domain), peers_(peers),
-        held_(held), operand_(std::move(operand)),
+        tensors_(tensors), operand_(std::move(operand)),
         packed_(packed_size(operand_->dtype, domain) > 0),
         element_(packed_ ? packed_size(operand_->dtype, domain) : cell_size(*operand_)),
         size_(members.size()),
         own_(static_cast<size_t>(llvm::find(members, own) - members.begin())) {}
   ~PeerCollective() {
     for (SharedTensor &tensor : segments_)
-      held_.give_back(tensor);
+      tensors_.give_back(tensor);
   }
 
   llvm::Expected<SharedTensor> run();
@@ -64,8 +65,8 @@ private:
                : elements(collective_.operand, of) / size_;
   }
   SharedTensor fresh(const Dims &dims, Content content) {
-    return packed_ ? held_.fresh_packed(operand_->dtype, dims, content)
-                   : held_.fresh(operand_->dtype, dims, content);
+    return packed_ ? tensors_.fresh_packed(operand_->dtype, dims, content)
+                   : tensors_.fresh(operand_->dtype, dims, content);
   }
   void make_result(Content content) {
     result_ = fresh(plan_.buffers[collective_.result].on(members_[own_]), content);
@@ -95,7 +96,7 @@ private:
   llvm::ArrayRef<RankId> members_;
   Domain domain_;
   Peers &peers_;
-  BufferTensors &held_;
+  BufferTensors &tensors_;
   SharedTensor operand_, result_;
   const char *from_ = nullptr;                   // the elements of the operand
   llvm::SmallVector<SharedTensor, 16> segments_; // of this call alone
@@ -238,7 +239,7 @@ llvm::Error PeerCollective::permute() {
 }
 
 llvm::Expected<SharedTensor> PeerCollective::run() {
-  from_ = packed_ ? held_.packed(*operand_) : cells_of(*operand_);
+  from_ = packed_ ? tensors_.packed(*operand_) : cells_of(*operand_);
   if (packed_ && !from_)
     return no_such_number(operand_->dtype);
   auto moved = [&] {
@@ -276,14 +277,14 @@ llvm::Error CpuBackend::communicate_with_peers(const Step &step) {
   if (members.size() == 1) {
     communicate_group(collective, members, result);
   } else {
-    PeerCollective call(collective, *plan_, members, own, options_.domain, *options_.peers, held_,
-                        held_.as_held(collective.operand, own));
+    PeerCollective call(collective, *plan_, members, own, options_.domain, *options_.peers,
+                        tensors_, tensors_.stored(collective.operand, own));
     llvm::Expected<SharedTensor> made = call.run();
     if (!made)
       return made.takeError();
     result = std::move(*made);
   }
-  held_.put(collective.result, own, std::move(result));
+  tensors_.put(collective.result, own, std::move(result));
   return llvm::Error::success();
 }
 
@@ -307,15 +308,15 @@ llvm::Error CpuBackend::receive_from_peers(const Step &step) {
     if (source == rank)
       continue;
     if (source == own) {
-      const SharedTensor &tensor = held_.as_held(use.buffer, own);
-      if (packed && !held_.packed(*tensor))
+      const SharedTensor &tensor = tensors_.stored(use.buffer, own);
+      if (packed && !tensors_.packed(*tensor))
         return no_such_number(sent.dtype);
       auto [data, bytes] = message(*tensor);
       sends.push_back({rank, data, bytes});
     } else if (rank == own) {
       const Dims &dims = sent.on(source);
-      got = packed ? held_.fresh_packed(sent.dtype, dims, Content::Anything)
-                   : held_.fresh(sent.dtype, dims, Content::Anything);
+      got = packed ? tensors_.fresh_packed(sent.dtype, dims, Content::Anything)
+                   : tensors_.fresh(sent.dtype, dims, Content::Anything);
       auto [data, bytes] = message(*got);
       receives.push_back({source, data, bytes});
     }
@@ -325,15 +326,15 @@ llvm::Error CpuBackend::receive_from_peers(const Step &step) {
   if (!world_->on(step.mesh, own))
     return llvm::Error::success();
   if (!got)
-    got = held_.held(use.buffer, own);
+    got = tensors_.tensor(use.buffer, own);
   SharedTensor result = got;
   const Buffer &buffer = plan_->buffers[made.result];
   if (got->dtype != buffer.dtype || got->dims != buffer.on(own)) {
     BufferTensors::make_cells(*got);
-    result = held_.fresh(made.result, own, Content::Zeros);
+    result = tensors_.fresh(made.result, own, Content::Zeros);
     run_local_step(made, {}, {got.get()}, *result, options_.domain);
   }
-  held_.put(made.result, own, std::move(result));
+  tensors_.put(made.result, own, std::move(result));
   return llvm::Error::success();
 }
 

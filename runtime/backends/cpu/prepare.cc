@@ -178,7 +178,8 @@ llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const Wo
   if (options_.peers)
     if (llvm::Error error = options_.peers->prepare(plan, world))
       return error;
-  held_.prepare(plan, world.size(), options_.domain, options_.check_memory, options_.threads > 1);
+  tensors_.prepare(plan, world.size(), options_.domain, options_.check_memory,
+                   options_.threads > 1);
   prepared_steps_.resize(plan.computes.size());
   for (const Step &step : plan.steps)
     if (step.form == StepForm::Compute)

@@ -57,7 +57,7 @@ BufferTensors::Shelf &BufferTensors::shelf(Size size) {
 
 // One that was given back; null: there is none of that size.
 SharedTensor BufferTensors::take(ir::DType dtype, const Dims &dims) {
-  size_t form = domain_ == Domain::Field                          ? 2
+  size_t form = domain_ == Domain::Modular                        ? 2
                 : ir::info(dtype).form == ir::DTypeClass::Complex ? 1
                                                                   : 0;
   std::unique_lock lock = alone();
@@ -170,7 +170,7 @@ void BufferTensors::write(BufferId buffer, RankId rank, const Tensor &host) {
   // Copies lie near: of many ranks that are all different it is not worth to ask each.
   constexpr RankId kNear = 256;
   for (RankId other = rank; other-- > 0 && rank - other <= kNear;)
-    if (const SharedTensor &theirs = held(buffer, other); theirs && same_bits(*theirs, host))
+    if (const SharedTensor &theirs = tensor(buffer, other); theirs && same_bits(*theirs, host))
       return put(buffer, rank, theirs);
   SharedTensor own = fresh(buffer, rank, Content::Anything);
   static_cast<Tensor &>(*own) = host;

@@ -28,17 +28,17 @@ public:
   // several ask.
   void prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check, bool threads);
 
-  bool live(BufferId buffer, RankId rank) const { return as_held(buffer, rank) != nullptr; }
-  const Tensor &get(BufferId buffer, RankId rank) const { return *held(buffer, rank); }
+  bool live(BufferId buffer, RankId rank) const { return stored(buffer, rank) != nullptr; }
+  const Tensor &get(BufferId buffer, RankId rank) const { return *tensor(buffer, rank); }
   // The tensor that the rank holds, maybe with others; null: none.
-  const SharedTensor &held(BufferId buffer, RankId rank) const {
-    const SharedTensor &tensor = as_held(buffer, rank);
-    if (tensor)
-      make_cells(*tensor);
-    return tensor;
+  const SharedTensor &tensor(BufferId buffer, RankId rank) const {
+    const SharedTensor &found = stored(buffer, rank);
+    if (found)
+      make_cells(*found);
+    return found;
   }
   // The same, maybe without cells.
-  const SharedTensor &as_held(BufferId buffer, RankId rank) const {
+  const SharedTensor &stored(BufferId buffer, RankId rank) const {
     return slots_[index(buffer, rank)];
   }
   static void make_cells(BufferTensor &tensor) {

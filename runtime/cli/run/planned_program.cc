@@ -55,7 +55,7 @@ bool PlannedProgram::make() {
 // same plan.
 bool PlannedProgram::plan_for(uint64_t seed, RunMode mode) {
   // In the field numbers are residues: how much is moved is what real data say.
-  Domain domain = mode.domain == Domain::Field ? Domain::Declared : mode.domain;
+  Domain domain = mode.domain == Domain::Modular ? Domain::Declared : mode.domain;
   if (plan_ && planned_ == std::tuple(seed, domain, mode.is_whole()))
     return true;
   auto simulated = [&](const Plan &first) {
@@ -127,11 +127,11 @@ bool PlannedProgram::fits() {
 }
 
 llvm::SmallVector<RunMode, 3> PlannedProgram::modes() {
-  RunMode field{Tier::Field, Domain::Field}, integer{Tier::Integer, Domain::Declared};
+  RunMode modular{Tier::Modular, Domain::Modular}, integer{Tier::Integer, Domain::Declared};
   RunMode real{Tier::Real, options_.f64 ? Domain::F64 : Domain::Declared};
   switch (options_.tier) {
-  case TierChoice::Field:
-    return {field};
+  case TierChoice::Modular:
+    return {modular};
   case TierChoice::Real:
     return {real};
   case TierChoice::Integer:
@@ -142,7 +142,7 @@ llvm::SmallVector<RunMode, 3> PlannedProgram::modes() {
   if (!options_.backend->any_numbers)
     return first_not_whole(program_.tables()) ? llvm::SmallVector<RunMode, 3>{real}
                                               : llvm::SmallVector<RunMode, 3>{integer, real};
-  return {field, real};
+  return {modular, real};
 }
 
 std::vector<uint32_t> PlannedProgram::drawn_for(uint64_t seed) const {

@@ -60,7 +60,7 @@ JudgeOptions SeedRuns::judge_options(uint64_t seed, RunMode mode) const {
   (summary_.backward ? judge.derived : judge.recorded) = planned_.loss_roots();
   judge.judges = ranks_.leads();
   judge.team = ranks_.team();
-  if (mode.domain == Domain::Field)
+  if (mode.domain == Domain::Modular)
     judge.sizes = &planned_.sizes();
   judge.order = options_.backend->order;
   return judge;

@@ -24,7 +24,8 @@ class JudgedRun {
 public:
   explicit JudgedRun(const RunSetup &setup)
       : setup_(setup), program_(setup.program), plan_(setup.plan), options_(setup.options),
-        reference_(setup.checked, options_.domain == Domain::Field ? Domain::Field : Domain::F64,
+        reference_(setup.checked,
+                   options_.domain == Domain::Modular ? Domain::Modular : Domain::F64,
                    options_.seed),
         values_(setup_, report_), verdicts_(setup_, values_, report_),
         steps_(setup_, reference_, values_, verdicts_, report_),
@@ -69,7 +70,7 @@ private:
       values_.note_latest(id);
       Expected wanted;
       // An input is what it is; only copies can be wrong.
-      wanted.meant = values_.held(id).empty() ? nullptr : own;
+      wanted.meant = values_.tensors(id).empty() ? nullptr : own;
       wanted.exact = true;
       verdicts_.judge_value(id, wanted, nullptr);
       outputs_.add_input(own ? *own : Meaning());

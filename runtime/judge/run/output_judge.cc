@@ -56,7 +56,7 @@ void OutputJudge::add_digest(PlannedId id) {
   for (const Fingerprint &print : values_.fingerprints(id))
     report_.digest = ir::mix(report_.digest, print.bits);
   if (values_.fingerprints(id).empty())
-    for (const Tensor &tensor : values_.held(id))
+    for (const Tensor &tensor : values_.tensors(id))
       report_.digest = ir::mix(report_.digest, bits_hash(tensor));
 }
 
@@ -137,9 +137,9 @@ bool OutputJudge::scale_to_one_device(PlannedId id, Meaning &want) {
     return true;
   const PlannedValue &value = plan.values[id];
   const ir::Type &type = setup_.program.types[value.known.type];
-  std::optional<AxisSet> lists = values_.lists_of(id);
+  std::optional<AxisSet> per_rank = values_.per_rank_axes(id);
   bool pending = !(type.of(Kind::Partial) - type.zero()).empty();
-  if (!lists || pending || *lists != want.lists)
+  if (!per_rank || pending || *per_rank != want.per_rank)
     return true; // its contract sums it
   llvm::ArrayRef<LossRoot> derived = setup_.options.derived;
   AxisSet mean, assumed;

@@ -43,14 +43,15 @@ bool RankValues::is_read(PlannedId id) const {
 llvm::Error RankValues::read(PlannedId id, bool may_be_absent) {
   const PlannedValue &value = setup_.plan.values[id];
   Entry &entry = values_[id.index];
-  if (!entry.held.empty() || !value.buffer.valid() || !setup_.has_data(value.known) || !is_read(id))
+  if (!entry.tensors.empty() || !value.buffer.valid() || !setup_.has_data(value.known) ||
+      !is_read(id))
     return llvm::Error::success();
   for (RankId rank : setup_.world.ranks(setup_.program.types[value.known.type].mesh())) {
-    entry.held.emplace_back();
-    llvm::Error failed = setup_.backend.read(value.buffer, rank, entry.held.back());
+    entry.tensors.emplace_back();
+    llvm::Error failed = setup_.backend.read(value.buffer, rank, entry.tensors.back());
     if (failed && may_be_absent) {
       llvm::consumeError(std::move(failed));
-      entry.held.clear();
+      entry.tensors.clear();
       break;
     }
     if (failed)
@@ -86,12 +87,12 @@ const Meaning *RankValues::meaning(PlannedId id) {
   if (!setup_.options.judges)
     return nullptr;
   Entry &entry = values_[id.index];
-  if (entry.meaning || entry.held.empty())
+  if (entry.meaning || entry.tensors.empty())
     return entry.meaning ? &*entry.meaning : nullptr;
   std::vector<const Tensor *> held;
-  for (const Tensor &tensor : entry.held)
+  for (const Tensor &tensor : entry.tensors)
     held.push_back(&tensor);
-  return meaning(id, held, dims_of(entry.held));
+  return meaning(id, held, dims_of(entry.tensors));
 }
 
 // Of what ranks hold.
@@ -125,10 +126,10 @@ std::optional<Distribution> RankValues::distribution_of(PlannedId id, llvm::Arra
   return std::move(*dist);
 }
 
-std::vector<Dims> RankValues::dims_held(PlannedId id) const {
+std::vector<Dims> RankValues::extents(PlannedId id) const {
   const Entry &entry = values_[id.index];
-  if (!entry.held.empty())
-    return dims_of(entry.held);
+  if (!entry.tensors.empty())
+    return dims_of(entry.tensors);
   std::vector<Dims> dims;
   for (const Fingerprint &print : entry.fingerprints)
     dims.push_back(print.dims);
@@ -136,25 +137,25 @@ std::vector<Dims> RankValues::dims_held(PlannedId id) const {
 }
 
 std::optional<Meaning> RankValues::zero_of(PlannedId id) {
-  const std::vector<Dims> dims = dims_held(id);
+  const std::vector<Dims> dims = extents(id);
   std::optional<Distribution> dist;
   if (dims.empty() || !(dist = distribution_of(id, dims)))
     return std::nullopt;
-  Meaning zero{dist->lists(), {}};
-  for (int64_t p = 0; p < dist->list_grid().size(); ++p) {
-    const int64_t rank = dist->blocks_of(dist->list_grid().coordinates(p)).front().front();
+  Meaning zero{dist->per_rank_axes(), {}};
+  for (int64_t p = 0; p < dist->per_rank_grid().size(); ++p) {
+    const int64_t rank = dist->blocks_of(dist->per_rank_grid().coordinates(p)).front().front();
     zero.pieces.push_back(Tensor::make(
         dist->dtype(), dist->piece_dims(dims[static_cast<size_t>(rank)]), setup_.options.domain));
   }
   return zero;
 }
 
-std::optional<ir::AxisSet> RankValues::lists_of(PlannedId id) {
-  const std::vector<Dims> dims = dims_held(id);
+std::optional<ir::AxisSet> RankValues::per_rank_axes(PlannedId id) {
+  const std::vector<Dims> dims = extents(id);
   std::optional<Distribution> dist;
   if (dims.empty() || !(dist = distribution_of(id, dims)))
     return std::nullopt;
-  return dist->lists();
+  return dist->per_rank_axes();
 }
 
 // --- where each rank is a process

@@ -31,17 +31,17 @@ public:
   void release(uint32_t e, llvm::ArrayRef<PlannedId> kept_to_the_end);
   void forget_meaning(PlannedId id) { values_[id.index].meaning.reset(); }
 
-  llvm::ArrayRef<Tensor> held(PlannedId id) const { return values_[id.index].held; }
+  llvm::ArrayRef<Tensor> tensors(PlannedId id) const { return values_[id.index].tensors; }
   llvm::ArrayRef<Fingerprint> fingerprints(PlannedId id) const {
     return values_[id.index].fingerprints;
   }
-  bool has_any(PlannedId id) const { return !held(id).empty() || !fingerprints(id).empty(); }
+  bool has_any(PlannedId id) const { return !tensors(id).empty() || !fingerprints(id).empty(); }
   // Divided by its scale. Null where it means nothing that we know.
   const Meaning *meaning(PlannedId id);
   // Zeros of the form that a value has; none: it means nothing that we know.
   std::optional<Meaning> zero_of(PlannedId id);
   // The axes on which a value is a list; none: it means nothing that we know.
-  std::optional<ir::AxisSet> lists_of(PlannedId id);
+  std::optional<ir::AxisSet> per_rank_axes(PlannedId id);
 
   // --- where each rank is a process
 
@@ -61,7 +61,7 @@ public:
 
 private:
   struct Entry {
-    std::vector<Tensor> held;
+    std::vector<Tensor> tensors;
     std::vector<Fingerprint> fingerprints; // in place of the data
     std::optional<Meaning> meaning;        // divided by its scale; none: its scale has no value
     uint32_t last_use = 0;                 // execution
@@ -70,7 +70,7 @@ private:
   const Meaning *meaning(PlannedId id, llvm::ArrayRef<const Tensor *> held,
                          llvm::ArrayRef<Dims> dims);
   std::optional<Distribution> distribution_of(PlannedId id, llvm::ArrayRef<Dims> held);
-  std::vector<Dims> dims_held(PlannedId id) const;
+  std::vector<Dims> extents(PlannedId id) const;
 
   const RunSetup &setup_;
   RunReport &report_;

@@ -131,9 +131,9 @@ void StepJudge::find_bounds(const Execution &execution, BodySite site, Wanted &s
   const Plan &plan = setup_.plan;
   llvm::SmallVector<llvm::ArrayRef<Tensor>, 6> operands, results;
   for (PlannedId id : plan.list(execution.operands))
-    operands.push_back(values_.held(id));
+    operands.push_back(values_.tensors(id));
   for (PlannedId id : plan.list(execution.results))
-    results.push_back(values_.held(id));
+    results.push_back(values_.tensors(id));
   StepData data{operands, results};
   bool read = llvm::all_of(plan.list(execution.operands), [&](PlannedId id) {
     return values_.meaning(id) || !setup_.has_data(plan.values[id].known);

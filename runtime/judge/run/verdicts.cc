@@ -41,14 +41,14 @@ void Verdicts::judge_value(PlannedId id, const Expected &wanted, const std::stri
   const PlannedValue &value = setup_.plan.values[id];
   if (!values_.has_any(id) || !setup_.options.judges || values_.has_failed())
     return;
-  Observed observed{value.value, value.known, gradient_of(value.value), values_.held(id),
+  Observed observed{value.value, value.known, gradient_of(value.value), values_.tensors(id),
                     values_.fingerprints(id)};
   std::optional<Judgment> by_fingerprints;
-  if (observed.held.empty() &&
+  if (observed.tensors.empty() &&
       !(by_fingerprints = judge_fingerprints(setup_.program, observed, wanted, values_.key()))) {
     if (llvm::Error failed = values_.read_of_all(id))
       return values_.fail(std::move(failed));
-    observed.held = values_.held(id);
+    observed.tensors = values_.tensors(id);
   }
   Judgment judgment =
       by_fingerprints ? std::move(*by_fingerprints) : judge(setup_.program, observed, wanted);

@@ -251,10 +251,10 @@ template <class F, unsigned N> constexpr KernelDef analytic(std::string_view row
   made.complex = run_pointwise<F, N, Complex>;
   return made;
 }
-// The same for what is exact in a field.
+// The same for what is exact modulo a prime.
 template <class F, unsigned N> constexpr KernelDef exact(std::string_view row) {
   KernelDef made = analytic<F, N>(row);
-  made.field = run_pointwise<F, N, Residue>;
+  made.modular = run_pointwise<F, N, Residue>;
   return made;
 }
 // Without a derivative.

@@ -149,7 +149,7 @@ constexpr KernelDef kEmbedding[] = {
     {.row = "embedding_dense_backward",
      .real = dense_backward<double>,
      .complex = dense_backward<Complex>,
-     .field = dense_backward<Residue>,
+     .modular = dense_backward<Residue>,
      .taped = dense_backward<Var>,
      .composed = composed_embedding_backward},
     {.row = "embedding_bag", .real = embedding_bag<double>, .taped = embedding_bag<Var>},

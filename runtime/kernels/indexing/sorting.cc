@@ -251,7 +251,7 @@ constexpr KernelDef kSorting[] = {
     {.row = "argsort", .real = argsort, .composed = composed_sort},
     {.row = "searchsorted", .real = searchsorted},
     {.row = "bucketize", .real = bucketize},
-    {.row = "isin", .real = isin<double>, .field = isin<Residue>},
+    {.row = "isin", .real = isin<double>, .modular = isin<Residue>},
     {.row = "nonzero", .real = nonzero},
     {.row = "argwhere", .real = nonzero},
     {.row = "unique", .real = unique},

@@ -92,7 +92,7 @@ template <MovePlan Plan> constexpr KernelDef moving(std::string_view row) {
   return {.row = row,
           .real = moved<Plan, double>,
           .complex = moved<Plan, Complex>,
-          .field = moved<Plan, Residue>,
+          .modular = moved<Plan, Residue>,
           .assigns = true,
           .moves = true,
           .puts_back = moved_back<Plan>,

@@ -28,7 +28,7 @@ void BlockLookups::take_offset_operands(const rules::Application &app) {
 
 // What is looked up in a rank's own rows, and by which index.
 void BlockLookups::judge(InstId id, const rules::Application &app) {
-  found_ = lookups_.made(app, state_.operands.values);
+  found_ = lookups_.infer(app, state_.operands.values);
   now_.open -= found_.scattered;
   now_.open |= found_.unplaced;
   if (AxisSet axes = found_.summed - now_.reported)

@@ -23,13 +23,13 @@ public:
 
   const Offsets &offsets() const { return offsets_; }
   // What the instruction looks up.
-  const Lookups::Made &found() const { return found_; }
+  const Lookups::Facts &found() const { return found_; }
   ir::AxisSet axes(ir::ValueId value) const { return lookups_.axes(value); }
 
 private:
   Offsets offsets_;
   Lookups lookups_;
-  Lookups::Made found_;
+  Lookups::Facts found_;
   ir::AxisSet offset_axes_; // along which such indices and masks are taken as equal
 };
 

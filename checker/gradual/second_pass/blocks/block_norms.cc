@@ -16,7 +16,7 @@ using rules::Computes;
 // The norm of a block asks for the scale that the norm of a whole tensor asks for.
 static std::optional<rules::Violation> scale_of_norm(const rules::Application &app,
                                                      llvm::ArrayRef<ValueId> operands,
-                                                     const Norms::Made &made, uint32_t result,
+                                                     const Norms::Facts &facts, uint32_t result,
                                                      AxisSet reported) {
   const uint32_t i = app.results.size() > 1 ? result : 0;
   if (!made.root.axes || !app.op.computes(Computes::Norm) || i >= app.args.size())
@@ -48,7 +48,7 @@ void BlockNorms::judge(InstId id, const rules::Application &app, llvm::ArrayRef<
   if (app.op.computes(Computes::Norm) && app.args.size() == 1)
     of_one_rank_ = axes_in(program_.insts[id], "alone") & app.type(app.args[0]).equal();
   for (uint32_t r = 0; r < app.results.size(); ++r) {
-    Norms::Made made = norms_.made(app, state_.operands.values, r, results[r]);
+    Norms::Facts facts = norms_.infer(app, state_.operands.values, r, results[r]);
     made.root.axes |= of_one_rank_;
     if (AxisSet axes = made.left_out - now_.reported)
       state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
@@ -64,7 +64,7 @@ void BlockNorms::judge(InstId id, const rules::Application &app, llvm::ArrayRef<
 bool BlockNorms::keep(ValueId value, uint32_t index, Type &type) {
   if (index >= made_.size())
     return false;
-  const Norms::Made &made = made_[index];
+  const Norms::Facts &facts = made_[index];
   norms_.learn(value, made);
   type.set_kind(of_one_rank_, Kind::Varying);
   type.set_kind(made.square.axes - now_.reported, Kind::Partial);

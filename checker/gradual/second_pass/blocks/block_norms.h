@@ -23,7 +23,7 @@ public:
 
 private:
   Norms norms_;
-  llvm::SmallVector<Norms::Made, 2> made_; // by result
+  llvm::SmallVector<Norms::Facts, 2> made_; // by result
   ir::AxisSet of_one_rank_; // along which it is a norm that one rank puts beside those of all
 };
 

@@ -35,7 +35,7 @@ AxisSet JoinedBlocks::cut_beside(uint32_t index, Type &type) const {
   const AxisSet axes = joined(index);
   if (axes.empty() || !joined_[index]->moved)
     return {};
-  const Lists::Joined &joined = *joined_[index];
+  const BlockLists::Joined &joined = *joined_[index];
   const Type &of = program_.types[result_.types[joined.of.index]];
   llvm::SmallVector<AxisId, 4> whole, blocks;
   llvm::copy_if(ir::shards_of(of, joined.at), std::back_inserter(whole),
@@ -88,7 +88,7 @@ void JoinedBlocks::judge(const rules::Application &app, llvm::ArrayRef<ValueId> 
   }
   for (uint32_t r = 0; r < results.size(); ++r) {
     joined_.push_back(lists_.follow(app, state_.operands.values, results[r], r, results.size()));
-    if (const Lists::Joined *joined = stacks.joined(results[r]))
+    if (const BlockLists::Joined *joined = stacks.joined(results[r]))
       joined_.back() = *joined;
   }
 }

@@ -1,7 +1,7 @@
 // Lists of blocks, as an all-gather or an all-to-all leaves them, and what is joined of them.
 #pragma once
 
-#include "checker/gradual/blocks/lists.h"
+#include "checker/gradual/blocks/block_lists.h"
 #include "checker/gradual/second_pass/part.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -25,8 +25,8 @@ private:
   ir::AxisSet joined(uint32_t index) const;
   ir::AxisSet cut_beside(uint32_t index, ir::Type &type) const;
 
-  Lists lists_;
-  llvm::SmallVector<std::optional<Lists::Joined>, 2> joined_; // by result
+  BlockLists lists_;
+  llvm::SmallVector<std::optional<BlockLists::Joined>, 2> joined_; // by result
   ir::AxisSet cut_beside_; // along which something that was joined is cut beside that
   ir::AxisSet exchanged_;  // along which blocks are exchanged with those of other axes
 };

@@ -20,7 +20,7 @@ void NeighbourEdges::judge_window(InstId id, const rules::Application &app) {
   const ir::Inst &inst = program_.insts[id];
   if (inst.result_count == 0)
     return;
-  window_ = windows_.made(app, state_.operands.values, inst.first_result);
+  window_ = windows_.infer(app, state_.operands.values, inst.first_result);
   if (window_.window) {
     now_.open -= window_.window->axis;
     window_.window->any_order |= now_.parts.contains(window_.window->axis);
@@ -47,7 +47,7 @@ void NeighbourEdges::judge_gradient(InstId id, const rules::Application &app) {
   llvm::SmallVector<AxisSet, 4> proved;
   for (ValueId operand : state_.operands.values)
     proved.push_back(result_.proved[operand.index]);
-  gradient_ = edge_gradients_.made(inst, app, state_.operands.values, proved);
+  gradient_ = edge_gradients_.infer(inst, app, state_.operands.values, proved);
   edge_gradients_.learn(inst, app, state_.operands.values, gradient_, proved);
   const AxisSet axes = AxisSet(gradient_.axis) - now_.reported;
   if (gradient_.misplaced && axes)

@@ -22,8 +22,8 @@ public:
 
   ir::AxisSet axes(ir::ValueId value) const { return windows_.axes(value); }
   // What the instruction makes: rows with the edges of neighbours, and gradients of edges.
-  const Windows::Made &window() const { return window_; }
-  const EdgeGradients::Made &gradient() const { return gradient_; }
+  const Windows::Facts &window() const { return window_; }
+  const EdgeGradients::Facts &gradient() const { return gradient_; }
   // Along which the result is a window whose rows stand where they should.
   ir::AxisSet in_place() const;
 
@@ -33,8 +33,8 @@ private:
 
   Windows windows_;
   EdgeGradients edge_gradients_;
-  Windows::Made window_;
-  EdgeGradients::Made gradient_;
+  Windows::Facts window_;
+  EdgeGradients::Facts gradient_;
 };
 
 } // namespace spmd::checker

@@ -49,7 +49,7 @@ void RingBlocks::follow_ring(const ir::Inst &inst, const rules::Application &app
     unread.push_back(now_.unread.contains(i));
     proved.push_back(result_.proved[values[i].index]);
   }
-  ring_ = rings_.made(defining_inst(program_, inst.first_result), app, values, unread, proved);
+  ring_ = rings_.infer(defining_inst(program_, inst.first_result), app, values, unread, proved);
 }
 
 void RingBlocks::judge(InstId id, const rules::Application &app) {

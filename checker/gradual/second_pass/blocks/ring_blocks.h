@@ -25,7 +25,7 @@ public:
   void keep_known(uint32_t index, ir::Type &type) const;
 
   // What the instruction makes of blocks that go round.
-  const Rings::Made &made() const { return ring_; }
+  const Rings::Facts &facts() const { return ring_; }
 
 private:
   void judge_gradient(ir::InstId id);
@@ -34,7 +34,7 @@ private:
   Rings rings_;
   ir::AxisSet mixed_; // along which blocks of different ranks have met
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
-  Rings::Made ring_;
+  Rings::Facts ring_;
   ir::AxisSet received_;      // along which operands are blocks that another rank has sent
   ir::AxisSet sums_received_; // along which it adds sums over such blocks
 };

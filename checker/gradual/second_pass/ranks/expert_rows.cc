@@ -15,7 +15,7 @@ void ExpertRows::take_rows(const ir::Inst &inst, const rules::Application &app) 
   llvm::SmallVector<ValueId, 2> results;
   for (uint32_t r = 0; r < inst.result_count; ++r)
     results.push_back(inst.result(r));
-  routed_ = routes_.made(app, state_.operands.values, results, [&](size_t i) {
+  routed_ = routes_.infer(app, state_.operands.values, results, [&](size_t i) {
     return now_.unread.count(static_cast<uint32_t>(i)) != 0;
   });
   now_.open |= routed_.astray | routed_.unsent;

@@ -1,7 +1,7 @@
 // Rows that ranks sort and send to each other, and the experts that they are sent to.
 #pragma once
 
-#include "checker/gradual/blocks/routed.h"
+#include "checker/gradual/blocks/routed_rows.h"
 #include "checker/gradual/second_pass/blocks/zero_blocks.h"
 
 namespace spmd::checker {
@@ -20,7 +20,7 @@ public:
   ir::AxisSet keep_counts(ir::ValueId value, const ir::Type &type, ir::AxisSet proved);
 
   // What the instruction makes of such rows.
-  const Routed::Made &made() const { return routed_; }
+  const RoutedRows::Facts &facts() const { return routed_; }
   // Axes along which a value is a rank's own, as the weights of its experts are.
   ir::AxisSet owned(ir::ValueId value) const { return routes_.owned(value); }
   // Along which an operand counts rows that the instruction makes.
@@ -29,8 +29,8 @@ public:
 private:
   ir::AxisSet own_counts_made(ir::ValueId value, const ir::Type &type) const;
 
-  Routed routes_;
-  Routed::Made routed_;
+  RoutedRows routes_;
+  RoutedRows::Facts routed_;
 };
 
 } // namespace spmd::checker

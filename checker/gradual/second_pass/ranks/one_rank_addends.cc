@@ -42,7 +42,7 @@ void OneRankAddends::hand_in(const ir::Inst &inst, const rules::ResolvedOp &op) 
 }
 
 void OneRankAddends::judge(const rules::Application &app) {
-  made_ = alone_.made(app, state_.operands.values);
+  made_ = alone_.infer(app, state_.operands.values);
 }
 
 void OneRankAddends::learn(ValueId value) {

@@ -1,7 +1,7 @@
 // What one rank alone has, and is zero on all others: an addend on each.
 #pragma once
 
-#include "checker/gradual/blocks/alone.h"
+#include "checker/gradual/blocks/one_rank_masks.h"
 #include "checker/gradual/second_pass/part.h"
 
 namespace spmd::checker {
@@ -24,9 +24,9 @@ public:
   ir::AxisSet scaled() const { return made_.scaled; }
 
 private:
-  Alone alone_;
+  OneRankMasks alone_;
   ir::AxisSet axes_;
-  Alone::Made made_;
+  OneRankMasks::Facts made_;
 };
 
 } // namespace spmd::checker

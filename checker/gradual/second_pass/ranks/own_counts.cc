@@ -85,12 +85,12 @@ void OwnCounts::begin() {
 }
 
 void OwnCounts::judge_extremes(const rules::Application &app) {
-  extreme_ = extremes_.made(app, state_.operands.values);
+  extreme_ = extremes_.infer(app, state_.operands.values);
   now_.open = (now_.open - extreme_.own) | extreme_.mixed;
 }
 
 void OwnCounts::judge_logs(InstId id, const rules::Application &app) {
-  own_log_ = own_logs_.made(app, state_.operands.values);
+  own_log_ = own_logs_.infer(app, state_.operands.values);
   if (AxisSet axes = own_log_.summed - now_.reported)
     state_.report(Place::inst(id),
                   rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});

@@ -37,8 +37,8 @@ private:
   Extremes extremes_;
   OwnLogs own_logs_;
   ir::AxisSet picked_, counts_; // see Selected
-  Extremes::Made extreme_;      // of the first result, as what follows
-  OwnLogs::Made own_log_;
+  Extremes::Facts extreme_;     // of the first result, as what follows
+  OwnLogs::Facts own_log_;
 };
 
 } // namespace spmd::checker

@@ -23,7 +23,7 @@ void RootRank::take_root(const rules::Application &app) {
   }
   handed_out_ = app.op.transition == rules::TransitionOp::Broadcast;
   for (size_t i = 0; i < state_.args.size(); ++i)
-    if (const Rooted::Seen *seen = roots_.find(state_.operands.values[i])) {
+    if (const RootValues::Seen *seen = roots_.find(state_.operands.values[i])) {
       Type type = program_.types[seen->type];
       if (handed_out_)
         type.set_kind(seen->axis, Kind::Varying);
@@ -32,7 +32,7 @@ void RootRank::take_root(const rules::Application &app) {
 }
 
 AxisSet RootRank::proved_on_root(ValueId operand) const {
-  const Rooted::Seen *seen = on_root_ ? roots_.find(operand) : nullptr;
+  const RootValues::Seen *seen = on_root_ ? roots_.find(operand) : nullptr;
   return seen && seen->proved ? AxisSet(seen->axis) : AxisSet();
 }
 
@@ -42,12 +42,12 @@ void RootRank::judge_handed_out(const ir::Inst &inst, const rules::ResolvedOp &o
   if (op.transition != rules::TransitionOp::Broadcast || inst.phase != ir::Phase::Optimizer)
     return;
   const rules::Application app = application(inst, op);
-  const std::optional<Rooted::Seen> call = roots_.call(app);
+  const std::optional<RootValues::Seen> call = roots_.call(app);
   for (ValueId operand : state_.operands.values) {
     const ValueId gradient = roots_.gradient(storage_of(program_, operand));
     if (!call || !gradient.valid() || roots_.find(operand))
       continue;
-    const Rooted::Seen *seen = roots_.find(gradient);
+    const RootValues::Seen *seen = roots_.find(gradient);
     const Type &type = program_.types[seen ? seen->type : result_.types[gradient.index]];
     const bool known =
         seen ? *seen == *call && seen->proved : result_.proved[gradient.index].contains(call->axis);
@@ -76,7 +76,7 @@ std::optional<Type> RootRank::seen(InstId id, const Type &type) const {
 }
 
 void RootRank::keep(ValueId value, const Type &seen, Type &type) {
-  Rooted::Seen on_root = *on_root_;
+  RootValues::Seen on_root = *on_root_;
   on_root.type = state_.intern(seen);
   on_root.proved = result_.proved[value.index].contains(on_root.axis);
   roots_.learn(value, on_root);

@@ -1,7 +1,7 @@
 // What the root of a sum to one rank has, and what it makes of it until it hands that out to all.
 #pragma once
 
-#include "checker/gradual/blocks/rooted.h"
+#include "checker/gradual/blocks/root_values.h"
 #include "checker/gradual/second_pass/part.h"
 
 namespace spmd::checker {
@@ -23,9 +23,9 @@ public:
   ir::AxisSet proved_on_root(ir::ValueId operand) const;
 
 private:
-  Rooted roots_;
-  std::optional<Rooted::Seen> on_root_; // what operands are on one rank, or the result of a sum
-  bool handed_out_ = false;             // what that rank has is handed out
+  RootValues roots_;
+  std::optional<RootValues::Seen> on_root_; // what operands are on one rank, or the result of a sum
+  bool handed_out_ = false;                 // what that rank has is handed out
 };
 
 } // namespace spmd::checker

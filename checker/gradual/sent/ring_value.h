@@ -15,7 +15,7 @@ namespace spmd::checker {
 
 // Expressions that are computed alike from alike operands have one number, whatever ranks their
 // blocks are of: what is added up over blocks has to be the same of each.
-class Forms {
+class Expressions {
 public:
   using Id = uint32_t;
   enum Kind : uint32_t {
@@ -46,7 +46,7 @@ struct Stretch {
   friend auto operator<=>(const Stretch &, const Stretch &) = default;
 };
 
-struct Held {
+struct RingValue {
   // A dimension of which the rank has the block of the one that is so many ranks before it.
   struct Cut {
     Stretch at;
@@ -56,7 +56,7 @@ struct Held {
   // An expression of these blocks; if it is summed, over those of a further tensor that so many
   // ranks before it have (bit i: i ranks).
   struct Term {
-    Forms::Id form;
+    Expressions::Id form;
     bool summed = false;
     uint64_t blocks = 0;
     friend bool operator==(const Term &, const Term &) = default;
@@ -64,7 +64,7 @@ struct Held {
   // Numbers of the rank, one for each row, so often added to the value, or e to the power of them
   // multiplied with it. Of what the rank so many before it has made, if they were sent.
   struct Shift {
-    Forms::Id numbers;
+    Expressions::Id numbers;
     unsigned back = 0;
     int times = 1;
     llvm::SmallVector<Stretch, 4> at;

@@ -1,5 +1,5 @@
 // Sums to one rank.
-#include "checker/gradual/blocks/rooted.h"
+#include "checker/gradual/blocks/root_values.h"
 
 #include "checker/definitions.h"
 
@@ -13,7 +13,7 @@ using ir::AxisSet;
 using ir::Kind;
 using ir::ValueId;
 
-std::optional<Rooted::Seen> Rooted::call(const rules::Application &app) const {
+std::optional<RootValues::Seen> RootValues::call(const rules::Application &app) const {
   const ir::AttrValue *root = app.attr("root");
   const AxisSet axes = rules::communicated_axes(app);
   if (!root || root->form != ir::AttrForm::Integer || axes.size() != 1)
@@ -21,7 +21,7 @@ std::optional<Rooted::Seen> Rooted::call(const rules::Application &app) const {
   return Seen{axes.first(), root->as_integer(), {}};
 }
 
-std::optional<Rooted::Seen> Rooted::reduced(const rules::Application &app) const {
+std::optional<RootValues::Seen> RootValues::reduced(const rules::Application &app) const {
   if (app.op.transition != rules::TransitionOp::Reduce || app.args.size() != 1)
     return std::nullopt;
   std::optional<Seen> seen = call(app);
@@ -41,8 +41,8 @@ std::optional<Rooted::Seen> Rooted::reduced(const rules::Application &app) const
   return seen;
 }
 
-std::optional<Rooted::Seen> Rooted::together(const rules::Application &app,
-                                             llvm::ArrayRef<ValueId> operands) const {
+std::optional<RootValues::Seen> RootValues::together(const rules::Application &app,
+                                                     llvm::ArrayRef<ValueId> operands) const {
   const Seen *first = nullptr;
   for (ValueId operand : operands)
     if (const Seen *seen = find(operand)) {
@@ -66,7 +66,7 @@ std::optional<Rooted::Seen> Rooted::together(const rules::Application &app,
   return *first;
 }
 
-void Rooted::follow_gradient(ValueId value) {
+void RootValues::follow_gradient(ValueId value) {
   const ValueId storage = storage_of(program_, value);
   ValueId of = program_.values[value].grad_of;
   const ir::Param *param = of.valid() ? program_.find_param(of) : nullptr;

@@ -1,5 +1,5 @@
 // Follows comparisons of a rank's place with a number, and what is chosen by them.
-#include "checker/gradual/blocks/alone.h"
+#include "checker/gradual/blocks/one_rank_masks.h"
 
 #include "checker/gradual/axis_size_numbers.h"
 
@@ -30,17 +30,18 @@ static AxisSet compared_places(const rules::Application &app, const Offsets &off
   return axes & same;
 }
 
-Alone::Made Alone::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
-  Made made;
+OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
+                                        llvm::ArrayRef<ValueId> operands) const {
+  Facts facts;
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
-    return made;
-  made.mask = compared_places(app, offsets_, operands);
+    return facts;
+  facts.mask = compared_places(app, offsets_, operands);
   const bool keeps =
       (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::Both);
   for (ValueId operand : operands)
-    made.mask |= keeps ? mask(operand) : AxisSet();
+    facts.mask |= keeps ? mask(operand) : AxisSet();
   if (app.op.row->chooses.empty())
-    return made;
+    return facts;
   // What is chosen where the mask is true, and zeros elsewhere.
   rules::OperandMismatch ignored;
   const rules::Equation &equation = app.op.row->equation.equation;
@@ -59,8 +60,8 @@ Alone::Made Alone::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
     else if (!slot || !rules::is_zero(*slot))
       zero = {};
   }
-  made.value = made.scaled = axes & zero;
-  return made;
+  facts.value = facts.scaled = axes & zero;
+  return facts;
 }
 
 } // namespace spmd::checker

@@ -10,7 +10,7 @@
 
 namespace spmd::checker {
 
-class Lists {
+class BlockLists {
 public:
   // What a value is of a tensor `of`: one of the parts into which it is split along `dim`, or all
   // of them behind one another (`member` -1); the same of what came from the ranks of `axes`.

@@ -1,5 +1,5 @@
 // Orders of rows, through sorts, picks, exchanges and all that keeps rows where they are.
-#include "checker/gradual/blocks/routed.h"
+#include "checker/gradual/blocks/routed_rows.h"
 
 #include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
@@ -92,7 +92,7 @@ static std::optional<RowIndex> row_index(const rules::Application &app) {
   return index;
 }
 
-Routed::OrderId Routed::add(Order order) {
+RoutedRows::OrderId RoutedRows::add(Order order) {
   const auto [at, added] =
       ids_.try_emplace({order.form, order.base, order.first, order.second, order.axes.bits()},
                        static_cast<OrderId>(known_.size() + 1));
@@ -101,25 +101,25 @@ Routed::OrderId Routed::add(Order order) {
   return at->second;
 }
 
-const Routed::Map *Routed::map_of(ValueId value) const {
+const RoutedRows::Map *RoutedRows::map_of(ValueId value) const {
   const auto at = maps_.find(value.index);
   return at == maps_.end() ? nullptr : &at->second;
 }
 
-std::optional<Routed::OrderId> Routed::base_of(const Map &map) const {
+std::optional<RoutedRows::OrderId> RoutedRows::base_of(const Map &map) const {
   const auto at = bound_.find(map.domain);
   return map.base || at == bound_.end() ? map.base : std::optional(at->second);
 }
 
 // What is picked by numbers of which it was not known what they count.
-void Routed::bind(const Map &map, OrderId base) {
+void RoutedRows::bind(const Map &map, OrderId base) {
   if (base_of(map) || map.domain == 0)
     return;
   bound_[map.domain] = base;
   known_[map.domain - 1].away = away(base);
 }
 
-int64_t Routed::blocks(ValueId value, AxisSet axes) const {
+int64_t RoutedRows::blocks(ValueId value, AxisSet axes) const {
   int64_t most = 1;
   if (order_of(value) || counts(value)) // which have no place in a whole
     return most;
@@ -128,23 +128,23 @@ int64_t Routed::blocks(ValueId value, AxisSet axes) const {
   return most;
 }
 
-bool Routed::is_zero(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                     size_t arg) const {
+bool RoutedRows::is_zero(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                         size_t arg) const {
   return zero_blocks_.contains(operands[arg].index) ||
          app.type(app.args[arg]).zero().contains(app.mesh().typed_axes());
 }
 
 // How many rows go where, as one number: equal ones are the same. What is moved or converted is
 // what it was.
-uint64_t Routed::lengths(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                         llvm::StringRef word) {
+uint64_t RoutedRows::lengths(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                             llvm::StringRef word) {
   constexpr uint64_t kTensors = uint64_t(1) << 32;
   if (const rules::Slot *slot = app.named(word); slot && slot->form == rules::Slot::Form::Tensor) {
     ValueId value = operands[slot->first];
-    for (ir::InstId made = defining_inst(program_, value); made.valid();
-         made = defining_inst(program_, value)) {
-      const rules::ResolvedOp op = rules::resolve_op(program_, program_.insts[made].op);
-      const auto tensors = tensors_of(program_, made);
+    for (ir::InstId producer = defining_inst(program_, value); producer.valid();
+         producer = defining_inst(program_, value)) {
+      const rules::ResolvedOp op = rules::resolve_op(program_, program_.insts[producer].op);
+      const auto tensors = tensors_of(program_, producer);
       if (tensors.size() != 1 ||
           !(op.computes(Computes::Identity) || op.boundary == rules::Boundary::Alias))
         break;
@@ -162,12 +162,13 @@ uint64_t Routed::lengths(const rules::Application &app, llvm::ArrayRef<ValueId> 
 }
 
 // What is sent back by the lengths by which it came is what it was before.
-bool Routed::exchange(const rules::Application &app, llvm::ArrayRef<ValueId> operands, Made &made) {
+bool RoutedRows::exchange(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                          Facts &facts) {
   if (app.op.transition != rules::TransitionOp::AllToAll || app.args.empty() ||
       !(app.attr("in_splits") || app.attr("out_splits") || app.named("in_splits") ||
         app.named("out_splits")))
     return false;
-  made.counted = true;
+  facts.counted = true;
   const ir::AttrValue *split = app.attr("split_dim"), *join = app.attr("concat_dim");
   const AxisSet axes = rules::communicated_axes(app), rows = cut_rows(app.type(app.args[0]));
   for (const ir::AttrValue *dim : {split, join})
@@ -178,22 +179,22 @@ bool Routed::exchange(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   const uint64_t sent = lengths(app, operands, "in_splits"),
                  received = lengths(app, operands, "out_splits");
   const OrderId before = order_of(operands[0]);
-  made.rows = rows;
+  facts.rows = rows;
   if (before) {
     const Order &last = known_[before - 1];
     if (last.form == Order::Form::Exchanged && last.axes == axes && last.first == received &&
         last.second == sent) {
-      made.order = last.base;
+      facts.order = last.base;
       return true;
     }
   }
-  made.order = add({Order::Form::Exchanged, before, sent, received, axes, away(before) | axes});
+  facts.order = add({Order::Form::Exchanged, before, sent, received, axes, away(before) | axes});
   return true;
 }
 
 // In which order the rows are sorted. That of the numbers of a sort undoes it.
-bool Routed::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                  llvm::ArrayRef<ValueId> results, Made &made) {
+bool RoutedRows::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                      llvm::ArrayRef<ValueId> results, Facts &facts) {
   if (!app.op.computes(Computes::Order) || app.args.size() != 1 || results.empty() ||
       rank(program_, app.args[0].shape) != 1)
     return false;
@@ -201,30 +202,30 @@ bool Routed::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operand
   const std::optional<int64_t> rows = extent(program_, app.args[0].shape, 0);
   if (!axes || !rows)
     return false;
-  made.rows = axes;
-  made.last = true; // the greatest of a rank's own rows are not those of all
+  facts.rows = axes;
+  facts.last = true; // the greatest of a rank's own rows are not those of all
   if (const Map *sorted = map_of(operands[0])) {
     if (!sorted->once || sorted->rows != *rows || !base_of(*sorted)) {
-      made.astray = axes;
+      facts.astray = axes;
       return true;
     }
-    made.order = base_of(*sorted);
-    made.map = Map{*made.order, sorted->domain, *rows, 1, true, axes};
+    facts.order = base_of(*sorted);
+    facts.map = Map{*facts.order, sorted->domain, *rows, 1, true, axes};
     if (sorted->blocks != 1)
-      made.astray = axes;
+      facts.astray = axes;
     return true;
   }
   std::optional<OrderId> base = order_of(operands[0]);
-  made.order = add({Order::Form::Picked, *base, results.back().index, 0, axes, away(*base)});
+  facts.order = add({Order::Form::Picked, *base, results.back().index, 0, axes, away(*base)});
   if (counts(operands[0]))
     base = std::nullopt;
-  made.map = Map{*made.order, base, *rows, blocks(operands[0], axes), true, axes};
+  facts.map = Map{*facts.order, base, *rows, blocks(operands[0], axes), true, axes};
   return true;
 }
 
 // Which rows a mask has: a column of numbers for each of its dimensions.
-bool Routed::find_places(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                         llvm::ArrayRef<ValueId> results, Made &made) {
+bool RoutedRows::find_places(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                             llvm::ArrayRef<ValueId> results, Facts &facts) {
   if (!app.op.computes(Computes::Places) || app.args.size() != 1 || results.size() != 1)
     return false;
   const ir::Type &type = app.type(app.args[0]);
@@ -233,26 +234,26 @@ bool Routed::find_places(const rules::Application &app, llvm::ArrayRef<ValueId> 
   if (!axes || dims == 0)
     return false;
   const OrderId of = order_of(operands[0]);
-  made.rows = axes;
-  made.order = add({Order::Form::Picked, of, results[0].index, 0, axes, away(of)});
+  facts.rows = axes;
+  facts.order = add({Order::Form::Picked, of, results[0].index, 0, axes, away(of)});
   for (unsigned d = 0; d < dims; ++d) {
     AxisSet cut = counts(operands[0]);
     for (ir::AxisId axis : type.sharded())
       if (type.dim(axis) == d)
         cut |= axis;
     const std::optional<int64_t> rows = extent(program_, app.args[0].shape, d);
-    Map column{*made.order, of, rows.value_or(0), dims == 1 ? blocks(operands[0], axes) : 1,
-               dims == 1,   cut};
+    Map column{*facts.order, of, rows.value_or(0), dims == 1 ? blocks(operands[0], axes) : 1,
+               dims == 1,    cut};
     if (counts(operands[0]))
       column.base = std::nullopt;
-    made.columns.push_back(column);
+    facts.columns.push_back(column);
   }
   return true;
 }
 
 // Numbers of rows in another form: a column, the entry of which one of several numbers is.
-bool Routed::see_map(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                     llvm::ArrayRef<ValueId> results, Made &made) {
+bool RoutedRows::see_map(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                         llvm::ArrayRef<ValueId> results, Facts &facts) {
   const size_t tensors = app.args.size();
   if (tensors != 1 || results.empty())
     return false;
@@ -262,27 +263,27 @@ bool Routed::see_map(const rules::Application &app, llvm::ArrayRef<ValueId> oper
     const bool all = columns.size() == 1 && results.size() == 1;
     const bool one = index && index->form == ir::AttrForm::Integer && index->as_integer() >= 0 &&
                      size_t(index->as_integer()) < columns.size();
-    made.order = columns[0].domain;
+    facts.order = columns[0].domain;
     if (!moves_elements(app.op) || !(all || one || results.size() == columns.size()))
       return false;
-    made.rows = columns[0].axes;
+    facts.rows = columns[0].axes;
     for (const Map &column : columns)
-      made.rows |= column.axes;
+      facts.rows |= column.axes;
     if (all || one)
-      made.map = columns[one ? size_t(index->as_integer()) : 0];
+      facts.map = columns[one ? size_t(index->as_integer()) : 0];
     else
-      made.columns = columns; // of results, each
+      facts.columns = columns; // of results, each
     return true;
   }
   const Map *map = map_of(operands[0]);
   if (!map)
     return false;
-  made.order = map->domain;
+  facts.order = map->domain;
   if (results.size() == 1 && (moves_elements(app.op) || app.op.computes(Computes::Identity))) {
     if (app.op.row->own_dims != rules::OpDef::OwnDims::Fixed)
       return false;
-    made.map = *map;
-    made.rows = map->axes;
+    facts.map = *map;
+    facts.rows = map->axes;
     return true;
   }
   std::optional<int64_t> by;
@@ -297,16 +298,17 @@ bool Routed::see_map(const rules::Application &app, llvm::ArrayRef<ValueId> oper
   if (!(divides || app.op.computes(Computes::Remainder)) || !by || *by <= 0 || !map->base ||
       map->rows % *by != 0 || map->blocks != (divides ? 1 : map->rows / *by))
     return false;
-  made.map = *map;
-  made.map->blocks = 1;
-  made.map->rows = divides ? map->rows / *by : *by;
-  made.map->once = map->once && made.map->rows == map->rows;
-  made.rows = map->axes;
+  facts.map = *map;
+  facts.map->blocks = 1;
+  facts.map->rows = divides ? map->rows / *by : *by;
+  facts.map->once = map->once && facts.map->rows == map->rows;
+  facts.rows = map->axes;
   return true;
 }
 
 // Rows that are picked by such numbers stand in the order of these.
-bool Routed::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operands, Made &made) {
+bool RoutedRows::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                      Facts &facts) {
   if (!(app.op.computes(Computes::Index) || app.op.computes(Computes::Gather)))
     return false;
   const std::optional<size_t> table = arg_of(app, "a");
@@ -318,7 +320,7 @@ bool Routed::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operand
   if (!rows)
     return false;
   const OrderId of = order_of(operands[*table]);
-  made.rows = rows;
+  facts.rows = rows;
   if (map->axes.contains(rows))
     bind(*map, of);
   bool fits = base_of(*map) == of && blocks(operands[*table], rows) == map->blocks &&
@@ -326,19 +328,19 @@ bool Routed::pick(const rules::Application &app, llvm::ArrayRef<ValueId> operand
   for (size_t other : index->others) // numbers of elements, which stand in the order of the rows
     fits &= order_of(operands[other]) == map->domain && !map_of(operands[other]);
   if (!fits) {
-    made.astray = rows;
+    facts.astray = rows;
     return true;
   }
-  made.order = map->domain;
+  facts.order = map->domain;
   if (const Map *picked = map_of(operands[*table]))
-    made.map = Map{map->domain,    base_of(*picked),          picked->rows,
-                   picked->blocks, picked->once && map->once, rows};
+    facts.map = Map{map->domain,    base_of(*picked),          picked->rows,
+                    picked->blocks, picked->once && map->once, rows};
   return true;
 }
 
 // Rows that are put where such numbers say stand in the order from which these pick.
-bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                 llvm::ArrayRef<ValueId> results, Made &made) {
+bool RoutedRows::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                     llvm::ArrayRef<ValueId> results, Facts &facts) {
   const std::optional<size_t> into = arg_of(app, "a"), source = arg_of(app, "s");
   const std::optional<RowIndex> index = row_index(app);
   const Map *map = index ? map_of(operands[index->rows]) : nullptr;
@@ -352,7 +354,7 @@ bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands
   const bool fresh = is_zero(app, operands, *into),
              number = !source || is_zero(app, operands, *source);
   const AxisSet rows = number ? target : cut_rows(app.type(app.args[*source]));
-  made.rows = rows | (fresh ? AxisSet() : target);
+  facts.rows = rows | (fresh ? AxisSet() : target);
   if (!fresh)
     bind(*map, order_of(operands[*into]));
   const std::optional<OrderId> base = base_of(*map);
@@ -362,15 +364,15 @@ bool Routed::put(const rules::Application &app, llvm::ArrayRef<ValueId> operands
                     blocks(results[0], rows) == map->blocks && (adds || number || map->once) &&
                     map->rows == extent(program_, app.args[*into].shape, 0);
   if (fits)
-    made.order = *base;
+    facts.order = *base;
   else
-    made.astray = made.rows | map->axes;
+    facts.astray = facts.rows | map->axes;
   return true;
 }
 
 // Rows one behind the other, and all parts of them together again.
-bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                       Made &made) {
+bool RoutedRows::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                           Facts &facts) {
   const rules::FactorsRule factors = factors_of(app.op);
   const bool joins = factors == rules::cat_factors;
   const bool parts = factors == rules::slice_factors || factors == rules::split_factors ||
@@ -384,7 +386,7 @@ bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> op
   const OrderId of = order_of(operands[0]);
   if (of == 0 || cut_rows(app.type(app.args[0])).empty())
     return false;
-  made.rows = cut_rows(app.type(app.args[0]));
+  facts.rows = cut_rows(app.type(app.args[0]));
   if (parts) {
     const std::optional<int64_t> first =
         factors == rules::slice_factors ? first_taken(app, 0) : std::optional<int64_t>(0);
@@ -396,11 +398,11 @@ bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> op
     for (const rules::ResultClaim &result : app.results) {
       const std::optional<int64_t> length = extent(program_, result.shape, 0);
       if (!fits || !length) {
-        made.astray = made.rows;
+        facts.astray = facts.rows;
         return true;
       }
       const bool all = begin == 0 && length == rows;
-      made.parts.push_back(
+      facts.parts.push_back(
           all ? of
               : add({Order::Form::Part, of, uint64_t(begin), uint64_t(begin + *length),
                      known_[of - 1].axes, known_[of - 1].away, *rows}));
@@ -414,18 +416,18 @@ bool Routed::take_part(const rules::Application &app, llvm::ArrayRef<ValueId> op
     const Order *part = id ? &known_[id - 1] : nullptr;
     if (!part || part->form != Order::Form::Part || part->base != joined.base ||
         part->first != (i ? joined.second : 0)) {
-      made.astray = made.rows;
+      facts.astray = facts.rows;
       return true;
     }
     joined.second = part->second;
   }
-  made.order = joined.second == uint64_t(joined.rows) ? joined.base : add(joined);
+  facts.order = joined.second == uint64_t(joined.rows) ? joined.base : add(joined);
   return true;
 }
 
 // One of the experts of which a rank has some, behind one another in a parameter.
-bool Routed::take_entry(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                        size_t results, Made &made) {
+bool RoutedRows::take_entry(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                            size_t results, Facts &facts) {
   const rules::FactorsRule factors = factors_of(app.op);
   if (!(factors == rules::select_factors || factors == rules::unbind_factors) || app.args.empty())
     return false;
@@ -436,42 +438,42 @@ bool Routed::take_entry(const rules::Application &app, llvm::ArrayRef<ValueId> o
     return false;
   for (ir::AxisId axis : cut_rows(app.type(app.args[0])))
     if (cuts_.origin(operands[0], axis).value_or(Origin::Stated) != Origin::Stated)
-      made.entries |= axis;
-  in_entries_[operands[0].index] |= made.entries;
-  made.owned.assign(results, made.entries);
-  return !made.entries.empty();
+      facts.entries |= axis;
+  in_entries_[operands[0].index] |= facts.entries;
+  facts.owned.assign(results, facts.entries);
+  return !facts.entries.empty();
 }
 
 // What stays where it is: rows that meet have to stand in one order.
-void Routed::join(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                  llvm::function_ref<bool(size_t)> unread, Made &made) {
+void RoutedRows::join(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                      llvm::function_ref<bool(size_t)> unread, Facts &facts) {
   AxisSet routed;
   for (ValueId operand : operands) {
     if (const OrderId of = order_of(operand))
       routed |= known_[of - 1].axes;
     if (const Map *map = map_of(operand))
-      made.astray |= map->axes;
+      facts.astray |= map->axes;
   }
-  made.summed = ~AxisSet();
+  facts.summed = ~AxisSet();
   for (size_t i = 0; i < operands.size() && i < app.args.size(); ++i) {
     if (unread(i) || is_zero(app, operands, i))
       continue;
     const ir::Type &type = app.type(app.args[i]);
-    made.summed -= (type.of(Kind::Varying) | type.of(Kind::Partial) | type.unknown) -
-                   away(order_of(operands[i])) - summed(operands[i]) - owned(operands[i]);
+    facts.summed -= (type.of(Kind::Varying) | type.of(Kind::Partial) | type.unknown) -
+                    away(order_of(operands[i])) - summed(operands[i]) - owned(operands[i]);
     if ((type.sharded() & routed).empty())
       continue;
     const OrderId of = order_of(operands[i]);
-    if (made.order && *made.order != of)
-      made.astray |= routed;
-    made.order = of;
+    if (facts.order && *facts.order != of)
+      facts.astray |= routed;
+    facts.order = of;
   }
 }
 
 // What experts make of the rows that were sent to them, and what an optimizer makes of experts.
 // `of`: the operands that are looked at.
-AxisSet Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                           llvm::ArrayRef<size_t> of, AxisSet &unsent) const {
+AxisSet RoutedRows::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                               llvm::ArrayRef<size_t> of, AxisSet &unsent) const {
   AxisSet own;
   for (size_t i : of)
     own |= owned(operands[i]);
@@ -490,8 +492,8 @@ AxisSet Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId
 }
 
 // Of lists, the elements in one place belong together.
-void Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                        size_t results, llvm::function_ref<bool(size_t)> unread, Made &made) {
+void RoutedRows::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                            size_t results, llvm::function_ref<bool(size_t)> unread, Facts &facts) {
   for (size_t r = 0; r < results; ++r) {
     llvm::SmallVector<size_t, 4> together;
     for (const rules::Slot &slot : app.slots) {
@@ -501,50 +503,50 @@ void Routed::find_owned(const rules::Application &app, llvm::ArrayRef<ValueId> o
         if (slot.first + i < app.args.size() && !unread(slot.first + i))
           together.push_back(slot.first + i);
     }
-    made.owned.push_back(find_owned(app, operands, together, made.unsent));
+    facts.owned.push_back(find_owned(app, operands, together, facts.unsent));
     if (app.op.form == rules::OpForm::Transition)
-      made.unsent |= made.owned.back() & rules::communicated_axes(app);
+      facts.unsent |= facts.owned.back() & rules::communicated_axes(app);
   }
   for (ValueId operand : operands)
-    if (const AxisSet axes = owned(operand) & made.unsent)
+    if (const AxisSet axes = owned(operand) & facts.unsent)
       misused_[storage_of(program_, operand).index] |= axes;
 }
 
-Routed::Made Routed::made(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                          llvm::ArrayRef<ValueId> results,
-                          llvm::function_ref<bool(size_t)> unread) {
-  Made made;
+RoutedRows::Facts RoutedRows::infer(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                                    llvm::ArrayRef<ValueId> results,
+                                    llvm::function_ref<bool(size_t)> unread) {
+  Facts facts;
   if (operands.size() != app.args.size())
-    return made;
+    return facts;
   const bool computes = app.op.form == rules::OpForm::Equation && app.op.row;
-  made.whole = computes
-                   ? sort(app, operands, results, made) ||
-                         find_places(app, operands, results, made) || pick(app, operands, made) ||
-                         put(app, operands, results, made) || take_part(app, operands, made)
-                   : exchange(app, operands, made);
-  if (!made.whole && !(computes && (see_map(app, operands, results, made) ||
-                                    take_entry(app, operands, results.size(), made)))) {
-    join(app, operands, unread, made);
-    find_owned(app, operands, results.size(), unread, made);
+  facts.whole = computes ? sort(app, operands, results, facts) ||
+                               find_places(app, operands, results, facts) ||
+                               pick(app, operands, facts) || put(app, operands, results, facts) ||
+                               take_part(app, operands, facts)
+                         : exchange(app, operands, facts);
+  if (!facts.whole && !(computes && (see_map(app, operands, results, facts) ||
+                                     take_entry(app, operands, results.size(), facts)))) {
+    join(app, operands, unread, facts);
+    find_owned(app, operands, results.size(), unread, facts);
   }
-  return made;
+  return facts;
 }
 
-void Routed::learn(ValueId value, uint32_t index, bool last, const Made &made,
-                   const ir::Type &type) {
-  if (made.astray)
+void RoutedRows::learn(ValueId value, uint32_t index, bool last, const Facts &facts,
+                       const ir::Type &type) {
+  if (facts.astray)
     return;
-  if (index < made.parts.size())
-    orders_[value.index] = made.parts[index];
-  else if (made.order && *made.order && type.sharded())
-    orders_[value.index] = *made.order;
-  summed_[value.index] = made.summed & type.of(Kind::Partial);
-  if (made.map && last)
-    maps_[value.index] = *made.map;
-  if (!made.columns.empty() && index == 0 && last)
-    columns_[value.index] = made.columns;
-  else if (index < made.columns.size())
-    maps_[value.index] = made.columns[index];
+  if (index < facts.parts.size())
+    orders_[value.index] = facts.parts[index];
+  else if (facts.order && *facts.order && type.sharded())
+    orders_[value.index] = *facts.order;
+  summed_[value.index] = facts.summed & type.of(Kind::Partial);
+  if (facts.map && last)
+    maps_[value.index] = *facts.map;
+  if (!facts.columns.empty() && index == 0 && last)
+    columns_[value.index] = facts.columns;
+  else if (index < facts.columns.size())
+    maps_[value.index] = facts.columns[index];
 }
 
 } // namespace spmd::checker

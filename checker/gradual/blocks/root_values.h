@@ -12,7 +12,7 @@
 
 namespace spmd::checker {
 
-class Rooted {
+class RootValues {
 public:
   struct Seen {
     ir::AxisId axis;
@@ -24,7 +24,7 @@ public:
     }
   };
 
-  explicit Rooted(ir::Program &program) : program_(program) {}
+  explicit RootValues(ir::Program &program) : program_(program) {}
 
   // Of a sum to one rank, what it has then.
   std::optional<Seen> reduced(const rules::Application &app) const;

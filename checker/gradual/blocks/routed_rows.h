@@ -20,7 +20,7 @@
 
 namespace spmd::checker {
 
-class Routed {
+class RoutedRows {
 public:
   using OrderId = uint32_t; // 0: that in which the rows came
   // Numbers of a rank's own rows: for rows in one order, which rows in another one.
@@ -32,7 +32,7 @@ public:
     bool once = false;           // picks none twice
     ir::AxisSet axes;            // along which ranks have rows of their own
   };
-  struct Made {
+  struct Facts {
     ir::AxisSet rows;     // axes along which the results are such rows, in dimension 0
     bool whole = false;   // the rule is to see the rows of the operands as all that there are
     ir::AxisSet entries;  // axes along which it takes one of a rank's own entries
@@ -60,13 +60,14 @@ public:
   };
 
   // `zero_blocks`: values that are made of zeros, and cut.
-  Routed(ir::Program &program, const Cuts &cuts, const llvm::DenseSet<uint32_t> &zero_blocks)
+  RoutedRows(ir::Program &program, const Cuts &cuts, const llvm::DenseSet<uint32_t> &zero_blocks)
       : program_(program), cuts_(cuts), zero_blocks_(zero_blocks) {}
 
   // `unread`: operands of which only the shape is read.
-  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-            llvm::ArrayRef<ir::ValueId> results, llvm::function_ref<bool(size_t)> unread);
-  void learn(ir::ValueId value, uint32_t index, bool last, const Made &made, const ir::Type &type);
+  Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+              llvm::ArrayRef<ir::ValueId> results, llvm::function_ref<bool(size_t)> unread);
+  void learn(ir::ValueId value, uint32_t index, bool last, const Facts &facts,
+             const ir::Type &type);
 
   // Axes along which a value is a rank's own, as the weights of its experts are.
   ir::AxisSet owned(ir::ValueId value) const { return owned_.lookup(value.index); }
@@ -97,25 +98,25 @@ private:
   OrderId add(Order order);
   uint64_t lengths(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                    llvm::StringRef word);
-  bool exchange(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Made &made);
+  bool exchange(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Facts &facts);
   bool sort(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-            llvm::ArrayRef<ir::ValueId> results, Made &made);
+            llvm::ArrayRef<ir::ValueId> results, Facts &facts);
   bool find_places(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-                   llvm::ArrayRef<ir::ValueId> results, Made &made);
+                   llvm::ArrayRef<ir::ValueId> results, Facts &facts);
   bool see_map(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-               llvm::ArrayRef<ir::ValueId> results, Made &made);
-  bool pick(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Made &made);
+               llvm::ArrayRef<ir::ValueId> results, Facts &facts);
+  bool pick(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Facts &facts);
   bool put(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-           llvm::ArrayRef<ir::ValueId> results, Made &made);
-  bool take_part(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Made &made);
+           llvm::ArrayRef<ir::ValueId> results, Facts &facts);
+  bool take_part(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, Facts &facts);
   bool take_entry(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-                  size_t results, Made &made);
+                  size_t results, Facts &facts);
   void join(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-            llvm::function_ref<bool(size_t)> unread, Made &made);
+            llvm::function_ref<bool(size_t)> unread, Facts &facts);
   ir::AxisSet find_owned(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                          llvm::ArrayRef<size_t> of, ir::AxisSet &unsent) const;
   void find_owned(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
-                  size_t results, llvm::function_ref<bool(size_t)> unread, Made &made);
+                  size_t results, llvm::function_ref<bool(size_t)> unread, Facts &facts);
   const Map *map_of(ir::ValueId value) const;
   std::optional<OrderId> base_of(const Map &map) const;
   void bind(const Map &map, OrderId base);

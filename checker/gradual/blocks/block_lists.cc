@@ -1,5 +1,5 @@
 // Follows lists of blocks from where they are split to where they are joined.
-#include "checker/gradual/blocks/lists.h"
+#include "checker/gradual/blocks/block_lists.h"
 
 #include "checker/gradual/axis_size_numbers.h"
 
@@ -30,14 +30,14 @@ static bool copies(const rules::Application &app) {
   return moves_elements(app.op) && (!app.op.row || !app.op.row->factors);
 }
 
-const Lists::Part *Lists::part(ValueId value) const {
+const BlockLists::Part *BlockLists::part(ValueId value) const {
   auto found = parts_.find(value.index);
   return found == parts_.end() ? nullptr : &found->second;
 }
 
 // What a collective makes of a tensor, or of its parts behind one another, along dimension 0.
-std::optional<Lists::Part> Lists::collected(const rules::Application &app,
-                                            llvm::ArrayRef<ValueId> operands) const {
+std::optional<BlockLists::Part> BlockLists::collected(const rules::Application &app,
+                                                      llvm::ArrayRef<ValueId> operands) const {
   if (operands.empty() || app.args.empty())
     return std::nullopt;
   const AxisSet axes = rules::communicated_axes(app);
@@ -58,8 +58,8 @@ std::optional<Lists::Part> Lists::collected(const rules::Application &app,
 }
 
 // One of as many equal parts as there are ranks.
-std::optional<Lists::Part> Lists::member(const rules::Application &app, ValueId operand,
-                                         uint32_t index, uint32_t results) const {
+std::optional<BlockLists::Part> BlockLists::member(const rules::Application &app, ValueId operand,
+                                                   uint32_t index, uint32_t results) const {
   const std::optional<unsigned> dim = dim_of(app, rank_of(app, 0));
   if (!dim || results < 2)
     return std::nullopt;
@@ -72,8 +72,8 @@ std::optional<Lists::Part> Lists::member(const rules::Application &app, ValueId 
 }
 
 // All members of one list, in their order.
-std::optional<Lists::Part> Lists::all_members(const rules::Application &app,
-                                              llvm::ArrayRef<ValueId> operands) const {
+std::optional<BlockLists::Part> BlockLists::all_members(const rules::Application &app,
+                                                        llvm::ArrayRef<ValueId> operands) const {
   const Part *first = operands.size() < 2 ? nullptr : part(operands[0]);
   if (!first)
     return std::nullopt;
@@ -89,9 +89,10 @@ std::optional<Lists::Part> Lists::all_members(const rules::Application &app,
   return *first;
 }
 
-std::optional<Lists::Joined> Lists::follow(const rules::Application &app,
-                                           llvm::ArrayRef<ValueId> operands, ValueId result,
-                                           uint32_t index, uint32_t results) {
+std::optional<BlockLists::Joined> BlockLists::follow(const rules::Application &app,
+                                                     llvm::ArrayRef<ValueId> operands,
+                                                     ValueId result, uint32_t index,
+                                                     uint32_t results) {
   if (operands.empty() || app.args.empty())
     return std::nullopt;
   std::optional<Part> made;

@@ -8,19 +8,19 @@
 
 namespace spmd::checker {
 
-class Alone {
+class OneRankMasks {
 public:
-  explicit Alone(const Offsets &offsets) : offsets_(offsets) {}
+  explicit OneRankMasks(const Offsets &offsets) : offsets_(offsets) {}
 
   // Axes along which the result is a mask that is true on one rank at most, and those along which
   // it is zero on all ranks but one; `scaled`: of known scale.
-  struct Made {
+  struct Facts {
     ir::AxisSet mask, value, scaled;
   };
-  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
-  void learn(ir::ValueId value, const Made &made) {
-    if (made.mask)
-      masks_[value.index] = made.mask;
+  Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+  void learn(ir::ValueId value, const Facts &facts) {
+    if (facts.mask)
+      masks_[value.index] = facts.mask;
   }
   // The masks of an instruction that chooses by them: the rule sees them as equal on all ranks.
   ir::AxisSet mask(ir::ValueId value) const { return masks_.lookup(value.index); }
