@@ -5,6 +5,7 @@
 #include "checker/gradual/accumulation.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/inference.h"
+#include "checker/gradual/micro_batches/micro_batches.h"
 #include "checker/gradual/returned.h"
 #include "checker/gradual/unseen_collectives.h"
 #include "checker/operand_list.h"
@@ -634,6 +635,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   judge_accumulation(program, result);
   judge_unseen(program, result);
   judge_returned(program, result);
+  judge_micro_batches(program, result);
   result.gradual->copies().restore(program, result);
   result.gradual->restore_unknown();
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();
