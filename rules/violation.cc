@@ -15,6 +15,7 @@
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
 #include "rules/violations/steps/edges.h"
+#include "rules/violations/steps/micro_batches.h"
 #include "rules/violations/steps/offsets.h"
 #include "rules/violations/steps/positions.h"
 #include "rules/violations/steps/returned.h"
@@ -39,11 +40,11 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     AccumulatedMeans, DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient,
     UnusedGradient, OverwrittenMessage, TiedCopiesDrift, UnclearedGradient, BlockOffset,
     ForeignRows, RepeatedPositions, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, EdgeGradientKept,
-    MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales, GradientOfOtherBlock, UnstatedPartial,
-    SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
-    StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
-    SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
-    MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective, ReduceThenSlice,
+    MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales, GradientOfOtherBlock, UnlikeParts,
+    UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec,
+    StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
+    MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
+    UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective, ReduceThenSlice,
     GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast, AssumedRule,
     UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression, SourceChanged,
     ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,

@@ -4,6 +4,7 @@
 #include "checker/definitions.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/inference.h"
+#include "checker/gradual/micro_batches/micro_batches.h"
 #include "checker/gradual/step/accumulation.h"
 #include "checker/gradual/step/owned_norms.h"
 #include "checker/gradual/step/returned.h"
@@ -636,6 +637,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   judge_unseen(program, result);
   judge_returned(program, result);
   judge_owned_norms(program, result);
+  judge_micro_batches(program, result);
   result.gradual->copies().restore(program, result);
   result.gradual->restore_unknown();
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();
