@@ -65,4 +65,18 @@ void OperandList::read(const ir::Program &program, ir::BlockId block) {
   }
 }
 
+void OperandList::read_by(uint32_t result, uint32_t results,
+                          llvm::SmallVectorImpl<ir::ValueId> &found) const {
+  found.clear();
+  for (const rules::Slot &slot : slots) {
+    const bool tensors =
+        slot.form == rules::Slot::Form::Tensor || slot.form == rules::Slot::Form::List;
+    const bool each = slot.form == rules::Slot::Form::List && results > 1 && slot.count == results;
+    if (each)
+      found.push_back(values[slot.first + result]);
+    else if (tensors)
+      found.append(values.begin() + slot.first, values.begin() + slot.first + slot.count);
+  }
+}
+
 } // namespace spmd::checker

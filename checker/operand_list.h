@@ -28,6 +28,9 @@ struct OperandList {
   Writes writes = Writes::None;
 
   void read(const ir::Program &program, ir::BlockId block);
+  // The values of which one of several results is made: of a list that has as many, the one in its
+  // place.
+  void read_by(uint32_t result, uint32_t results, llvm::SmallVectorImpl<ir::ValueId> &found) const;
 
 private:
   void note_write(bool mut) { // of the operand that comes next

@@ -6,6 +6,7 @@
 #include "checker/gradual/inference.h"
 #include "checker/gradual/micro_batches/micro_batches.h"
 #include "checker/gradual/step/accumulation.h"
+#include "checker/gradual/step/expert_gradients.h"
 #include "checker/gradual/step/owned_norms.h"
 #include "checker/gradual/step/returned.h"
 #include "checker/gradual/step/unseen_collectives.h"
@@ -637,6 +638,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   judge_unseen(program, result);
   judge_returned(program, result);
   judge_owned_norms(program, result);
+  judge_expert_gradients(program, result);
   judge_micro_batches(program, result);
   result.gradual->copies().restore(program, result);
   result.gradual->restore_unknown();

@@ -110,23 +110,15 @@ bool OwnedNorms::find_owners() {
 void OwnedNorms::follow(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   const bool sent = !communicates(id).empty();
+  llvm::SmallVector<ValueId, 4> operands;
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     const ValueId result = inst.result(r);
     Params made;
     if (const ValueId of = program_.values[result].grad_of; of.valid() && program_.find_param(of))
       made.insert(of.index);
-    for (const rules::Slot &slot : operands_.slots) {
-      const bool each = slot.form == rules::Slot::Form::List && slot.count == inst.result_count &&
-                        inst.result_count > 1;
-      if (slot.form != rules::Slot::Form::Tensor && slot.form != rules::Slot::Form::List)
-        continue;
-      const uint32_t count = slot.form == rules::Slot::Form::Tensor ? 1 : slot.count;
-      for (uint32_t i = each ? r : 0; i < (each ? r + 1 : count); ++i)
-        if (slot.first + i < operands_.values.size()) {
-          const Params &of = params(operands_.values[slot.first + i]);
-          made.insert(of.begin(), of.end());
-        }
-    }
+    operands_.read_by(r, inst.result_count, operands);
+    for (ValueId value : operands)
+      made.insert(params(value).begin(), params(value).end());
     if (!made.empty() && !(sent && is_number(result))) // which is one on all ranks then
       params_[result.index] = std::move(made);
   }
