@@ -4,6 +4,7 @@
 
 #include "ir/claims.h"
 #include "ir/dialect/dialect.h"
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 
 #include <string>

@@ -4,10 +4,11 @@
 #include "checker/gradual/axis_size_numbers.h"
 
 #include "checker/walk/gradients/search.h"
+#include "rules/apply.h"
 #include "rules/factors/factors.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 #include "rules/transitions/call.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -7,7 +7,7 @@
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/shards/stacked.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/control.h"
@@ -17,7 +17,7 @@
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include <fmt/format.h>
 

@@ -5,6 +5,7 @@
 #include "checker/walk/instruction/implicit_casts.h"
 
 #include "rules/application_key.h"
+#include "rules/apply.h"
 #include "rules/boundary/claims.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/remesh.h"

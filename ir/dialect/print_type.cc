@@ -1,8 +1,9 @@
 // Types and shapes as text: what read/types.cc reads back, and the listing of kinds that
 // sentences use.
+#include "ir/dialect/print_type.h"
+
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

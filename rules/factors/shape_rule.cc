@@ -1,11 +1,9 @@
 // Reads the shapes of results off the factors of an application, and holds them against what the
 // program states.
-#include "rules/shapes/shape_rule.h"
+#include "rules/factors/shape_rule.h"
 
 #include "rules/shapes/extent_facts.h"
 #include "rules/violations/operands.h"
-
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,11 +1,10 @@
 // From the written dimensions of an equation to those of one application: `...`, a placed factor
 // and a span become as many factors as the operands have dimensions there.
-#include "rules/shapes/shape_rule.h"
+#include "rules/factors/shape_rule.h"
 
 #include "rules/derivative.h"
-#include "rules/ops/registry.h"
+#include "rules/factors/unify.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/unify.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"

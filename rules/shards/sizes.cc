@@ -1,7 +1,6 @@
-// Blocks of uneven shards, and what a declaration says of them.
-#include "rules/shards/blocks.h"
+// The sizes of shards: as a declaration says them, and as values that are joined have them.
+#include "rules/shards/sizes.h"
 
-#include "rules/shapes/checked.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/operands.h"
@@ -9,8 +8,8 @@
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/symbols.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -22,140 +21,7 @@ using ir::AxisId;
 using ir::AxisSet;
 using ir::Extent;
 using ir::set_of;
-
-namespace {
-
-using Numbers = llvm::SmallVector<int64_t, 8>;
-constexpr int64_t kMaxBlocks = 1 << 16; // written out one by one
-
-std::optional<Numbers> numbers_of(const ir::Program &program, ir::AttrListId list) {
-  Numbers numbers;
-  for (const ir::AttrValue &item : program.lists[list].items) {
-    if (item.form != ir::AttrForm::Integer)
-      return std::nullopt;
-    numbers.push_back(item.as_integer());
-  }
-  return numbers;
-}
-
-ir::AttrListId list_of(ir::Program &program, llvm::ArrayRef<int64_t> numbers) {
-  ir::AttrList list;
-  for (int64_t number : numbers)
-    list.items.push_back(ir::AttrValue::integer(number));
-  return program.lists.add(std::move(list));
-}
-
-// None where a size, or all of them together, are no extent.
-std::optional<Blocks> of_sizes(ir::Program &program, llvm::ArrayRef<int64_t> sizes) {
-  Checked sum = 0;
-  for (int64_t size : sizes)
-    sum = sum + size;
-  std::optional<Extent> global = sum.extent();
-  if (!global)
-    return std::nullopt;
-  return Blocks({0, *global, Extent(sizes.empty() ? 0 : sizes.front()), list_of(program, sizes)});
-}
-
-// A division without a remainder; none if it is not known to be one.
-std::optional<Extent> exact(Extent a, Extent b) {
-  if (a == b)
-    return Extent(1);
-  if (b == Extent(1))
-    return a;
-  if (!a.is_number() || !b.is_number() || b.number() == 0 || a.number() % b.number())
-    return std::nullopt;
-  return Extent(a.number() / b.number());
-}
-
-// Every block, one by one.
-std::optional<Numbers> written_out(const ir::Program &program, const Blocks &blocks,
-                                   int64_t ranks) {
-  if (blocks.sizes().valid())
-    return numbers_of(program, blocks.sizes());
-  if (blocks.even() || !blocks.global().is_number() || !blocks.block().is_number() ||
-      ranks > kMaxBlocks || ir::is_symbolic(program, ranks))
-    return std::nullopt;
-  Numbers sizes;
-  int64_t left = blocks.global().number();
-  for (int64_t k = 0; k < ranks; ++k) {
-    sizes.push_back(std::min(left, blocks.block().number()));
-    left -= sizes.back();
-  }
-  return sizes;
-}
-
-} // namespace
-
-std::optional<Extent> times(ir::Program &program, Extent a, std::optional<Extent> b) {
-  if (!b)
-    return std::nullopt;
-  if (a == Extent(1))
-    return b;
-  return *b == Extent(1) ? a : ir::combine(program.exprs, ir::Expr::Form::Multiply, a, *b);
-}
-
-std::optional<Blocks> divided(ir::Program &program, const Blocks &blocks, Extent inner) {
-  if (blocks.even() || inner == Extent(1))
-    return blocks;
-  std::optional<Extent> global = exact(blocks.global(), inner);
-  std::optional<Extent> block = exact(blocks.block(), inner);
-  if (!blocks.sizes().valid())
-    return global && block ? std::optional(Blocks({0, *global, *block, {}})) : std::nullopt;
-  std::optional<Numbers> sizes = numbers_of(program, blocks.sizes());
-  if (!sizes || !inner.is_number() || inner.number() == 0)
-    return std::nullopt;
-  for (int64_t &size : *sizes) {
-    if (size % inner.number())
-      return std::nullopt;
-    size /= inner.number();
-  }
-  return of_sizes(program, *sizes);
-}
-
-std::optional<Blocks> multiplied(ir::Program &program, const Blocks &blocks, Extent inner) {
-  if (blocks.even() || inner == Extent(1))
-    return blocks;
-  std::optional<Extent> global = times(program, blocks.global(), inner);
-  std::optional<Extent> block = times(program, blocks.block(), inner);
-  if (!blocks.sizes().valid())
-    return global && block ? std::optional(Blocks({0, *global, *block, {}})) : std::nullopt;
-  std::optional<Numbers> sizes = numbers_of(program, blocks.sizes());
-  if (!sizes || !inner.is_number())
-    return std::nullopt;
-  for (int64_t &size : *sizes) {
-    std::optional<Extent> grown = (Checked(size) * inner.number()).extent();
-    if (!grown)
-      return std::nullopt;
-    size = grown->number();
-  }
-  return of_sizes(program, *sizes);
-}
-
-std::optional<Blocks> joined(ir::Program &program, const Blocks &outer, int64_t outer_ranks,
-                             const Blocks &inner, int64_t inner_ranks) {
-  if (outer.even() && inner.even())
-    return Blocks{};
-  std::optional<Numbers> sizes = written_out(program, inner, inner_ranks);
-  if (!outer.even() || !sizes || ir::is_symbolic(program, outer_ranks) ||
-      outer_ranks > kMaxBlocks / std::max<int64_t>(inner_ranks, 1))
-    return std::nullopt;
-  Numbers all;
-  for (int64_t k = 0; k < outer_ranks; ++k)
-    all.append(*sizes);
-  return of_sizes(program, all);
-}
-
-std::string print(const ir::Program &program, const Blocks &blocks) {
-  if (blocks.even())
-    return "even";
-  auto text = [&](Extent extent) { return ir::print(extent, program.exprs, program.strings); };
-  if (!blocks.sizes().valid())
-    return fmt::format("{} of {}", text(blocks.block()), text(blocks.global()));
-  std::string out;
-  for (int64_t size : numbers_of(program, blocks.sizes()).value_or(Numbers()))
-    out += fmt::format("{}{}", out.empty() ? "" : ", ", size);
-  return out;
-}
+using Numbers = BlockLengths;
 
 namespace {
 
@@ -169,21 +35,6 @@ int64_t block_index(const ir::Mesh &mesh, llvm::ArrayRef<AxisId> axes, int64_t r
 }
 
 } // namespace
-
-llvm::SmallVector<int64_t, 16> nested_starts(int64_t extent, llvm::ArrayRef<int64_t> sizes) {
-  llvm::SmallVector<int64_t, 16> starts = {0, extent};
-  for (int64_t size : sizes) {
-    llvm::SmallVector<int64_t, 16> finer;
-    for (size_t i = 0; i + 1 < starts.size(); ++i) {
-      int64_t length = starts[i + 1] - starts[i], piece = (length + size - 1) / size;
-      for (int64_t k = 0; k < size; ++k)
-        finer.push_back(starts[i] + std::min(length, k * piece));
-    }
-    finer.push_back(extent);
-    starts = std::move(finer);
-  }
-  return starts;
-}
 
 std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &mesh,
                                           llvm::ArrayRef<AxisId> axes, int64_t extent,
@@ -217,7 +68,7 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
       lengths[std::min(static_cast<size_t>(std::max<int64_t>(0, index)), lengths.size() - 1)];
   if (even)
     return nested;
-  std::optional<Blocks> listed = of_sizes(program, lengths);
+  std::optional<Blocks> listed = blocks_of(program, lengths);
   nested.blocks = follows || !listed
                       ? Blocks(ir::UnevenDim{0, Extent(extent), Extent(lengths.front()), {}})
                       : *listed;
@@ -240,7 +91,7 @@ namespace {
 std::optional<Blocks> with_more_axes(ir::Program &program, const ir::Mesh &mesh,
                                      const Blocks &known, llvm::ArrayRef<AxisId> cut,
                                      llvm::ArrayRef<AxisId> all) {
-  std::optional<Numbers> lengths = written_out(program, known, size_of(mesh, set_of(cut)));
+  std::optional<Numbers> lengths = lengths_of(program, known, size_of(mesh, set_of(cut)));
   int64_t ranks = size_of(mesh, set_of(all));
   if (!lengths || ranks > kMaxBlocks || ir::is_symbolic(program, ranks))
     return std::nullopt;
@@ -255,7 +106,7 @@ std::optional<Blocks> with_more_axes(ir::Program &program, const ir::Mesh &mesh,
     }
     made.push_back((*lengths)[static_cast<size_t>(place)]);
   }
-  return of_sizes(program, made);
+  return blocks_of(program, made);
 }
 
 } // namespace
@@ -284,8 +135,8 @@ ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir:
     const ir::UnevenDim *claimed =
         stated && stated->valid() ? program.shard_sizes[*stated].find(each.dim) : nullptr;
     Blocks given = claimed ? Blocks(*claimed) : Blocks();
-    std::optional<Numbers> lengths = written_out(program, given, size_of(mesh, set_of(all)));
-    if (stated && (!lengths || lengths != written_out(program, *made, 0)))
+    std::optional<Numbers> lengths = lengths_of(program, given, size_of(mesh, set_of(all)));
+    if (stated && (!lengths || lengths != lengths_of(program, *made, 0)))
       out.push_back(ShapeMismatch{fmt::format("the shards of dimension {} that parts of one shape "
                                               "make and those that are stated",
                                               each.dim),

@@ -1,7 +1,7 @@
 // Element types of results: promotion as frameworks do it, tensors before tensors without
 // dimensions before plain numbers.
+#include "rules/factors/shape_rule.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 
 namespace spmd::rules {
 

@@ -1,8 +1,8 @@
 // The first operand that has a factor sets its extent; all others are held against it.
-#include "rules/shapes/unify.h"
+#include "rules/factors/unify.h"
 
+#include "rules/shapes/blocks.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/blocks.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"

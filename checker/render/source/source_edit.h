@@ -1,7 +1,7 @@
 // A fix as a change of the user's own script, where one line allows it.
 #pragma once
 
-#include "checker/render/source.h"
+#include "checker/render/source/source.h"
 
 #include <optional>
 #include <string>

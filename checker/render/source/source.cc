@@ -1,6 +1,6 @@
 // Reads source files below the source root and prepares their lines for a terminal of some width.
 // Relies on real paths: a link that leads out of the root is not followed.
-#include "checker/render/source.h"
+#include "checker/render/source/source.h"
 
 #include "rules/violations/coverage.h"
 

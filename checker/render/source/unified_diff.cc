@@ -1,5 +1,5 @@
 // Texts are compared line by line.
-#include "checker/render/unified_diff.h"
+#include "checker/render/source/unified_diff.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"

@@ -1,6 +1,6 @@
 // The grammar of JSON over simdjson's tokens. A token is a bracket, comma or colon, or where a
 // scalar begins; after the last one stands a sentinel that points at the end of the text.
-#include "ir/json/read_cursor.h"
+#include "ir/input/read_cursor.h"
 
 #include "ir/support/strings.h"
 

@@ -4,7 +4,7 @@
 #include "rules/derivative.h"
 #include "rules/ops/table.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/violations/operands.h"
 
 #include <fmt/format.h>
