@@ -1,6 +1,6 @@
 // Blocks that change their ranks as a whole, by one permutation; the rank that a call names as its
 // root.
-#include "runtime/plan/planner.h"
+#include "runtime/plan/planner/transitions.h"
 
 #include "ir/support/error.h"
 
@@ -15,9 +15,10 @@ using rules::Collective;
 
 // Blocks change their ranks. Copies, and addends, of one block are as good as one another: they are
 // taken in the order of the ranks.
-llvm::Expected<BufferId> Planner::reordered(Site &site, unsigned operand, unsigned result,
-                                            llvm::ArrayRef<AxisId> axes) {
-  std::string name = who(site.frame, site.inst.result(result));
+llvm::Expected<BufferId> TransitionPlanner::reordered(PlanSite &site, unsigned operand,
+                                                      unsigned result,
+                                                      llvm::ArrayRef<AxisId> axes) {
+  std::string name = values_.who(site.frame, site.inst.result(result));
   BufferId from = plan_.values[site.values[operand]].buffer;
   llvm::Expected<Placement> before = Placement::make(program_, world_, site.args[operand], name);
   if (!before)
@@ -26,8 +27,8 @@ llvm::Expected<BufferId> Planner::reordered(Site &site, unsigned operand, unsign
       program_, world_, checked_.known(site.inst.result(result), site.frame.typing), name);
   if (!after)
     return after.takeError();
-  CommunicatorId id = communicator(site.mesh(program_), axes);
-  const Groups &group = groups(id);
+  CommunicatorId id = builder_.communicator(site.mesh(program_), axes);
+  const Groups &group = builder_.groups(id);
   std::vector<int64_t> pairs;
   for (size_t g = 0; g < group.count(); ++g) {
     std::map<std::vector<int64_t>, llvm::SmallVector<RankId, 4>> held;
@@ -55,14 +56,14 @@ llvm::Expected<BufferId> Planner::reordered(Site &site, unsigned operand, unsign
   Communicate made{Collective::Permute};
   made.group = id;
   made.operand = from;
-  made.result = buffer_like(from, dims_of_buffer(from));
+  made.result = builder_.buffer_like(from, builder_.dims_of_buffer(from));
   made.dtype = plan_.buffers[from].dtype;
   made.perm = {static_cast<uint32_t>(plan_.numbers.size()), static_cast<uint32_t>(pairs.size())};
   plan_.numbers.insert(plan_.numbers.end(), pairs.begin(), pairs.end());
-  return communicate(made, site.mesh(program_));
+  return builder_.communicate(made, site.mesh(program_));
 }
 
-llvm::Expected<uint32_t> Planner::root_of(Site &site, size_t size) {
+llvm::Expected<uint32_t> TransitionPlanner::root_of(PlanSite &site, size_t size) {
   const ir::AttrValue *root = program_.find(site.inst.attrs, "root");
   if (!root)
     return 0;

@@ -1,12 +1,12 @@
 // Transitions become collectives and local steps. What a collective sends is contiguous, piece by
 // piece: where pieces are cut along another dimension than the outermost, packing stands before it,
 // and the inverse behind it.
-#include "ir/support/arrays.h"
-#include "ir/support/error.h"
-#include "runtime/plan/pieces.h"
-#include "runtime/plan/planner.h"
+#include "runtime/plan/planner/transitions.h"
 
 #include "rules/redistribute/call.h"
+
+#include "ir/support/arrays.h"
+#include "ir/support/error.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -32,15 +32,15 @@ using rules::TransitionMove;
 using Form = rules::TransitionMove::Form;
 
 // Every rank gets the pieces of all, joined along a dimension.
-llvm::Error Planner::gather(MovedOperand &at, const TransitionMove &move) {
-  CommunicatorId id = communicator(at.mesh, move.axes);
-  const Groups &group = groups(id);
-  const bool same_extents = has_same_extents(at);
-  Cut lengths(entries(same_extents)), counts(entries(same_extents));
+llvm::Error TransitionPlanner::gather(MovedOperand &at, const TransitionMove &move) {
+  CommunicatorId id = builder_.communicator(at.mesh, move.axes);
+  const Groups &group = builder_.groups(id);
+  const bool same_extents = pieces_.has_same_extents(at);
+  Cut lengths(pieces_.entries(same_extents)), counts(pieces_.entries(same_extents));
   const Buffer operand = plan_.buffers[at.at];
-  RankDims joined(entries(same_extents)), flat(entries(same_extents));
+  RankDims joined(pieces_.entries(same_extents)), flat(pieces_.entries(same_extents));
   bool packed = false;
-  for (RankId rank : looked_at(at, same_extents)) {
+  for (RankId rank : pieces_.looked_at(at, same_extents)) {
     const size_t entry = same_extents ? 0 : rank;
     for (RankId member : group[group.group_of(rank)]) {
       const Dims &dims = operand.on(member);
@@ -58,70 +58,70 @@ llvm::Error Planner::gather(MovedOperand &at, const TransitionMove &move) {
   }
   if (group.size() == 1) {
     if (move.form == Form::Stack)
-      at.at = copy(at.at, std::move(joined));
+      at.at = builder_.copy(at.at, std::move(joined));
     return llvm::Error::success();
   }
   Communicate made{Collective::AllGather};
   made.group = id;
   made.operand = at.at;
-  made.result = buffer_like(at.at, packed ? flat : joined);
-  made.counts = uneven_counts(std::move(counts), at.mesh);
+  made.result = builder_.buffer_like(at.at, packed ? flat : joined);
+  made.counts = pieces_.uneven_counts(std::move(counts), at.mesh);
   made.dtype = at.wire_dtype;
-  at.at = communicate(made, at.mesh);
+  at.at = builder_.communicate(made, at.mesh);
   if (packed)
-    on_pieces(LocalStepForm::Join, at, move, std::move(joined), std::move(lengths), id);
+    pieces_.step(LocalStepForm::Join, at, move, std::move(joined), std::move(lengths), id);
   return llvm::Error::success();
 }
 
 // A rank keeps its own piece.
-llvm::Error Planner::take(MovedOperand &at, const TransitionMove &move) {
-  CommunicatorId id = communicator(at.mesh, move.axes);
-  llvm::Expected<Cut> lengths = piece_lengths(at, move, id);
+llvm::Error TransitionPlanner::take(MovedOperand &at, const TransitionMove &move) {
+  CommunicatorId id = builder_.communicator(at.mesh, move.axes);
+  llvm::Expected<Cut> lengths = pieces_.lengths(at, move, id);
   if (!lengths)
     return lengths.takeError();
-  if (groups(id).size() == 1 && move.form == Form::Cut)
+  if (builder_.groups(id).size() == 1 && move.form == Form::Cut)
     return llvm::Error::success();
-  RankDims own = own_dims(at, move, *lengths, id);
-  on_pieces(LocalStepForm::TakeOwnSlice, at, move, std::move(own), std::move(*lengths), id);
+  RankDims own = pieces_.own_dims(at, move, *lengths, id);
+  pieces_.step(LocalStepForm::TakeOwnSlice, at, move, std::move(own), std::move(*lengths), id);
   return llvm::Error::success();
 }
 
 // Sums, of which a rank keeps its own piece.
-llvm::Error Planner::scatter(MovedOperand &at, const TransitionMove &move) {
-  CommunicatorId id = communicator(at.mesh, move.axes);
-  if (groups(id).size() == 1)
+llvm::Error TransitionPlanner::scatter(MovedOperand &at, const TransitionMove &move) {
+  CommunicatorId id = builder_.communicator(at.mesh, move.axes);
+  if (builder_.groups(id).size() == 1)
     return take(at, move);
-  llvm::Expected<Cut> lengths = piece_lengths(at, move, id);
+  llvm::Expected<Cut> lengths = pieces_.lengths(at, move, id);
   if (!lengths)
     return lengths.takeError();
-  RankDims own = own_dims(at, move, *lengths, id);
+  RankDims own = pieces_.own_dims(at, move, *lengths, id);
   const bool same_extents = own.size() == 1;
-  Cut counts(entries(same_extents));
-  for (RankId rank : looked_at(at, same_extents))
-    for (RankId member : groups(id)[groups(id).group_of(rank)])
+  Cut counts(pieces_.entries(same_extents));
+  for (RankId rank : pieces_.looked_at(at, same_extents))
+    for (RankId member : builder_.groups(id)[builder_.groups(id).group_of(rank)])
       counts.lengths[same_extents ? 0 : rank].push_back(count(own[same_extents ? 0 : member]));
-  pack(at, move, *lengths, id);
+  pieces_.pack(at, move, *lengths, id);
   Communicate made{Collective::ReduceScatter, move.combiner};
   made.group = id;
   made.operand = at.at;
-  made.result = buffer_like(at.at, std::move(own));
-  made.counts = uneven_counts(std::move(counts), at.mesh);
+  made.result = builder_.buffer_like(at.at, std::move(own));
+  made.counts = pieces_.uneven_counts(std::move(counts), at.mesh);
   made.dtype = at.wire_dtype;
   if (llvm::Error error = check_combiner(at.name, move.combiner, plan_.buffers[made.operand].dtype))
     return error;
-  at.at = communicate(made, at.mesh);
+  at.at = builder_.communicate(made, at.mesh);
   return llvm::Error::success();
 }
 
 // The own piece in its place among zeros.
-llvm::Error Planner::place_own(MovedOperand &at, const TransitionMove &move) {
-  CommunicatorId id = communicator(at.mesh, move.axes);
-  const Groups &group = groups(id);
+llvm::Error TransitionPlanner::place_own(MovedOperand &at, const TransitionMove &move) {
+  CommunicatorId id = builder_.communicator(at.mesh, move.axes);
+  const Groups &group = builder_.groups(id);
   const Buffer operand = plan_.buffers[at.at];
-  const bool same_extents = has_same_extents(at);
-  Cut lengths(entries(same_extents));
-  RankDims dims(entries(same_extents));
-  for (RankId rank : looked_at(at, same_extents)) {
+  const bool same_extents = pieces_.has_same_extents(at);
+  Cut lengths(pieces_.entries(same_extents));
+  RankDims dims(pieces_.entries(same_extents));
+  for (RankId rank : pieces_.looked_at(at, same_extents)) {
     const size_t entry = same_extents ? 0 : rank;
     for (RankId member : group[group.group_of(rank)])
       lengths.lengths[entry].push_back(move.form == Form::Stack ? 1 : operand.on(member)[move.dim]);
@@ -129,25 +129,25 @@ llvm::Error Planner::place_own(MovedOperand &at, const TransitionMove &move) {
   }
   if (group.size() == 1 && move.form == Form::Join)
     return llvm::Error::success();
-  on_pieces(LocalStepForm::PlaceOwn, at, move, std::move(dims), std::move(lengths), id);
+  pieces_.step(LocalStepForm::PlaceOwn, at, move, std::move(dims), std::move(lengths), id);
   return llvm::Error::success();
 }
 
 // Piece k of rank r goes to rank k, which joins what it gets in the order of the ranks.
-llvm::Error Planner::exchange(MovedOperand &at, const TransitionMove &one,
-                              const TransitionMove &other) {
+llvm::Error TransitionPlanner::exchange(MovedOperand &at, const TransitionMove &one,
+                                        const TransitionMove &other) {
   const TransitionMove &cut = joins(one) ? other : one, &join = joins(one) ? one : other;
-  CommunicatorId id = communicator(at.mesh, cut.axes);
-  const Groups group = groups(id);
-  llvm::Expected<Cut> lengths = piece_lengths(at, cut, id);
+  CommunicatorId id = builder_.communicator(at.mesh, cut.axes);
+  const Groups group = builder_.groups(id);
+  llvm::Expected<Cut> lengths = pieces_.lengths(at, cut, id);
   if (!lengths)
     return lengths.takeError();
   const Buffer operand = plan_.buffers[at.at];
   const bool same_extents = lengths->lengths.size() == 1 && all_equal(lengths->lengths[0]);
-  Cut counts(entries(same_extents)), joined(entries(same_extents));
-  RankDims dims(entries(same_extents)), flat(entries(same_extents));
+  Cut counts(pieces_.entries(same_extents)), joined(pieces_.entries(same_extents));
+  RankDims dims(pieces_.entries(same_extents)), flat(pieces_.entries(same_extents));
   bool packed = false;
-  for (RankId rank : looked_at(at, same_extents)) {
+  for (RankId rank : pieces_.looked_at(at, same_extents)) {
     const size_t entry = same_extents ? 0 : rank;
     uint32_t position = group.position(rank);
     int64_t received = 0;
@@ -173,24 +173,24 @@ llvm::Error Planner::exchange(MovedOperand &at, const TransitionMove &one,
     packed |= before(dims[entry], join.dim) != 1;
   }
   if (group.size() == 1) {
-    at.at = copy(at.at, std::move(dims));
+    at.at = builder_.copy(at.at, std::move(dims));
     return llvm::Error::success();
   }
-  pack(at, cut, *lengths, id);
+  pieces_.pack(at, cut, *lengths, id);
   Communicate made{Collective::AllToAll};
   made.group = id;
   made.operand = at.at;
-  made.result = buffer_like(at.at, packed ? flat : dims);
-  made.counts = uneven_counts(std::move(counts), at.mesh);
+  made.result = builder_.buffer_like(at.at, packed ? flat : dims);
+  made.counts = pieces_.uneven_counts(std::move(counts), at.mesh);
   made.dtype = at.wire_dtype;
-  at.at = communicate(made, at.mesh);
+  at.at = builder_.communicate(made, at.mesh);
   if (packed)
-    on_pieces(LocalStepForm::Join, at, join, std::move(dims), std::move(joined), id);
+    pieces_.step(LocalStepForm::Join, at, join, std::move(dims), std::move(joined), id);
   return llvm::Error::success();
 }
 
-llvm::Error Planner::permute_pairs(Site &site, const TransitionMove &move, size_t size,
-                                   Communicate &made) {
+llvm::Error TransitionPlanner::permute_pairs(PlanSite &site, const TransitionMove &move,
+                                             size_t size, Communicate &made) {
   if (!move.sources.empty()) {
     made.perm.first = static_cast<uint32_t>(plan_.numbers.size());
     for (size_t to = 0; to < size; ++to)
@@ -225,17 +225,17 @@ llvm::Error Planner::permute_pairs(Site &site, const TransitionMove &move, size_
 }
 
 // A collective and a local step that change no extents.
-llvm::Error Planner::keep(Site &site, MovedOperand &at, const TransitionMove &move,
-                          llvm::ArrayRef<AxisId> axes) {
+llvm::Error TransitionPlanner::keep(PlanSite &site, MovedOperand &at, const TransitionMove &move,
+                                    llvm::ArrayRef<AxisId> axes) {
   const rules::Transition &row = *move.row;
-  CommunicatorId id = communicator(at.mesh, axes);
-  size_t size = groups(id).size();
+  CommunicatorId id = builder_.communicator(at.mesh, axes);
+  size_t size = builder_.groups(id).size();
   bool alone = size == 1 && row.collective != Collective::Permute;
   if (row.collective != Collective::None && !alone) {
     Communicate made{row.collective, move.combiner};
     made.group = id;
     made.operand = at.at;
-    made.result = buffer_like(at.at, dims_of_buffer(at.at));
+    made.result = builder_.buffer_like(at.at, builder_.dims_of_buffer(at.at));
     made.dtype = at.wire_dtype;
     if (row.collective == Collective::AllReduce)
       if (llvm::Error error = check_combiner(at.name, move.combiner, plan_.buffers[at.at].dtype))
@@ -250,12 +250,12 @@ llvm::Error Planner::keep(Site &site, MovedOperand &at, const TransitionMove &mo
       made.root = *root;
     }
     const Buffer &operand = plan_.buffers[at.at];
-    for (RankId rank : looked_at(at, operand.dims.size() == 1))
-      for (RankId member : groups(id)[groups(id).group_of(rank)])
+    for (RankId rank : pieces_.looked_at(at, operand.dims.size() == 1))
+      for (RankId member : builder_.groups(id)[builder_.groups(id).group_of(rank)])
         if (operand.on(member) != operand.on(rank))
           return make_error(fmt::format("{}: ranks {} and {} hold tensors of different extents",
                                         at.name, world_.number(rank), world_.number(member)));
-    at.at = communicate(made, at.mesh);
+    at.at = builder_.communicate(made, at.mesh);
   }
   bool first = row.local_step == rules::LocalStep::KeepOnFirst,
        root = row.local_step == rules::LocalStep::KeepOnRoot;
@@ -268,11 +268,11 @@ llvm::Error Planner::keep(Site &site, MovedOperand &at, const TransitionMove &mo
       return position.takeError();
     made.root = *position;
   }
-  made.operands = uses_of(at.at);
-  made.result = buffer_like(at.at, dims_of_buffer(at.at));
+  made.operands = builder_.uses_of(at.at);
+  made.result = builder_.buffer_like(at.at, builder_.dims_of_buffer(at.at));
   made.group = id;
   at.at = made.result;
-  local_step(std::move(made), at.mesh);
+  builder_.local_step(std::move(made), at.mesh);
   return llvm::Error::success();
 }
 
@@ -282,22 +282,48 @@ static bool same_move(const TransitionMove &a, const TransitionMove &b) {
          a.row->local_step == b.row->local_step && a.combiner == b.combiner;
 }
 
-llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
-                                        llvm::ArrayRef<TransitionMove> moves, unsigned result) {
-  std::string name = result < site.inst.result_count ? who(site.frame, site.inst.result(result))
-                                                     : std::string("the result");
+std::vector<TensorSizes::Lengths>
+TransitionPlanner::sizes_by(PlanSite &site, std::initializer_list<llvm::StringRef> names) {
+  for (const rules::Slot &slot : site.operands.slots) {
+    if (!slot.name.valid() || slot.count == 0 ||
+        !llvm::is_contained(names, program_.strings[slot.name]))
+      continue;
+    const PlannedId says = site.values[slot.first];
+    const PlannedValue &value = plan_.values[says];
+    const auto *known =
+        options_.sizes ? options_.sizes->find(value.value, plan_.calls[value.call].path) : nullptr;
+    if (known) {
+      std::vector<TensorSizes::Lengths> by_rank(world_.size());
+      llvm::ArrayRef<RankId> ranks = world_.ranks(plan_.buffers[value.buffer].mesh);
+      for (size_t i = 0; i < ranks.size(); ++i)
+        by_rank[ranks[i]] = (*known)[i];
+      return by_rank;
+    }
+    if (!llvm::is_contained(plan_.unknown_sizes, says))
+      plan_.unknown_sizes.push_back(says);
+  }
+  return {};
+}
+
+llvm::Expected<BufferId> TransitionPlanner::moved(PlanSite &site, BufferId from,
+                                                  llvm::ArrayRef<TransitionMove> moves,
+                                                  unsigned result) {
+  std::string name = result < site.inst.result_count
+                         ? values_.who(site.frame, site.inst.result(result))
+                         : std::string("the result");
   MovedOperand at{from, site.mesh(program_), std::move(name), wire_dtype(site, from), {}, {}};
   at.sent = sizes_by(site, {"in_splits", "splits"});
   at.joined = sizes_by(site, {"out_splits", "splits"});
   if (!plan_.unknown_sizes.empty()) {
     std::string text =
         fmt::format("{} has as many elements as {} says, which is known once it runs", at.name,
-                    who(site.frame, plan_.values[plan_.unknown_sizes[0]].value));
-    if (options_.sizes && dynamic_ == 0)
+                    values_.who(site.frame, plan_.values[plan_.unknown_sizes[0]].value));
+    if (options_.sizes && !builder_.is_nested())
       return make_error(text);
     plan_.unknown_sizes.clear();
-    return make_error(text +
-                      (dynamic_ > 0 ? ", and a loop or a branch may say otherwise each time" : ""));
+    return make_error(text + (builder_.is_nested()
+                                  ? ", and a loop or a branch may say otherwise each time"
+                                  : ""));
   }
   bool one_step = llvm::all_of(moves, [&](const auto &each) { return each.step == moves[0].step; });
   for (size_t i = 0; i < moves.size(); ++i) {
@@ -325,7 +351,7 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
   return at.at;
 }
 
-ir::DType Planner::wire_dtype(const Site &site, BufferId from) const {
+ir::DType TransitionPlanner::wire_dtype(const PlanSite &site, BufferId from) const {
   const ir::AttrValue *attr = program_.find(site.inst.attrs, "op_dtype");
   ir::DType stated = ir::DType::Unknown;
   if (attr && attr->form == ir::AttrForm::String)
@@ -333,8 +359,8 @@ ir::DType Planner::wire_dtype(const Site &site, BufferId from) const {
   return stated == ir::DType::Unknown ? plan_.buffers[from].dtype : stated;
 }
 
-llvm::Error Planner::transition(Site &site) {
-  rules::Application app = application(site);
+llvm::Error TransitionPlanner::plan(PlanSite &site) {
+  rules::Application app = site.application(program_);
   // Redistributions to whole types are lowered to steps before, where both ends are known.
   if (rules::redistribute::states_whole_type(app))
     return make_error("no steps are known: the kind of the operand on some axis is unknown, or a "
@@ -360,13 +386,14 @@ llvm::Error Planner::transition(Site &site) {
     if (i >= site.inst.result_count)
       continue;
     // `out_dtype`
-    ir::DType dtype = dtype_of(checked_.known(site.inst.result(i), site.frame.typing));
+    ir::DType dtype = builder_.dtype_of(checked_.known(site.inst.result(i), site.frame.typing));
     if (dtype != ir::DType::Unknown && dtype != plan_.buffers[*made].dtype) {
-      BufferId cast = buffer(dtype, plan_.buffers[*made].mesh, dims_of_buffer(*made));
-      copy_into(*made, cast);
+      BufferId cast =
+          builder_.buffer(dtype, plan_.buffers[*made].mesh, builder_.dims_of_buffer(*made));
+      builder_.copy_into(*made, cast);
       *made = cast;
     }
-    if (llvm::Error error = define_result(site, i, *made))
+    if (llvm::Error error = values_.define_result(site, i, *made))
       return error;
   }
   return llvm::Error::success();

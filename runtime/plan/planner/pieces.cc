@@ -1,9 +1,9 @@
 // The pieces that collectives send: how long each is, as stated, as tensors say, or as blocks lie;
 // and their packing where they are not contiguous.
-#include "runtime/plan/pieces.h"
+#include "runtime/plan/planner/pieces.h"
+
 #include "ir/support/arrays.h"
 #include "ir/support/error.h"
-#include "runtime/plan/planner.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -50,13 +50,13 @@ bool joins(const TransitionMove &move) {
   return move.form == Form::Stack || move.form == Form::Join;
 }
 
-llvm::ArrayRef<int64_t> Planner::stated_joined(const MovedOperand &at, const TransitionMove &move,
-                                               RankId rank) {
+llvm::ArrayRef<int64_t> stated_joined(const MovedOperand &at, const TransitionMove &move,
+                                      RankId rank) {
   return at.joined.empty() ? llvm::ArrayRef<int64_t>(move.lengths)
                            : llvm::ArrayRef<int64_t>(at.joined[rank]);
 }
 
-CutId Planner::add_cut(Cut cut, ir::MeshId mesh) {
+CutId PiecePlanner::add_cut(Cut cut, ir::MeshId mesh) {
   llvm::ArrayRef<RankId> ranks = world_.ranks(mesh);
   if (cut.lengths.size() > 1 &&
       llvm::all_of(ranks, [&](RankId rank) { return cut.lengths[rank] == cut.lengths[ranks[0]]; }))
@@ -64,10 +64,9 @@ CutId Planner::add_cut(Cut cut, ir::MeshId mesh) {
   return plan_.cuts.add(std::move(cut));
 }
 
-// The lengths of the pieces of `move.dim` on each rank: as stated, as the shards say, or evenly.
-llvm::Expected<Cut> Planner::piece_lengths(MovedOperand &at, const TransitionMove &move,
-                                           CommunicatorId id) {
-  const Groups &group = groups(id);
+llvm::Expected<Cut> PiecePlanner::lengths(MovedOperand &at, const TransitionMove &move,
+                                          CommunicatorId id) {
+  const Groups &group = builder_.groups(id);
   int64_t n = static_cast<int64_t>(group.size());
   const bool same_extents = has_same_extents(at) && !(move.after && move.after->uneven);
   Cut cut(entries(same_extents));
@@ -101,8 +100,8 @@ llvm::Expected<Cut> Planner::piece_lengths(MovedOperand &at, const TransitionMov
   return cut;
 }
 
-llvm::Expected<int64_t> Planner::block_length(const rules::BlockDim &dim, ir::MeshId mesh,
-                                              RankId rank) const {
+llvm::Expected<int64_t> PiecePlanner::block_length(const rules::BlockDim &dim, ir::MeshId mesh,
+                                                   RankId rank) const {
   llvm::SmallVector<int64_t, 8> lengths =
       block_lengths(program_, *dim.uneven, world_.count(mesh, dim.axes));
   if (lengths.empty())
@@ -110,22 +109,20 @@ llvm::Expected<int64_t> Planner::block_length(const rules::BlockDim &dim, ir::Me
   return lengths[static_cast<size_t>(world_.index(mesh, dim.axes, rank))];
 }
 
-// A local step on the pieces of one dimension: what the operand becomes.
-void Planner::on_pieces(LocalStepForm form, MovedOperand &at, const TransitionMove &move,
+void PiecePlanner::step(LocalStepForm form, MovedOperand &at, const TransitionMove &move,
                         RankDims dims, Cut lengths, CommunicatorId group) {
   LocalStep made{form};
-  made.operands = uses_of(at.at);
-  made.result = buffer_like(at.at, std::move(dims));
+  made.operands = builder_.uses_of(at.at);
+  made.result = builder_.buffer_like(at.at, std::move(dims));
   made.group = group;
   made.cut = add_cut(std::move(lengths), at.mesh);
   made.dim = static_cast<uint32_t>(move.dim);
   at.at = made.result;
-  local_step(std::move(made), at.mesh);
+  builder_.local_step(std::move(made), at.mesh);
 }
 
-// What a collective sends: pieces one after another. Nothing to do where they are.
-void Planner::pack(MovedOperand &at, const TransitionMove &move, const Cut &lengths,
-                   CommunicatorId group) {
+void PiecePlanner::pack(MovedOperand &at, const TransitionMove &move, const Cut &lengths,
+                        CommunicatorId group) {
   const Buffer operand = plan_.buffers[at.at];
   bool contiguous = llvm::all_of(
       world_.ranks(at.mesh), [&](RankId rank) { return before(operand.on(rank), move.dim) == 1; });
@@ -135,10 +132,10 @@ void Planner::pack(MovedOperand &at, const TransitionMove &move, const Cut &leng
   RankDims flat(entries(same_extents));
   for (RankId rank : looked_at(at, same_extents))
     flat[same_extents ? 0 : rank] = {count(operand.on(rank))};
-  on_pieces(LocalStepForm::Split, at, move, std::move(flat), lengths, group);
+  step(LocalStepForm::Split, at, move, std::move(flat), lengths, group);
 }
 
-CutId Planner::uneven_counts(Cut counts, ir::MeshId mesh) {
+CutId PiecePlanner::uneven_counts(Cut counts, ir::MeshId mesh) {
   llvm::ArrayRef<RankId> ranks = world_.ranks(mesh);
   int64_t one = counts.on(ranks[0]).front();
   bool even =
@@ -148,40 +145,16 @@ CutId Planner::uneven_counts(Cut counts, ir::MeshId mesh) {
   return even ? CutId() : add_cut(std::move(counts), mesh);
 }
 
-// The extents that the own piece has, and all of its length per rank.
-RankDims Planner::own_dims(const MovedOperand &at, const TransitionMove &move, const Cut &lengths,
-                           CommunicatorId id) {
+RankDims PiecePlanner::own_dims(const MovedOperand &at, const TransitionMove &move,
+                                const Cut &lengths, CommunicatorId id) {
   const Buffer &operand = plan_.buffers[at.at];
   const bool same_extents =
       operand.dims.size() == 1 && lengths.lengths.size() == 1 && all_equal(lengths.lengths[0]);
   RankDims dims(entries(same_extents));
   for (RankId rank : looked_at(at, same_extents))
     dims[same_extents ? 0 : rank] =
-        piece_dims(operand.on(rank), move, lengths.on(rank)[groups(id).position(rank)]);
+        piece_dims(operand.on(rank), move, lengths.on(rank)[builder_.groups(id).position(rank)]);
   return dims;
-}
-
-std::vector<TensorSizes::Lengths> Planner::sizes_by(Site &site,
-                                                    std::initializer_list<llvm::StringRef> names) {
-  for (const rules::Slot &slot : site.operands.slots) {
-    if (!slot.name.valid() || slot.count == 0 ||
-        !llvm::is_contained(names, program_.strings[slot.name]))
-      continue;
-    const PlannedId says = site.values[slot.first];
-    const PlannedValue &value = plan_.values[says];
-    const auto *known =
-        options_.sizes ? options_.sizes->find(value.value, plan_.calls[value.call].path) : nullptr;
-    if (known) {
-      std::vector<TensorSizes::Lengths> by_rank(world_.size());
-      llvm::ArrayRef<RankId> ranks = world_.ranks(plan_.buffers[value.buffer].mesh);
-      for (size_t i = 0; i < ranks.size(); ++i)
-        by_rank[ranks[i]] = (*known)[i];
-      return by_rank;
-    }
-    if (!llvm::is_contained(plan_.unknown_sizes, says))
-      plan_.unknown_sizes.push_back(says);
-  }
-  return {};
 }
 
 } // namespace spmd::runtime

@@ -1,8 +1,10 @@
-// Bodies that instructions run. Calls are put in place, scans unrolled: how often they run is
-// known. Branches and loops become ranges of steps, entered by the ranks whose predicate says so.
+// Calls, scans, branches and loops.
+#include "runtime/plan/planner/control_flow.h"
+
+#include "runtime/plan/planner/planner.h"
+
 #include "ir/support/arrays.h"
 #include "ir/support/error.h"
-#include "runtime/plan/planner.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -10,20 +12,8 @@
 
 namespace spmd::runtime {
 
-int64_t Planner::integer(const Site &site, llvm::StringRef name) const {
-  const ir::AttrValue *attr = program_.find(site.inst.attrs, name);
-  return attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
-}
-
-llvm::SmallVector<BufferId, 4> Planner::arg_buffers(Site &site, size_t first) const {
-  llvm::SmallVector<BufferId, 4> buffers;
-  for (PlannedId value : ir::as_array(site.values).drop_front(first))
-    buffers.push_back(plan_.values[value].buffer);
-  return buffers;
-}
-
 // A function that has a body.
-llvm::Expected<ir::FunctionId> Planner::region(Site &site, llvm::StringRef role) {
+llvm::Expected<ir::FunctionId> ControlFlowPlanner::region(PlanSite &site, llvm::StringRef role) {
   const ir::AttrValue *attr = program_.find(site.inst.attrs, role);
   if (!attr || attr->form != ir::AttrForm::Function)
     return make_error(fmt::format("`{}` is no function", role.str()));
@@ -34,8 +24,8 @@ llvm::Expected<ir::FunctionId> Planner::region(Site &site, llvm::StringRef role)
   return id;
 }
 
-Planner::Frame Planner::enter(Site &site, uint32_t typing, uint64_t round, bool looped) {
-  Frame frame;
+PlanFrame ControlFlowPlanner::enter(PlanSite &site, uint32_t typing, uint64_t round, bool looped) {
+  PlanFrame frame;
   frame.call = static_cast<uint32_t>(plan_.calls.size());
   frame.typing = typing;
   const PlannedCall &caller = plan_.calls[site.frame.call];
@@ -50,27 +40,29 @@ Planner::Frame Planner::enter(Site &site, uint32_t typing, uint64_t round, bool 
   return frame;
 }
 
-llvm::Error Planner::bind(Frame &frame, ir::FunctionId function, llvm::ArrayRef<BufferId> args) {
+llvm::Error ControlFlowPlanner::bind(PlanFrame &frame, ir::FunctionId function,
+                                     llvm::ArrayRef<BufferId> args) {
   for (size_t i = 0; i < args.size(); ++i)
-    if (llvm::Error error = define(frame, program_.functions[function].params[i].value, args[i]))
+    if (llvm::Error error =
+            values_.define(frame, program_.functions[function].params[i].value, args[i]))
       return error;
   return llvm::Error::success();
 }
 
-llvm::Expected<llvm::SmallVector<BufferId, 4>> Planner::run_body(Frame &frame, ir::FunctionId id,
-                                                                 llvm::ArrayRef<BufferId> args) {
+llvm::Expected<llvm::SmallVector<BufferId, 4>>
+ControlFlowPlanner::run_body(PlanFrame &frame, ir::FunctionId id, llvm::ArrayRef<BufferId> args) {
   if (llvm::Error error = bind(frame, id, args))
     return error;
   const ir::Body steps = program_.functions[id].body;
   const ir::BlockId returned = program_.functions[id].results;
-  if (llvm::Error error = body(frame, steps))
+  if (llvm::Error error = bodies_.body(frame, steps))
     return error;
   llvm::SmallVector<BufferId, 4> results;
   for (const ir::Operand &operand : program_.blocks[returned]) {
     if (!operand.is_value())
       return make_error(fmt::format("`{}` returns a plain number, which no rank holds",
                                     program_.strings[program_.functions[id].name].str()));
-    llvm::Expected<PlannedId> value = find(frame, operand.as_value());
+    llvm::Expected<PlannedId> value = values_.find(frame, operand.as_value());
     if (!value)
       return value.takeError();
     results.push_back(plan_.values[*value].buffer);
@@ -78,53 +70,47 @@ llvm::Expected<llvm::SmallVector<BufferId, 4>> Planner::run_body(Frame &frame, i
   return results;
 }
 
-llvm::Error Planner::define_results(Site &site, llvm::ArrayRef<BufferId> buffers) {
-  for (unsigned r = 0; r < site.inst.result_count && r < buffers.size(); ++r)
-    if (llvm::Error error = define_result(site, r, buffers[r]))
-      return error;
-  return llvm::Error::success();
-}
-
-llvm::Error Planner::call(Site &site) {
+llvm::Error ControlFlowPlanner::plan(PlanSite &site) {
   if (site.op.boundary == rules::Boundary::Cond)
     return branch(site);
   if (site.op.boundary == rules::Boundary::Scan)
     return scan(site);
   if (site.op.boundary == rules::Boundary::While)
     return loop(site);
-  return plain_call(site);
+  return call(site);
 }
 
-llvm::Error Planner::plain_call(Site &site) {
+llvm::Error ControlFlowPlanner::call(PlanSite &site) {
   llvm::Expected<ir::FunctionId> function = region(site, "body");
   if (!function)
     return function.takeError();
   llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
   SPMD_CHECK(typings.size() == 1, "a body that was not typed");
-  Frame frame = enter(site, typings[0], 0, false);
+  PlanFrame frame = enter(site, typings[0], 0, false);
   llvm::Expected<llvm::SmallVector<BufferId, 4>> results =
-      run_body(frame, *function, arg_buffers(site));
+      run_body(frame, *function, site.buffers(plan_));
   if (!results)
     return results.takeError();
-  return define_results(site, *results);
+  return values_.define_results(site, *results);
 }
 
 // One entry of dimension 0 of a scanned operand.
-BufferId Planner::row_of(BufferId whole, int64_t row) {
-  RankDims dims = dims_of_buffer(whole);
+BufferId ControlFlowPlanner::row_of(BufferId whole, int64_t row) {
+  RankDims dims = builder_.dims_of_buffer(whole);
   for (Dims &each : dims)
     if (!each.empty())
       each.erase(each.begin());
   LocalStep made{LocalStepForm::TakeRow};
-  made.operands = uses_of(whole);
-  made.result = buffer_like(whole, std::move(dims));
+  made.operands = builder_.uses_of(whole);
+  made.result = builder_.buffer_like(whole, std::move(dims));
   made.row = static_cast<uint32_t>(row);
   BufferId result = made.result;
-  local_step(std::move(made), plan_.buffers[whole].mesh);
+  builder_.local_step(std::move(made), plan_.buffers[whole].mesh);
   return result;
 }
 
-llvm::Expected<int64_t> Planner::rounds_of(Site &site, llvm::ArrayRef<BufferId> scanned) {
+llvm::Expected<int64_t> ControlFlowPlanner::rounds_of(PlanSite &site,
+                                                      llvm::ArrayRef<BufferId> scanned) {
   if (const ir::AttrValue *length = program_.find(site.inst.attrs, "length");
       length && length->form == ir::AttrForm::Integer)
     return length->as_integer();
@@ -142,42 +128,42 @@ llvm::Expected<int64_t> Planner::rounds_of(Site &site, llvm::ArrayRef<BufferId> 
 }
 
 // What the rounds gave, one behind the other.
-llvm::Expected<BufferId> Planner::stack_rows(Site &site, unsigned result,
-                                             llvm::ArrayRef<BufferId> rows) {
+llvm::Expected<BufferId> ControlFlowPlanner::stack_rows(PlanSite &site, unsigned result,
+                                                        llvm::ArrayRef<BufferId> rows) {
   LocalStep made{LocalStepForm::StackRows};
   if (rows.empty()) {
     rules::Arg known = checked_.known(site.inst.result(result), site.frame.typing);
     llvm::Expected<Dims> dims =
-        dims_of(program_, known.shape, who(site.frame, site.inst.result(result)));
+        dims_of(program_, known.shape, values_.who(site.frame, site.inst.result(result)));
     if (!dims)
       return dims.takeError();
     made.form = LocalStepForm::Zero;
-    made.result = buffer(dtype_of(known), site.mesh(program_), {*dims});
+    made.result = builder_.buffer(builder_.dtype_of(known), site.mesh(program_), {*dims});
   } else {
-    RankDims dims = dims_of_buffer(rows[0]);
+    RankDims dims = builder_.dims_of_buffer(rows[0]);
     for (BufferId row : rows)
       if (plan_.buffers[row].dims != dims)
         return make_error("the rounds of a scan give tensors of different extents");
     for (Dims &each : dims)
       each.insert(each.begin(), static_cast<int64_t>(rows.size()));
-    made.operands = uses_of(rows);
-    made.result = buffer_like(rows[0], std::move(dims));
+    made.operands = builder_.uses_of(rows);
+    made.result = builder_.buffer_like(rows[0], std::move(dims));
   }
   BufferId stacked = made.result;
-  local_step(std::move(made), plan_.buffers[stacked].mesh);
+  builder_.local_step(std::move(made), plan_.buffers[stacked].mesh);
   return stacked;
 }
 
 // Constants, carries, then what is taken apart; carries, then what is stacked.
-llvm::Error Planner::scan(Site &site) {
+llvm::Error ControlFlowPlanner::scan(PlanSite &site) {
   llvm::Expected<ir::FunctionId> function = region(site, "body");
   if (!function)
     return function.takeError();
-  size_t consts = static_cast<size_t>(integer(site, "consts"));
-  size_t carries = static_cast<size_t>(integer(site, "carry"));
+  size_t consts = static_cast<size_t>(site.integer(program_, "consts"));
+  size_t carries = static_cast<size_t>(site.integer(program_, "carry"));
   const ir::AttrValue *attr = program_.find(site.inst.attrs, "reverse");
   bool reverse = attr && attr->form == ir::AttrForm::Bool && attr->as_bool();
-  llvm::SmallVector<BufferId, 4> operands = arg_buffers(site);
+  llvm::SmallVector<BufferId, 4> operands = site.buffers(plan_);
   llvm::ArrayRef<BufferId> scanned = ir::as_array(operands).drop_front(consts + carries);
   llvm::Expected<int64_t> rounds = rounds_of(site, scanned);
   if (!rounds)
@@ -196,7 +182,7 @@ llvm::Error Planner::scan(Site &site) {
     args.append(carried.begin(), carried.end());
     for (BufferId each : scanned)
       args.push_back(row_of(each, row));
-    Frame frame = enter(site, typing, static_cast<uint64_t>(i), false);
+    PlanFrame frame = enter(site, typing, static_cast<uint64_t>(i), false);
     llvm::Expected<llvm::SmallVector<BufferId, 4>> results = run_body(frame, *function, args);
     if (!results)
       return results.takeError();
@@ -214,11 +200,11 @@ llvm::Error Planner::scan(Site &site) {
       return stacked.takeError();
     results.push_back(*stacked);
   }
-  return define_results(site, results);
+  return values_.define_results(site, results);
 }
 
 // Both ways end in the same buffers.
-llvm::Error Planner::branch(Site &site) {
+llvm::Error ControlFlowPlanner::branch(PlanSite &site) {
   llvm::Expected<ir::FunctionId> then = region(site, "then");
   if (!then)
     return then.takeError();
@@ -230,33 +216,33 @@ llvm::Error Planner::branch(Site &site) {
   ir::MeshId mesh = site.mesh(program_);
   size_t at = plan_.branches.size();
   plan_.branches.push_back({plan_.values[site.values[0]].buffer});
-  step(StepForm::Branch, at, mesh);
-  ++dynamic_;
+  builder_.step(StepForm::Branch, at, mesh);
+  builder_.enter_nest();
   llvm::SmallVector<BufferId, 4> results;
   for (unsigned way = 0; way < 2; ++way) {
-    Frame frame = enter(site, typings[way], way, false);
+    PlanFrame frame = enter(site, typings[way], way, false);
     llvm::Expected<llvm::SmallVector<BufferId, 4>> made =
-        run_body(frame, way ? *other : *then, arg_buffers(site, 1));
+        run_body(frame, way ? *other : *then, site.buffers(plan_, 1));
     if (!made)
       return made.takeError();
     for (size_t r = 0; r < made->size(); ++r) {
       BufferId from = (*made)[r];
       if (way == 0)
-        results.push_back(copy(from));
+        results.push_back(builder_.copy(from));
       else if (plan_.buffers[from].dims == plan_.buffers[results[r]].dims)
-        copy_into(from, results[r]);
+        builder_.copy_into(from, results[r]);
       else
         return make_error(fmt::format("the two ways of result {} have different extents", r));
     }
     (way ? plan_.branches[at].else_end : plan_.branches[at].then_end) =
         static_cast<uint32_t>(plan_.steps.size());
   }
-  --dynamic_;
-  return define_results(site, results);
+  builder_.leave_nest();
+  return values_.define_results(site, results);
 }
 
 // Carries keep their buffers from round to round.
-llvm::Error Planner::loop(Site &site) {
+llvm::Error ControlFlowPlanner::loop(PlanSite &site) {
   llvm::Expected<ir::FunctionId> more = region(site, "cond");
   if (!more)
     return more.takeError();
@@ -265,22 +251,22 @@ llvm::Error Planner::loop(Site &site) {
     return function.takeError();
   llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
   SPMD_CHECK(typings.size() == 2, "a body that was not typed");
-  size_t consts = static_cast<size_t>(integer(site, "consts"));
-  llvm::SmallVector<BufferId, 4> args = arg_buffers(site);
+  size_t consts = static_cast<size_t>(site.integer(program_, "consts"));
+  llvm::SmallVector<BufferId, 4> args = site.buffers(plan_);
   for (size_t i = consts; i < args.size(); ++i)
-    args[i] = copy(args[i]);
+    args[i] = builder_.copy(args[i]);
   ir::MeshId mesh = site.mesh(program_);
   size_t at = plan_.loops.size();
   plan_.loops.push_back({});
-  step(StepForm::Loop, at, mesh);
-  ++dynamic_;
-  Frame asking = enter(site, typings[0], 0, true);
+  builder_.step(StepForm::Loop, at, mesh);
+  builder_.enter_nest();
+  PlanFrame asking = enter(site, typings[0], 0, true);
   llvm::Expected<llvm::SmallVector<BufferId, 4>> predicate = run_body(asking, *more, args);
   if (!predicate)
     return predicate.takeError();
   plan_.loops[at].predicate = (*predicate)[0];
   plan_.loops[at].cond_end = static_cast<uint32_t>(plan_.steps.size());
-  Frame turn = enter(site, typings[1], 0, true);
+  PlanFrame turn = enter(site, typings[1], 0, true);
   llvm::Expected<llvm::SmallVector<BufferId, 4>> results = run_body(turn, *function, args);
   if (!results)
     return results.takeError();
@@ -292,14 +278,14 @@ llvm::Error Planner::loop(Site &site) {
     if (plan_.buffers[result].dims != plan_.buffers[carries[i]].dims)
       return make_error(fmt::format("carry {} changes its extents", i));
     if (result != carries[i] && llvm::is_contained(carries, result))
-      result = copy(result);
+      result = builder_.copy(result);
   }
   for (size_t i = 0; i < carries.size(); ++i)
     if ((*results)[i] != carries[i])
-      copy_into((*results)[i], carries[i]);
+      builder_.copy_into((*results)[i], carries[i]);
   plan_.loops[at].body_end = static_cast<uint32_t>(plan_.steps.size());
-  --dynamic_;
-  return define_results(site, carries);
+  builder_.leave_nest();
+  return values_.define_results(site, carries);
 }
 
 } // namespace spmd::runtime
