@@ -237,7 +237,7 @@ ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_
     started |= met.differs & enters.equal() & leaves.equal();
   adopt(met.type, leaves, started);
   if (enters.gradient_free())
-    met.type.set_either(enters.equal() & open_axes(leaves));
+    met.type.set_either(enters.equal() & undecided_axes(leaves));
   met.differs -= started;
   AxisSet loose; // where nobody declares what a carry is: what rounds do not agree in
   if (state_.inference) {

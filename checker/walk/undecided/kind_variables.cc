@@ -1,6 +1,6 @@
 // The solver of unstated words: union-find over the variables of open values. Facts are replayed in
 // program order, so that of two uses that contradict the second one is reported.
-#include "checker/walk/undecided/open_values.h"
+#include "checker/walk/undecided/kind_variables.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -13,7 +13,7 @@ using ir::KindWord;
 using ir::Type;
 using ir::ValueId;
 
-void OpenValues::set(ValueId value, Row row) {
+void KindVariables::set(ValueId value, Row row) {
   if (of_.empty()) {
     if (!row)
       return;
@@ -22,18 +22,18 @@ void OpenValues::set(ValueId value, Row row) {
   of_[value.index] = row;
 }
 
-uint32_t OpenValues::variable(Row row, AxisId axis) const {
+uint32_t KindVariables::variable(Row row, AxisId axis) const {
   AxisSet before = rows_[row].axes & AxisSet(static_cast<uint16_t>((1u << axis.index) - 1));
   return members_[rows_[row].first + static_cast<uint32_t>(before.size())];
 }
 
-uint32_t OpenValues::add_variable() {
+uint32_t KindVariables::add_variable() {
   uint32_t made = static_cast<uint32_t>(variables_.size());
   variables_.push_back({.parent = made});
   return made;
 }
 
-OpenValues::Row OpenValues::fresh(AxisSet axes) {
+KindVariables::Row KindVariables::fresh(AxisSet axes) {
   if (!axes)
     return 0;
   rows_.push_back({axes, static_cast<uint32_t>(members_.size())});
@@ -42,8 +42,8 @@ OpenValues::Row OpenValues::fresh(AxisSet axes) {
   return static_cast<Row>(rows_.size() - 1);
 }
 
-OpenValues::Row OpenValues::make(AxisSet axes, const std::array<uint32_t, ir::kMaxAxes> &variables,
-                                 Row like) {
+KindVariables::Row
+KindVariables::make(AxisSet axes, const std::array<uint32_t, ir::kMaxAxes> &variables, Row like) {
   if (!axes)
     return 0;
   bool equal = this->axes(like) == axes;
@@ -57,7 +57,7 @@ OpenValues::Row OpenValues::make(AxisSet axes, const std::array<uint32_t, ir::kM
   return static_cast<Row>(rows_.size() - 1);
 }
 
-OpenValues::Row OpenValues::completed(Row row, AxisSet axes) {
+KindVariables::Row KindVariables::completed(Row row, AxisSet axes) {
   if (this->axes(row).contains(axes))
     return row;
   std::array<uint32_t, ir::kMaxAxes> variables{};
@@ -66,22 +66,23 @@ OpenValues::Row OpenValues::completed(Row row, AxisSet axes) {
   return make(axes, variables, 0);
 }
 
-uint32_t OpenValues::use(Place place, Kind needs, AxisId axis, uint32_t violation, uint32_t entry) {
+uint32_t KindVariables::use(Place place, Kind needs, AxisId axis, uint32_t violation,
+                            uint32_t entry) {
   uses_.push_back({place, needs, axis, violation, entry});
   return static_cast<uint32_t>(uses_.size() - 1);
 }
 
-uint32_t OpenValues::say(rules::Violation violation) {
+uint32_t KindVariables::say(rules::Violation violation) {
   reported_.push_back(std::move(violation));
   return static_cast<uint32_t>(reported_.size() - 1);
 }
 
-const OpenLinks *OpenValues::known_links(uint32_t application) const {
+const KindLinks *KindVariables::known_links(uint32_t application) const {
   bool known = application < links_of_.size() && links_of_[application];
   return known ? &links_[links_of_[application] - 1] : nullptr;
 }
 
-const OpenLinks &OpenValues::remember_links(uint32_t application, OpenLinks links) {
+const KindLinks &KindVariables::remember_links(uint32_t application, KindLinks links) {
   if (application >= links_of_.size())
     links_of_.resize(application + 1);
   links_.push_back(std::move(links));
@@ -89,7 +90,7 @@ const OpenLinks &OpenValues::remember_links(uint32_t application, OpenLinks link
   return links_.back();
 }
 
-uint32_t OpenValues::find(uint32_t variable) {
+uint32_t KindVariables::find(uint32_t variable) {
   while (variables_[variable].parent != variable) {
     uint32_t &parent = variables_[variable].parent;
     parent = variables_[parent].parent;
@@ -98,19 +99,19 @@ uint32_t OpenValues::find(uint32_t variable) {
   return variable;
 }
 
-uint32_t OpenValues::root(uint32_t variable) const {
+uint32_t KindVariables::root(uint32_t variable) const {
   while (variables_[variable].parent != variable)
     variable = variables_[variable].parent;
   return variable;
 }
 
-uint32_t OpenValues::earlier(uint32_t a, uint32_t b) const {
+uint32_t KindVariables::earlier(uint32_t a, uint32_t b) const {
   if (a == kNone || b == kNone)
     return a == kNone ? b : a;
   return uses_[b].order < uses_[a].order ? b : a;
 }
 
-void OpenValues::unite(uint32_t a, uint32_t b) {
+void KindVariables::unite(uint32_t a, uint32_t b) {
   a = find(a), b = find(b);
   if (a == b)
     return;
@@ -126,13 +127,13 @@ void OpenValues::unite(uint32_t a, uint32_t b) {
   variables_[b].parent = a;
 }
 
-void OpenValues::need(uint32_t variable, uint32_t use) {
+void KindVariables::need(uint32_t variable, uint32_t use) {
   Variable &root = variables_[find(variable)];
   uint32_t &first = uses_[use].needs == Kind::Invariant ? root.invariant : root.replicate;
   first = earlier(first, use);
 }
 
-uint32_t OpenValues::word_variable(uint32_t inst, AxisId axis) {
+uint32_t KindVariables::word_variable(uint32_t inst, AxisId axis) {
   auto [at, is_new] = words_.try_emplace(word_key(inst, axis), 0);
   if (is_new) {
     at->second = add_variable();
@@ -143,26 +144,26 @@ uint32_t OpenValues::word_variable(uint32_t inst, AxisId axis) {
 
 // A body is typed once for equal operands. What it needs of a value is needed at each call on its
 // own, but for a collective of the body, which has one word for all of its calls.
-void OpenValues::replay(llvm::ArrayRef<OpenFact> facts, uint32_t body,
-                        llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t)> facts_of) {
+void KindVariables::replay(llvm::ArrayRef<KindFact> facts, uint32_t body,
+                           llvm::function_ref<llvm::ArrayRef<KindFact>(uint32_t)> facts_of) {
   llvm::DenseMap<uint32_t, uint32_t> bound; // of the latest call: root in the body -> of the caller
-  for (const OpenFact &fact : facts)
+  for (const KindFact &fact : facts)
     switch (fact.form) {
-    case OpenFact::Form::Same:
+    case KindFact::Form::Same:
       unite(fact.a, fact.b);
       break;
-    case OpenFact::Form::Needs:
+    case KindFact::Form::Needs:
       uses_[fact.b].body = body;
       uses_[fact.b].order = order_++;
       need(fact.a, fact.b);
       break;
-    case OpenFact::Form::Word:
+    case KindFact::Form::Word:
       unite(fact.a, word_variable(fact.b, fact.axis));
       break;
-    case OpenFact::Form::Source:
+    case KindFact::Form::Source:
       sources_.try_emplace(word_key(fact.b, fact.axis), fact.a);
       break;
-    case OpenFact::Form::Enter:
+    case KindFact::Form::Enter:
       bound.clear();
       if (entered_.size() <= fact.b)
         entered_.resize(fact.b + 1);
@@ -171,7 +172,7 @@ void OpenValues::replay(llvm::ArrayRef<OpenFact> facts, uint32_t body,
         replay(facts_of(fact.b), fact.b, facts_of);
       }
       break;
-    case OpenFact::Form::Bind: {
+    case KindFact::Form::Bind: {
       uint32_t inside = find(fact.b);
       if (variables_[inside].word != kNone) {
         unite(fact.a, inside);
@@ -192,14 +193,14 @@ void OpenValues::replay(llvm::ArrayRef<OpenFact> facts, uint32_t body,
     }
 }
 
-void OpenValues::solve(llvm::ArrayRef<OpenFact> main,
-                       llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t)> facts_of) {
+void KindVariables::solve(llvm::ArrayRef<KindFact> main,
+                          llvm::function_ref<llvm::ArrayRef<KindFact>(uint32_t)> facts_of) {
   replay(main, kMain, facts_of);
 }
 
 // The first use decides. A value of a body that no collective of the body made is shown as its
 // first caller has it.
-OpenValues::Decision OpenValues::decision(uint32_t variable) const {
+KindVariables::Decision KindVariables::decision(uint32_t variable) const {
   uint32_t at = root(variable);
   while (variables_[at].word == kNone && variables_[at].shown != kNone)
     at = root(variables_[at].shown);
@@ -210,8 +211,8 @@ OpenValues::Decision OpenValues::decision(uint32_t variable) const {
   return made;
 }
 
-std::vector<OpenValues::Contradiction>
-OpenValues::contradictions(llvm::function_ref<uint32_t(Place, uint32_t)> moved) {
+std::vector<KindVariables::Contradiction>
+KindVariables::contradictions(llvm::function_ref<uint32_t(Place, uint32_t)> moved) {
   std::vector<Contradiction> found;
   llvm::DenseMap<std::pair<uint64_t, uint32_t>, size_t>
       known; // by place and what is reported there
@@ -240,19 +241,19 @@ OpenValues::contradictions(llvm::function_ref<uint32_t(Place, uint32_t)> moved) 
   return found;
 }
 
-void OpenValues::settle_types(ir::Program &program, CheckResult &result) const {
+void KindVariables::settle_types(ir::Program &program, CheckResult &result) const {
   for (uint32_t v = 0; v < of_.size(); ++v) {
     if (!of_[v])
       continue;
     Type type = program.types[result.types[v]];
-    for (AxisId axis : open_axes(type) & axes(of_[v]))
+    for (AxisId axis : undecided_axes(type) & axes(of_[v]))
       if (Decision made = decision(variable(of_[v], axis)); made.unstated)
         type.set_kind(axis, made.kind);
     result.types[v] = program.types.add(type);
   }
 }
 
-void OpenValues::settle_words(CheckResult &result) const {
+void KindVariables::settle_words(CheckResult &result) const {
   std::vector<InferredAt> inferred;
   llvm::DenseMap<uint32_t, llvm::SmallVector<uint32_t, 2>> of_inst;
   auto add = [&](const InferredAt &at) {

@@ -16,12 +16,12 @@
 namespace spmd::checker {
 
 // R or I, to be decided: not where there is no gradient, and a zero is of every kind.
-inline ir::AxisSet open_axes(const ir::Type &type) {
+inline ir::AxisSet undecided_axes(const ir::Type &type) {
   return type.gradient_free() ? ir::AxisSet() : type.either() - type.zero();
 }
 
 // One fact about variables, in the order in which a body was typed.
-struct OpenFact {
+struct KindFact {
   enum class Form : uint8_t {
     Same,   // variables a and b are one
     Needs,  // variable a, by use b
@@ -36,7 +36,7 @@ struct OpenFact {
 };
 
 // What an application says of its open operands; equal applications say the same.
-struct OpenLink {
+struct KindLink {
   enum class Form : uint8_t { Needs, Same, Result, Word, Source };
   Form form;
   ir::AxisId axis;
@@ -44,9 +44,9 @@ struct OpenLink {
   uint32_t a = 0, b = 0;                // operands; Result: operand, result; Word: -, result
   uint32_t violation = 0;               // Needs: what stands there under the other kind
 };
-using OpenLinks = llvm::SmallVector<OpenLink, 4>;
+using KindLinks = llvm::SmallVector<KindLink, 4>;
 
-class OpenValues {
+class KindVariables {
 public:
   // The variables of one value, one per open axis. 0: none.
   using Row = uint32_t;
@@ -60,7 +60,7 @@ public:
     UndecidedClash clash;
   };
 
-  explicit OpenValues(size_t value_count) : value_count_(value_count) {}
+  explicit KindVariables(size_t value_count) : value_count_(value_count) {}
 
   bool any() const { return rows_.size() > 1; }
   Row row(ir::ValueId value) const { return of_.empty() ? 0 : of_[value.index]; }
@@ -80,12 +80,12 @@ public:
   uint32_t say(rules::Violation violation);
 
   // What an application says, remembered by its index.
-  const OpenLinks *known_links(uint32_t application) const;
-  const OpenLinks &remember_links(uint32_t application, OpenLinks links);
+  const KindLinks *known_links(uint32_t application) const;
+  const KindLinks &remember_links(uint32_t application, KindLinks links);
 
   // Solves all facts, those of bodies at their first call.
-  void solve(llvm::ArrayRef<OpenFact> main,
-             llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t body)> facts_of);
+  void solve(llvm::ArrayRef<KindFact> main,
+             llvm::function_ref<llvm::ArrayRef<KindFact>(uint32_t body)> facts_of);
   // After solve(), in program order. `moved`: where an entry of the main body is now.
   std::vector<Contradiction>
   contradictions(llvm::function_ref<uint32_t(Place, uint32_t entry)> moved);
@@ -125,8 +125,8 @@ private:
   void unite(uint32_t a, uint32_t b);
   void need(uint32_t variable, uint32_t use);
   uint32_t earlier(uint32_t a, uint32_t b) const;
-  void replay(llvm::ArrayRef<OpenFact> facts, uint32_t body,
-              llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t body)> facts_of);
+  void replay(llvm::ArrayRef<KindFact> facts, uint32_t body,
+              llvm::function_ref<llvm::ArrayRef<KindFact>(uint32_t body)> facts_of);
   uint32_t word_variable(uint32_t inst, ir::AxisId axis);
   Decision decision(uint32_t variable) const;
   static uint64_t word_key(uint32_t inst, ir::AxisId axis) {
@@ -141,7 +141,7 @@ private:
   std::vector<Use> uses_;
   std::deque<rules::Violation> reported_;
   std::vector<uint32_t> links_of_; // per application: index into links_ plus one
-  std::deque<OpenLinks> links_;
+  std::deque<KindLinks> links_;
   llvm::DenseMap<uint64_t, uint32_t> words_, sources_; // by instruction and axis
   std::vector<bool> entered_;
   uint32_t order_ = 0;
