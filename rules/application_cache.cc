@@ -8,11 +8,14 @@
 #include "rules/kinds/unknown.h"
 #include "rules/ops/registry.h"
 #include "rules/ops/user_rules.h"
-#include "rules/shards/blocks.h"
+#include "rules/redistribute/call.h"
+#include "rules/shards/sizes.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
+
+#include "ir/mesh/symbols.h"
 
 #include <array>
 #include <deque>
@@ -97,13 +100,32 @@ const ResolvedOp &Rules::resolve(ir::OpNameId spelling) {
   return *slot;
 }
 
+// A redistribution to a whole type, or a call along axes. A backward that it states must lead from
+// one dual to the other.
+static void apply_checked_transition(const Application &app, Outcome &out) {
+  if (redistribute::states_whole_type(app))
+    redistribute::apply_whole_type(app, out);
+  else
+    apply_transition(app, out, [&](const TransitionCall &call) {
+      const bool names_ranks = app.attr("root") || app.attr("perm");
+      return names_ranks &&
+             check_transition_attributes(
+                 app, call.op, ir::most_ranks(app.program, size_of(app.mesh(), call.axes.all())),
+                 out);
+    });
+  if (out.violations.empty() && redistribute::stated_gradient(app))
+    redistribute::judge_stated_gradient(app, out);
+}
+
 static void dispatch(const Application &app, Outcome &out) {
   switch (app.op.form) {
   case OpForm::Equation:
     apply_equation(app, out);
     break;
   case OpForm::Transition:
-    apply_transition(app, out);
+    forget_results(app, out);
+    if (!check_transition_attributes(app, app.op.transition, std::nullopt, out))
+      apply_checked_transition(app, out);
     break;
   case OpForm::Boundary:
     forget_results(app, out);

@@ -3,10 +3,10 @@
 
 #include "rules/attributes/attributes.h"
 #include "rules/derivative.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/kinds/local.h"
 #include "rules/kinds/scale.h"
 #include "rules/ops/registry.h"
-#include "rules/shapes/shape_rule.h"
 #include "rules/shards/remesh.h"
 #include "rules/shards/shards.h"
 #include "rules/transitions/axes.h"

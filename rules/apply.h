@@ -19,6 +19,13 @@ ir::TypeId without_gradient(ir::Program &program, ir::TypeId type);
 // (`vjp = none`).
 std::optional<OperandIndex> cut_gradient(const Application &app);
 
+// The axes over which a call makes ranks wait for each other, forward or, where a gradient flows,
+// backward. Empty for what is no transition and sends nothing along an axis.
+ir::AxisSet communicated_axes(const Application &app);
+// Whether every element of the result is one of an operand, or a 0, which no other operand changes.
+// Read off the equation, which says how elements go to results, and off what the row adds to it.
+bool moves_elements(const ResolvedOp &op);
+
 class Rules {
 public:
   explicit Rules(ir::Program &program, bool memoise = true);

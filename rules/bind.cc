@@ -15,6 +15,9 @@ namespace spmd::rules {
 
 namespace {
 
+// The keyword of a state of random numbers, as frameworks call it.
+constexpr llvm::StringLiteral kGeneratorNames[] = {"rng", "generator", "state"};
+
 using Form = Slot::Form;
 
 // What frameworks call an operand, and the names that our rows give it, the likeliest first.
@@ -119,7 +122,7 @@ private:
     llvm::StringRef name = app_.program.strings[slot.name];
     if (slot.form == Form::Missing)
       return;
-    if (equation_.has_generator && (name == "rng" || name == "generator" || name == "state")) {
+    if (equation_.has_generator && llvm::is_contained(kGeneratorNames, name)) {
       binding_.generator = &slot;
       return;
     }

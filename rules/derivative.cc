@@ -2,9 +2,9 @@
 #include "rules/derivative.h"
 
 #include "rules/bind.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/ops/table.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"

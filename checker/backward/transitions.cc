@@ -5,8 +5,8 @@
 #include "rules/boundary/claims.h"
 #include "rules/redistribute/transpose.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards/blocks.h"
 #include "rules/shards/remesh.h"
+#include "rules/shards/sizes.h"
 
 #include "ir/claims.h"
 #include "ir/support/arrays.h"

@@ -8,7 +8,7 @@
 #include "rules/transitions/call.h"
 
 #include "ir/claims.h"
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -6,10 +6,11 @@
 #include "checker/rewrite/casts.h"
 #include "checker/rewrite/inline.h"
 
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 
 #include "ir/claims.h"
 #include "ir/dialect/dialect.h"
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -6,7 +6,6 @@
 #include "checker/walk/gradients/search.h"
 
 #include "ir/support/strings.h"
-#include "ir/text/text.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/steps/returned.h"

@@ -2,6 +2,7 @@
 // by itself.
 #include "checker/fix/candidates.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/product.h"
 #include "ir/text/text.h"

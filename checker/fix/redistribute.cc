@@ -4,10 +4,10 @@
 #include "checker/operand_list.h"
 
 #include "rules/redistribute/ends.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 
 #include "ir/claims.h"
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include <fmt/format.h>
 

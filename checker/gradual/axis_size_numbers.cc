@@ -6,9 +6,10 @@
 
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/product.h"
+#include "rules/apply.h"
 #include "rules/factors/factors.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/operands.h"

@@ -4,6 +4,7 @@
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/operand_list.h"
 
+#include "rules/apply.h"
 #include "rules/ops/registry.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"

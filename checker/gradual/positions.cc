@@ -6,7 +6,8 @@
 #include "checker/operand_list.h"
 
 #include "ir/support/product.h"
-#include "rules/shapes/shape_rule.h"
+#include "rules/apply.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/operands.h"
 

@@ -4,6 +4,7 @@
 #include "checker/definitions.h"
 #include "checker/fix/calls.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 #include "rules/ops/registry.h"
 #include "rules/violations/gradients.h"

@@ -1,6 +1,6 @@
 // The format for people: message, place, source line, operand types, notes, priced fixes, counts.
 #include "checker/render/facts.h"
-#include "checker/render/source_edit.h"
+#include "checker/render/source/source_edit.h"
 
 #include <fmt/format.h>
 

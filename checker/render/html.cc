@@ -9,7 +9,6 @@
 #include <page.h> // page/page.css and page/page.js
 
 #include "ir/mesh/symbols.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -6,6 +6,7 @@
 #include "checker/render/json_text.h"
 #include "checker/rewrite/annotate.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/symbols.h"
 #include "ir/text/text.h"
 

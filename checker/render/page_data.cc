@@ -6,6 +6,7 @@
 #include "checker/render/json_text.h"
 
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"

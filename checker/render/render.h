@@ -3,7 +3,7 @@
 // that depend on nothing else.
 #pragma once
 
-#include "checker/render/source.h"
+#include "checker/render/source/source.h"
 #include "checker/report/report.h"
 
 #include "ir/support/escape.h"

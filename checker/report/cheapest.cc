@@ -6,7 +6,7 @@
 
 #include "rules/ops/registry.h"
 #include "rules/redistribute/plan.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/transitions/transition.h"
 
 #include "llvm/ADT/STLExtras.h"

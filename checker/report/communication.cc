@@ -4,8 +4,9 @@
 
 #include "checker/dialect/printer.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/symbols.h"
-#include "ir/text/text.h"
+#include "rules/apply.h"
 #include "rules/redistribute/call.h"
 #include "rules/redistribute/plan.h"
 #include "rules/transitions/call.h"

@@ -3,6 +3,7 @@
 
 #include "checker/report/report.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 #include "rules/violations/operands.h"
 

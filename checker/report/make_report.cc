@@ -8,7 +8,7 @@
 #include "checker/report/verified_edits.h"
 #include "checker/walk/suppress.h"
 
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -10,6 +10,7 @@
 #include "checker/walk/gradients/joint.h"
 
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/support/arrays.h"
 #include "ir/text/text.h"
 #include "rules/boundary/name.h"

@@ -9,6 +9,7 @@
 #include "rules/ops/registry.h"
 #include "rules/violations/commands/costs.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/DenseMap.h"

@@ -11,7 +11,7 @@
 #include "rules/ops/registry.h"
 #include "rules/redistribute/ends.h"
 #include "rules/redistribute/placement.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/violations/operands.h"
 
 #include "ir/claims.h"

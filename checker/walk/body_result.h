@@ -3,7 +3,7 @@
 #pragma once
 
 #include "checker/check.h"
-#include "checker/walk/undecided/open_values.h"
+#include "checker/walk/undecided/kind_variables.h"
 
 #include "ir/support/store.h"
 
@@ -23,7 +23,7 @@ struct BodyResult {
   std::vector<Entry> entries;
   std::vector<Typing::Site> sites;
   std::vector<InferredAt> inferred;
-  std::vector<OpenFact> open;
+  std::vector<KindFact> open;
   CheckStats stats;
   bool refused = false; // an edit that is tried does not take the operands that it moves
 };
@@ -33,7 +33,7 @@ struct TypedBody {
   std::vector<uint32_t> key;
   llvm::SmallVector<rules::Arg, 2> results;
   BodyResult body_result;
-  llvm::SmallVector<OpenValues::Row, 2> param_rows, result_rows;
+  llvm::SmallVector<KindVariables::Row, 2> param_rows, result_rows;
   uint32_t first = 0;
   std::vector<rules::Arg> values = {}; // from ValueId `first` on
 };

@@ -4,8 +4,8 @@
 #include "rules/boundary/claims.h"
 #include "rules/boundary/loss.h"
 #include "rules/kinds/scale.h"
-#include "rules/shards/blocks.h"
 #include "rules/shards/remesh.h"
+#include "rules/shards/sizes.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/operands.h"
@@ -161,7 +161,7 @@ void ProgramInterface::judge_loss(Place place, ValueId value, const Type &type) 
   for (rules::Violation &violation : rules::loss_violations(program_, value, type))
     state_.report(place, std::move(violation));
   if (state_.recording)
-    for (AxisId axis : open_axes(type) & undecided_.axes(value))
+    for (AxisId axis : undecided_axes(type) & undecided_.axes(value))
       undecided_.need(undecided_.row(value), axis, Kind::Invariant, place,
                       rules::LossKind{value, {.kind = Kind::Replicate}, axis});
   contracts_.scales_at_root(place, contracts_.root_type(value));

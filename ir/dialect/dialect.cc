@@ -2,8 +2,8 @@
 #include "ir/dialect/dialect.h"
 
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/axis_scale.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

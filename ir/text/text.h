@@ -1,4 +1,4 @@
-// Pieces of the canonical text that sentences and listings share with the printer.
+// Values and instructions as the canonical text has them, for sentences and listings.
 #pragma once
 
 #include "ir/program.h"
@@ -7,17 +7,6 @@
 
 namespace spmd::ir {
 
-// `S(0)@dp P@tp scale dp`: every typed axis of the mesh in mesh order, equal kinds not merged, S(i)
-// for shards; `?` for unknown, nothing for an axis without a claim. Empty for a mesh without typed
-// axes.
-std::string print_kinds(const Program &program, const Type &type);
-// `f32[8@dp, 16] P@tp`: dtype and local extents with shards as suffixes, then the remaining kinds.
-std::string print_type(const Program &program, const Type &type, ShapeId shape,
-                       ShapeId global_shape = {});
-// `f32[8, 16]`
-std::string print_shape(const Program &program, ShapeId shape);
-// `tp`, `dp, tp`: names in mesh order.
-std::string print_axes(const Program &program, MeshId mesh, AxisSet axes);
 std::string print_value(const Program &program, ValueId value);
 // `%10 (layers.0.norm.weight)`: a declared value with the name that the framework gives it.
 std::string print_named(const Program &program, ValueId value);

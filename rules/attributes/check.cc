@@ -6,8 +6,8 @@
 
 #include "rules/derivative.h"
 #include "rules/factors/factors.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/transitions.h"
 

@@ -2,11 +2,11 @@
 #include "rules/boundary/claims.h"
 
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/violations/operands.h"
 
 #include "ir/claims.h"
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include "llvm/ADT/STLExtras.h"
 

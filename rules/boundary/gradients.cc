@@ -4,7 +4,7 @@
 #include "rules/boundary/contract.h"
 #include "rules/boundary/loss.h"
 #include "rules/boundary/rule.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/violations/operands.h"
 
 #include "ir/mesh/axis_scale.h"

@@ -1,8 +1,8 @@
 // Maps of backward ops that a loss or a selection leaves behind, and of scalings of a whole tensor:
 // the gradient runs along the dimensions of the forward operand, which give it its shards.
 #include "rules/factors/factors.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,9 +1,9 @@
 // Maps of contractions whose dimensions depend on ranks or attributes: products of vectors, einsum,
 // convolutions and pools over any number of dimensions.
 #include "rules/factors/factors.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/shapes/attrs.h"
 #include "rules/shapes/checked.h"
-#include "rules/shapes/shape_rule.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -3,13 +3,12 @@
 // it.
 #include "rules/factors/factors.h"
 #include "rules/shapes/attrs.h"
+#include "rules/shapes/blocks.h"
 #include "rules/shapes/checked.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/blocks.h"
 
 #include "ir/claims.h"
 #include "ir/support/arrays.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

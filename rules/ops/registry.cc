@@ -1,8 +1,6 @@
 // What a spelling means is worked out here and nowhere else.
 #include "rules/ops/registry.h"
 
-#include "rules/boundary/op.h"
-
 #include "rules/bind.h"
 #include "rules/derivative.h"
 
@@ -135,7 +133,7 @@ private:
     return true;
   }
   bool try_boundary(llvm::StringRef name) {
-    out_.boundary = find_boundary(name);
+    out_.boundary = ir::find_boundary(name);
     if (out_.boundary == Boundary::None)
       return false;
     out_.form = out_.boundary < Boundary::Call ? OpForm::Boundary : OpForm::Call;
@@ -239,22 +237,6 @@ ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect) {
 
 ResolvedOp resolve_op(const ir::Program &program, ir::OpNameId op) {
   return resolve_spelling(program.op_name(op), program.dialect_name());
-}
-
-bool moves_elements(const ResolvedOp &op) {
-  if (op.form == OpForm::Boundary)
-    return passes_data(op.boundary);
-  if (op.form != OpForm::Equation || !op.row)
-    return false;
-  const Equation &row = op.row->equation.equation;
-  if (op.row->new_elements || row.sum_count != 1 || row.term_count != 1 ||
-      row.terms[0].atom_count != 1 || row.terms[0].divisors != 0 || row.terms[0].negative ||
-      row.atoms[0].form != Atom::Form::Ref)
-    return false;
-  const Ref &read = row.refs[row.atoms[0].first];
-  return read.role == RefRole::Value && read.index == kNoFactor &&
-         read.operand != kGenerator &&
-         row.operands[read.operand].list != ListForm::Multiplied; // as `einsum` does
 }
 
 } // namespace spmd::rules

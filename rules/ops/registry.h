@@ -15,8 +15,4 @@ ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect);
 // the trace: where many are asked, Rules remembers.
 ResolvedOp resolve_op(const ir::Program &program, ir::OpNameId op);
 
-// Whether every element of the result is one of an operand, or a 0, which no other operand changes.
-// Read off the equation, which says how elements go to results, and off what the row adds to it.
-bool moves_elements(const ResolvedOp &op);
-
 } // namespace spmd::rules

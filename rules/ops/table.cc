@@ -1,10 +1,10 @@
 // Look-up by name. The tables are hashed on first use, not at start-up.
 #include "rules/ops/table.h"
 
-#include "rules/boundary/op.h"
 #include "rules/ops/families.h"
 #include "rules/transitions/op.h"
 
+#include "ir/boundary_ops.h"
 #include "ir/support/check.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -78,7 +78,7 @@ private:
   }
   bool means_something(std::string_view op) const {
     return rows.count(ref(op)) || find_transition_op(op) != TransitionOp::None ||
-           find_boundary(ref(op)) != Boundary::None;
+           ir::find_boundary(ref(op)) != ir::Boundary::None;
   }
 };
 

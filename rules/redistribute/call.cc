@@ -5,15 +5,15 @@
 #include "rules/redistribute/ends.h"
 #include "rules/redistribute/plan.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/axis_scale.h"
-#include "ir/text/text.h"
 
 namespace spmd::rules::redistribute {
 namespace {
@@ -179,6 +179,17 @@ backward_redistribution(const Application &app, const Arg &source, const Arg &re
   if (!way.problem)
     way.problem = refuse(program, {way.by, way.to, way.shape});
   return way;
+}
+
+void judge_stated_gradient(const Application &app, Outcome &out) {
+  llvm::SmallVector<uint32_t, 2> operands = operands_of(app);
+  for (size_t i = 0; i < operands.size() && i < app.results.size(); ++i)
+    if (std::optional<BackwardRedistribution> way = backward_redistribution(
+            app, app.args[operands[i]], {out.types[i], out.shapes[i], out.sizes[i]});
+        way && way->problem) {
+      out.violations.push_back(std::move(*way->problem));
+      return;
+    }
 }
 
 std::optional<Request> request_of(const Application &app) {

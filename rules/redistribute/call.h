@@ -26,5 +26,7 @@ struct BackwardRedistribution {
 };
 std::optional<BackwardRedistribution> backward_redistribution(const Application &app,
                                                               const Arg &source, const Arg &result);
+// Reports where it cannot be; the results are typed.
+void judge_stated_gradient(const Application &app, Outcome &out);
 
 } // namespace spmd::rules::redistribute

@@ -1,8 +1,8 @@
 // Strategies from the factors of a row, and from what is pending.
 #include "rules/redistribute/candidates.h"
 
+#include "rules/factors/shape_rule.h"
 #include "rules/redistribute/ends.h"
-#include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -4,13 +4,13 @@
 #include "rules/boundary/claims.h"
 #include "rules/redistribute/candidates.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/local.h"
 #include "rules/violations/shards.h"
 
 #include "ir/claims.h"
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -3,7 +3,6 @@
 
 #include "ir/claims.h"
 #include "ir/support/arrays.h"
-#include "ir/text/text.h"
 
 #include <fmt/format.h>
 

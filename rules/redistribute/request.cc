@@ -3,7 +3,7 @@
 #include "rules/kinds/scale.h"
 #include "rules/redistribute/ends.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/blocks.h"
 #include "rules/violations/meshes.h"
@@ -13,7 +13,6 @@
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
 #include "ir/mesh/symbols.h"
-#include "ir/text/text.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include "rules/violations/shards.h"
 
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/support/arrays.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

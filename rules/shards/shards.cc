@@ -3,15 +3,14 @@
 // the axis stays, is summed, or cannot be written.
 #include "rules/shards/shards.h"
 
-#include "rules/shapes/shape_rule.h"
-#include "rules/shards/blocks.h"
+#include "rules/factors/shape_rule.h"
+#include "rules/shards/sizes.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/meshes.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
 
 #include "ir/claims.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

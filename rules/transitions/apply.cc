@@ -3,9 +3,7 @@
 // violation (rules/README.md; precedence: checker/README.md).
 #include "rules/transitions/call.h"
 
-#include "rules/attributes/attributes.h"
 #include "rules/kinds/scale.h"
-#include "rules/redistribute/call.h"
 #include "rules/violations/meshes.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
@@ -493,37 +491,15 @@ static bool mixes_policies(const Application &app, const TransitionCall &call, O
   return true;
 }
 
-// A backward that a redistribute states must lead from one dual to the other.
-static void judge_stated_gradient(const Application &app, Outcome &out) {
-  llvm::SmallVector<uint32_t, 2> operands = operands_of(app);
-  for (size_t i = 0; i < operands.size() && i < app.results.size(); ++i)
-    if (std::optional<redistribute::BackwardRedistribution> way =
-            redistribute::backward_redistribution(app, app.args[operands[i]],
-                                                  {out.types[i], out.shapes[i], out.sizes[i]});
-        way && way->problem) {
-      out.violations.push_back(std::move(*way->problem));
-      return;
-    }
-}
-
-static void apply_calls(const Application &app, Outcome &out) {
-  forget_results(app, out);
-  if (check_transition_attributes(app, app.op.transition, std::nullopt, out))
-    return;
-  if (redistribute::states_whole_type(app))
-    return redistribute::apply_whole_type(app, out);
+void apply_transition(const Application &app, Outcome &out,
+                      llvm::function_ref<bool(const TransitionCall &)> is_refused) {
   llvm::SmallVector<uint32_t, 2> operands = operands_of(app);
   if (operands.empty()) {
     out.violations.push_back(OperandMismatch{"a value, or a list of values", "none is given"});
     return;
   }
   std::optional<TransitionCall> call = read_call(app, out);
-  if (!call || mixes_policies(app, *call, out))
-    return;
-  bool ranks = app.attr("root") || app.attr("perm");
-  if (ranks &&
-      check_transition_attributes(
-          app, call->op, ir::most_ranks(app.program, size_of(app.mesh(), call->axes.all())), out))
+  if (!call || mixes_policies(app, *call, out) || is_refused(*call))
     return;
   for (size_t i = 0; i < operands.size(); ++i) {
     ResultClaim declared = i < app.results.size() ? app.results[i] : ResultClaim{};
@@ -535,12 +511,6 @@ static void apply_calls(const Application &app, Outcome &out) {
     out.shapes[i] = judgment.shape();
     out.sizes[i] = judgment.sizes();
   }
-}
-
-void apply_transition(const Application &app, Outcome &out) {
-  apply_calls(app, out);
-  if (out.violations.empty() && redistribute::stated_gradient(app))
-    judge_stated_gradient(app, out);
 }
 
 llvm::SmallVector<TransitionMoves, 1> transition_moves(const Application &app) {

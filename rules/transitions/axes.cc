@@ -1,7 +1,6 @@
 // Names and groups become axes of the current mesh by rank layout: names are for people.
 #include "rules/transitions/axes.h"
 
-#include "rules/ops/registry.h"
 #include "rules/violations/meshes.h"
 #include "rules/violations/transitions.h"
 

@@ -2,8 +2,8 @@
 // as it comes, or each length.
 #include "rules/transitions/blocks.h"
 
+#include "rules/shapes/blocks.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/blocks.h"
 
 #include "ir/mesh/symbols.h"
 #include "ir/support/arrays.h"

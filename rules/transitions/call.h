@@ -6,6 +6,8 @@
 #include "rules/transitions/blocks.h"
 #include "rules/transitions/transition.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 namespace spmd::rules {
 
 // The words of a call on one axis as written; none where they are unstated.
@@ -35,8 +37,11 @@ struct TransitionCall {
 // What attribute `op` of a call names; none if it is no combiner.
 std::optional<ir::Combiner> combiner_of(const ir::Program &program, const ir::AttrValue &op);
 
-// A rule for the results of a transition.
-void apply_transition(const Application &app, Outcome &out);
+// A rule for the results of a transition along named axes, whose attributes are known to be right;
+// results are forgotten already. `is_refused`: what more is held against a call that can be
+// understood, and added to `out`.
+void apply_transition(const Application &app, Outcome &out,
+                      llvm::function_ref<bool(const TransitionCall &)> is_refused);
 
 // None if the call cannot be understood at all; the violations say why.
 std::optional<TransitionCall> read_call(const Application &app, Outcome &out);
@@ -86,10 +91,6 @@ AxisEffect effect_of(const TransitionOperand &operand, size_t written,
 
 // `S(i)`, i from an attribute; recorded calls mean 0 where there is none.
 ir::KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key);
-
-// The axes over which a call makes ranks wait for each other, forward or, where a gradient flows,
-// backward. Empty for what is no transition and sends nothing along an axis.
-ir::AxisSet communicated_axes(const Application &app);
 
 // One operand of a call, and what its kinds came to.
 struct LayoutInput {

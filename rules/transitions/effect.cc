@@ -1,6 +1,5 @@
 // What the words of a call come to on one axis: stated ones as they stand, unstated ones from what
 // the operand is there.
-#include "rules/redistribute/call.h"
 #include "rules/transitions/call.h"
 
 #include "ir/claims.h"
@@ -119,46 +118,6 @@ AxisEffect effect_of(const TransitionOperand &operand, size_t written, std::opti
     effect.row = nullptr;
   }
   return effect;
-}
-
-static bool communicates(const Transition &row, bool backward) {
-  if (row.composed) {
-    TransitionParts parts = parts_of(row);
-    return communicates(*parts.first, backward) || communicates(*parts.second, backward);
-  }
-  const Transition *dual = dual_of(row);
-  return row.collective != Collective::None ||
-         (backward && dual && dual->collective != Collective::None);
-}
-
-ir::AxisSet communicated_axes(const Application &app) {
-  Outcome ignored;
-  AxisSet axes;
-  bool sends = app.op.boundary == Boundary::Send || app.op.boundary == Boundary::Recv;
-  if (sends && app.attr("axis"))
-    axes = named_axes(app);
-  if (app.op.form != OpForm::Transition)
-    return axes;
-  if (redistribute::states_whole_type(app))
-    return redistribute::communicated_axes(app);
-  std::optional<TransitionCall> call = read_call(app, ignored);
-  if (!call)
-    return axes;
-  for (uint32_t operand : operands_of(app)) {
-    ir::Type type = app.type(app.args[operand]).erased();
-    TransitionOperand view{app, *call, type};
-    bool backward = app.where().grad && !type.gradient_free();
-    for (size_t i = 0; i < call->axes.written.size(); ++i)
-      for (AxisId axis : call->axes.written[i].axes) {
-        AxisEffect effect = effect_of(view, i, axis);
-        // A call that names no row of its own is judged by what the name communicates.
-        bool over = effect.row ? communicates(*effect.row, backward)
-                               : !effect.identity && call->unstated->src.has_value();
-        if (over)
-          axes |= axis;
-      }
-  }
-  return axes;
 }
 
 } // namespace spmd::rules

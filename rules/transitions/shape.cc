@@ -7,9 +7,9 @@
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/symbols.h"
 #include "ir/support/arrays.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -5,8 +5,6 @@
 
 #include "checker/definitions.h"
 
-#include "ir/text/text.h"
-
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>

@@ -4,8 +4,6 @@
 
 #include "checker/render/json_text.h"
 
-#include "ir/text/text.h"
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

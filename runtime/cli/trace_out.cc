@@ -9,6 +9,7 @@
 #include "runtime/reference/meaning.h"
 #include "runtime/tensor/element_bytes.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/support/strings.h"
 #include "ir/text/text.h"
 

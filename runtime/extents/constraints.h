@@ -8,7 +8,7 @@
 #include "checker/check.h"
 #include "checker/operand_list.h"
 #include "rules/attributes/attributes.h"
-#include "rules/shapes/shape_rule.h"
+#include "rules/factors/shape_rule.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"

@@ -11,7 +11,6 @@
 
 #include "ir/mesh/symbols.h"
 #include "ir/support/error.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

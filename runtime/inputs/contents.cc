@@ -6,7 +6,7 @@
 
 #include "checker/check.h"
 #include "checker/operand_list.h"
-#include "rules/shapes/shape_rule.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/violations/operands.h"
 
 #include "ir/claims.h"

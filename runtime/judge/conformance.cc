@@ -4,7 +4,6 @@
 #include "runtime/judge/likely_mistake.h"
 
 #include "ir/support/check.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,7 +1,7 @@
 // Each mistake is carried out on what is wanted, and compared within the bound of the comparison.
 #include "runtime/judge/likely_mistake.h"
 
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include "llvm/ADT/STLExtras.h"
 

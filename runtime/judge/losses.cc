@@ -6,6 +6,7 @@
 
 #include "rules/ops/registry.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/input/input.h"
 #include "ir/mesh/axis_scale.h"
 #include "ir/text/text.h"

@@ -5,8 +5,6 @@
 
 #include "rules/shards/remesh.h"
 
-#include "ir/text/text.h"
-
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>

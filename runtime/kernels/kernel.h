@@ -7,8 +7,8 @@
 #include "runtime/tensor/tensor.h"
 
 #include "rules/bind.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 
 #include "llvm/Support/Error.h"
 

@@ -7,7 +7,6 @@
 #include "ir/support/check.h"
 #include "ir/support/error.h"
 #include "ir/support/strings.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

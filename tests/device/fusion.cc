@@ -4,8 +4,6 @@
 #include "runtime/extents/scale_down.h"
 #include "runtime/tensor/element_bytes.h"
 
-#include "ir/text/text.h"
-
 #include <fmt/format.h>
 
 using namespace spmd;

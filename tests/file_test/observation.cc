@@ -3,8 +3,8 @@
 #include "tests/file_test/observation.h"
 
 #include "checker/report/report.h"
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/axis_scale.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

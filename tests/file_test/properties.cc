@@ -3,6 +3,7 @@
 #include "tests/file_test/run_case.h"
 
 #include "checker/report/report.h"
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/StringExtras.h"

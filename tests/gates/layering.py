@@ -32,16 +32,11 @@ PRIVATE = {
     "runtime/judge/likely_mistake.h": ["runtime/judge/"],
     "runtime/launch/team_member.h": ["runtime/launch/"],
     "runtime/nccl/": ["runtime/nccl/", "tests/"],
-    "runtime/plan/planner.h": ["runtime/plan/"],
+    "runtime/plan/planner/": ["runtime/plan/"],
 }
 
 # A folder of a layer is a part of it, which other parts include in one direction; what lies in the
-# layer itself is what all of them share. Two layers are one part in several folders, by subject:
-# rules apply one another, readers and printers have one grammar.
-ONE_PART = [
-    ["ir/"],
-    ["rules/"],
-]
+# layer itself is what all of them share.
 
 # Nobody reads a longer list of names. Tests are found by the name of what they test, and have no
 # such limit.
@@ -140,9 +135,6 @@ def circles_of_headers():
 
 def part_of(path):
     """The part of a layer that a path belongs to; None: what all parts share, or no layer."""
-    for folders in ONE_PART:
-        if path.startswith(tuple(folders)):
-            return folders[0]
     if layer_of(path) is None or path.count("/") < 2:
         return None
     return "/".join(path.split("/")[:2]) + "/"

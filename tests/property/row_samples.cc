@@ -5,8 +5,8 @@
 #include "checker/operand_list.h"
 #include "ir/input/input.h"
 #include "rules/bind.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/ops/registry.h"
-#include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
 #include "tests/unit/catch.h"
 

@@ -2,6 +2,7 @@
 // stacks, are those of the program that takes entries, calls the body and stacks by itself.
 #include "checker/check.h"
 #include "checker/report/report.h"
+#include "ir/dialect/print_type.h"
 #include "ir/input/input.h"
 #include "ir/text/text.h"
 #include "tests/unit/catch.h"

@@ -7,7 +7,7 @@
 #include "tests/soundness/judge.h"
 
 #include "checker/check.h"
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 #include "rules/transitions/transition.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -3,7 +3,7 @@
 
 #include "rules/bind.h"
 #include "rules/derivative.h"
-#include "rules/shapes/shape_rule.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -8,7 +8,7 @@
 #include "rules/ops/registry.h"
 #include "rules/transitions/transition.h"
 
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include "llvm/ADT/STLExtras.h"
 

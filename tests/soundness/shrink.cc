@@ -1,7 +1,7 @@
 // Delta debugging on statements, last ones first, until no step makes the draft smaller.
 #include "tests/soundness/shrink.h"
 
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"

@@ -5,7 +5,6 @@
 
 #include "checker/backward/backward.h"
 #include "ir/input/input.h"
-#include "ir/text/text.h"
 #include "tests/unit/catch.h"
 
 #include <cmath>

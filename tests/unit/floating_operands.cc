@@ -5,7 +5,6 @@
 
 #include "checker/check.h"
 #include "ir/input/input.h"
-#include "ir/text/text.h"
 #include "rules/derivative.h"
 #include "rules/ops/registry.h"
 #include "rules/violations/gradients.h"

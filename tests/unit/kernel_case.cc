@@ -2,7 +2,6 @@
 #include "tests/unit/kernel_case.h"
 
 #include "checker/check.h"
-#include "ir/text/text.h"
 #include "rules/derivative.h"
 #include "rules/violation.h"
 #include "rules/violations/operands.h"

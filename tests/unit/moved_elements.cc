@@ -1,4 +1,5 @@
 // What the checker takes for a move of elements, against what the row does to data.
+#include "rules/apply.h"
 #include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/row_sample.h"

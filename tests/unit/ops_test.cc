@@ -3,8 +3,8 @@
 #include "tests/unit/catch.h"
 
 #include "checker/check.h"
+#include "ir/dialect/print_type.h"
 #include "ir/input/input.h"
-#include "ir/text/text.h"
 #include "rules/ops/registry.h"
 #include "rules/transitions/transition.h"
 #include "rules/violations/operands.h"

@@ -1,6 +1,7 @@
 // The text form: what reads, how it prints, and that both agree, with JSON too. More programs stand
 // in tests/cases; here are those that no case can hold.
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/text/lexer.h"
 #include "ir/text/text.h"
 

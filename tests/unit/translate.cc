@@ -4,6 +4,7 @@
 
 #include "checker/report/report.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/input/input.h"
 #include "ir/text/text.h"
 

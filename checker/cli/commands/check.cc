@@ -7,11 +7,11 @@
 #include "checker/cli/inputs/inputs_below.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
-#include "checker/render/source_edit.h"
+#include "checker/render/source/source_edit.h"
 #include "checker/report/expected.h"
 #include "checker/rewrite/annotate.h"
 
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"

@@ -5,6 +5,7 @@
 #include "checker/cli/output.h"
 #include "checker/report/communication.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/symbols.h"
 #include "ir/text/text.h"
 

@@ -13,8 +13,9 @@
 #include "checker/report/report.h"
 #include "checker/rewrite/inlined_size.h"
 #include "checker/rewrite/redistribute.h"
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 
 #include <fmt/format.h>
 

@@ -12,6 +12,7 @@
 #include "checker/walk/suppress.h"
 
 #include "ir/dialect/dialect.h"
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 
 #include <fmt/format.h>

@@ -8,12 +8,12 @@
 #include "rules/redistribute/plan.h"
 #include "rules/redistribute/prove.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/error.h"
-#include "ir/text/text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -57,18 +57,20 @@ std::string configuration_schema() {
   return print_json(schema, 2) + "\n";
 }
 
+constexpr std::pair<llvm::StringLiteral, std::string (*)()> kSchemas[] = {
+    {"trace", [] { return std::string(kTraceSchema); }},
+    {"output", [] { return std::string(kOutputSchema); }},
+    {"config", configuration_schema}};
+
 } // namespace
 
 ExitCode run_schema(const Options &options) {
   if (options.arguments.size() != 1)
     return wrong_call("`schema` takes one name: trace, config or output");
   const llvm::StringRef name = options.arguments.front();
-  if (name == "trace")
-    return print_text(std::string(kTraceSchema));
-  if (name == "output")
-    return print_text(std::string(kOutputSchema));
-  if (name == "config")
-    return print_text(configuration_schema());
+  for (const auto &[known, text] : kSchemas)
+    if (name == known)
+      return print_text(text());
   return wrong_call(fmt::format("no schema `{}`{}", name.str(),
                                 nearest_hint(name, {"trace", "config", "output"})));
 }

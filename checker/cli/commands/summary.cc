@@ -6,6 +6,7 @@
 #include "checker/render/render.h"
 #include "checker/report/communication.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/symbols.h"
 #include "ir/text/text.h"
 

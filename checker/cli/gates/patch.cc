@@ -1,7 +1,7 @@
 // Applies fixes to the text of a program, one after another.
 #include "checker/cli/gates/patch.h"
 
-#include "checker/render/unified_diff.h"
+#include "checker/render/source/unified_diff.h"
 #include "checker/report/verified_edits.h"
 
 #include "llvm/ADT/STLExtras.h"

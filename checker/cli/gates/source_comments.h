@@ -2,7 +2,7 @@
 // line of a finding, or alone above it.
 #pragma once
 
-#include "checker/render/source.h"
+#include "checker/render/source/source.h"
 
 #include "llvm/ADT/StringRef.h"
 

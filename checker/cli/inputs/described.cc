@@ -3,6 +3,7 @@
 
 #include "checker/definitions.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"

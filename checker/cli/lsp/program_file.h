@@ -4,7 +4,7 @@
 #include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/lsp/protocol.h"
 #include "checker/fix/text_edits.h"
-#include "checker/render/source.h"
+#include "checker/render/source/source.h"
 
 #include "ir/text/lexer.h"
 

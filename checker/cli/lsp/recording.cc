@@ -8,8 +8,6 @@
 #include "checker/definitions.h"
 #include "checker/render/facts.h"
 
-#include "ir/text/text.h"
-
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 

@@ -1,6 +1,7 @@
 // Extremes along dimensions that an axis cuts.
 #include "checker/gradual/blocks/extremes.h"
 
+#include "rules/apply.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
 #include "rules/transitions/call.h"

@@ -5,6 +5,7 @@
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/blocks/numbering.h"
 
+#include "rules/apply.h"
 #include "rules/bind.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"

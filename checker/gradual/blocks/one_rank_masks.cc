@@ -3,6 +3,7 @@
 
 #include "checker/gradual/axis_size_numbers.h"
 
+#include "rules/apply.h"
 #include "rules/bind.h"
 #include "rules/ops/op.h"
 #include "rules/violations/operands.h"

@@ -4,6 +4,7 @@
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/blocks/extremes.h"
 
+#include "rules/apply.h"
 #include "rules/ops/op.h"
 #include "rules/transitions/call.h"
 

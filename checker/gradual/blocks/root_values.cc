@@ -3,6 +3,7 @@
 
 #include "checker/definitions.h"
 
+#include "rules/apply.h"
 #include "rules/transitions/call.h"
 
 #include "ir/mesh/axis_scale.h"

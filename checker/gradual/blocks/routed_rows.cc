@@ -5,6 +5,7 @@
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/sent/windows.h"
 
+#include "rules/apply.h"
 #include "rules/bind.h"
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"

@@ -4,10 +4,11 @@
 #include "checker/gradual/axis_size_numbers.h"
 
 #include "checker/walk/gradients/search.h"
+#include "rules/apply.h"
 #include "rules/factors/factors.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 #include "rules/transitions/call.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -249,9 +250,9 @@ EdgeGradients::Facts EdgeGradients::infer(const ir::Inst &inst, const rules::App
 void EdgeGradients::learn(const ir::Inst &inst, const rules::Application &app,
                           llvm::ArrayRef<ValueId> operands, const Facts &facts,
                           llvm::ArrayRef<AxisSet> proved) {
-  for (uint32_t r = 0; r < made.results.size() && r < inst.result_count; ++r)
-    if (made.results[r].piece)
-      pieces_.insert({inst.result(r).index, *made.results[r].piece});
+  for (uint32_t r = 0; r < facts.results.size() && r < inst.result_count; ++r)
+    if (facts.results[r].piece)
+      pieces_.insert({inst.result(r).index, *facts.results[r].piece});
   // Blocks put where they were taken from a window, before they are added to its gradient.
   const bool pads = app.op.row && app.op.row->factors == rules::slice_backward_factors;
   const bool adds = app.op.computes(Computes::Sum) && operands.size() == 2;

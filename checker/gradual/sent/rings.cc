@@ -5,6 +5,7 @@
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/walk/gradients/search.h"
 
+#include "rules/apply.h"
 #include "rules/bind.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
@@ -404,7 +405,7 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
     const ir::ShapeId shape = checked_.shapes[value.index];
     if (guessed && shape.valid() && !ir::differentiable(program_.shapes[shape].dtype))
       guessed_.insert(value.index);
-    const Result *known = r < made.results.size() ? &made.results[r] : nullptr;
+    const Result *known = r < facts.results.size() ? &facts.results[r] : nullptr;
     if (known && known->held)
       held_[value.index] = *known->held;
     else if (known && known->known)

@@ -3,8 +3,9 @@
 
 #include "checker/gradual/axis_size_numbers.h"
 
+#include "rules/apply.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -3,6 +3,7 @@
 
 #include "checker/gradual/axis_size_numbers.h"
 
+#include "rules/apply.h"
 #include "rules/shapes/attrs.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -4,6 +4,7 @@
 #include "checker/operand_list.h"
 #include "checker/walk/gradients/search.h"
 
+#include "rules/apply.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/gradients.h"
 

@@ -7,6 +7,7 @@
 #include "checker/report/provenance.h"
 #include "checker/report/verdicts/blame.h"
 
+#include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
 #include "rules/ops/registry.h"
 

@@ -4,7 +4,7 @@
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/transitions.h"
 

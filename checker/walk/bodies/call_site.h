@@ -2,11 +2,11 @@
 #pragma once
 
 #include "checker/walk/state.h"
-#include "checker/walk/undecided/open_values.h"
+#include "checker/walk/undecided/kind_variables.h"
 
 namespace spmd::checker {
 
-using OpenRows = llvm::SmallVector<OpenValues::Row, 4>;
+using KindRows = llvm::SmallVector<KindVariables::Row, 4>;
 
 struct CallSite {
   ir::InstId id;
@@ -14,7 +14,7 @@ struct CallSite {
   Args args;
   llvm::SmallVector<rules::Arg, 2> results; // unknown until typed
   ir::AxisSet region;                       // axes that are local inside, and were not outside
-  OpenRows arg_rows = {}, rows = {};        // of what is open; may be shorter
+  KindRows arg_rows = {}, rows = {};        // of what is open; may be shorter
   // Axes on which results are what an opaque function says; may be shorter.
   llvm::SmallVector<ir::AxisSet, 2> believed = {};
 };

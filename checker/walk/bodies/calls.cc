@@ -3,7 +3,7 @@
 
 #include "rules/attributes/attributes.h"
 #include "rules/boundary/claims.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"

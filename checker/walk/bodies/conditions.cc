@@ -1,6 +1,7 @@
 // Communication under a condition that differs between ranks.
 #include "checker/walk/bodies/conditions.h"
 
+#include "rules/apply.h"
 #include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/control.h"

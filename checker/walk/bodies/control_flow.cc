@@ -7,7 +7,7 @@
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/shards/stacked.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/control.h"
@@ -17,7 +17,7 @@
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
-#include "ir/text/text.h"
+#include "ir/dialect/print_type.h"
 
 #include <fmt/format.h>
 
@@ -237,7 +237,7 @@ ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_
     started |= met.differs & enters.equal() & leaves.equal();
   adopt(met.type, leaves, started);
   if (enters.gradient_free())
-    met.type.set_either(enters.equal() & open_axes(leaves));
+    met.type.set_either(enters.equal() & undecided_axes(leaves));
   met.differs -= started;
   AxisSet loose; // where nobody declares what a carry is: what rounds do not agree in
   if (state_.inference) {

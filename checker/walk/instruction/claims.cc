@@ -4,11 +4,12 @@
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/blocks.h"
+#include "rules/shards/sizes.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/operands.h"
 
 #include "ir/claims.h"
+#include "ir/dialect/print_type.h"
 #include "ir/mesh/axis_scale.h"
 #include "ir/text/text.h"
 

@@ -5,6 +5,7 @@
 #include "checker/walk/instruction/implicit_casts.h"
 
 #include "rules/application_key.h"
+#include "rules/apply.h"
 #include "rules/boundary/claims.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/remesh.h"
@@ -252,7 +253,7 @@ void InstructionTyping::keep_plain(const ir::Inst &inst, const rules::Applicatio
     const ir::Value &value = program_.values[inst.result(i)];
     const Type &type = program_.types[state_.known(inst.result(i)).type];
     plain &= !value.declared.valid() && !value.global_shape.valid() && type.unknown.empty() &&
-             value.requires_grad == ir::Tristate::Unstated && open_axes(type).empty();
+             value.requires_grad == ir::Tristate::Unstated && undecided_axes(type).empty();
   }
   if (!plain)
     return;
@@ -404,7 +405,7 @@ void InstructionTyping::type_result(InstId id, const ir::Inst &inst, uint32_t in
   state_.body_result->stats.silent += static_cast<uint64_t>(type.unknown.size());
   const bool same = type == program_.types[found.type];
   state_.learn(result, {same ? found.type : state_.intern(type), shape, found.sizes});
-  if (state_.recording && (undecided_.any() || open_axes(type)))
+  if (state_.recording && (undecided_.any() || undecided_axes(type)))
     undecided_.define(result, undecided_.result_row(index), type);
   if (value.global_shape.valid())
     claims_.judge_sizes(id, result, type);

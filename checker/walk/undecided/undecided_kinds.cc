@@ -21,7 +21,7 @@ using ir::InstId;
 using ir::Kind;
 using ir::Type;
 using ir::ValueId;
-using Row = OpenValues::Row;
+using Row = KindVariables::Row;
 
 namespace {
 
@@ -43,11 +43,11 @@ const rules::Violation *refusal(const rules::Outcome &outcome, AxisId axis) {
 bool follows(const Type &base, const Type &as_replicate, const Type &as_invariant, AxisId axis) {
   AxisSet replicate = as_replicate.replicated() - as_replicate.of(Kind::Invariant);
   AxisSet invariant = as_invariant.of(Kind::Invariant) - as_invariant.replicated();
-  return open_axes(base).contains(axis) && (replicate & invariant).contains(axis);
+  return undecided_axes(base).contains(axis) && (replicate & invariant).contains(axis);
 }
 
 // Equal findings of several axes at one place are one.
-bool joins(OpenValues::Contradiction &known, const OpenValues::Contradiction &next) {
+bool joins(KindVariables::Contradiction &known, const KindVariables::Contradiction &next) {
   if (known.body != next.body || !(known.finding.place == next.finding.place))
     return false;
   llvm::SmallVector<rules::Violation, 2> both{known.finding.violation};
@@ -61,7 +61,7 @@ bool joins(OpenValues::Contradiction &known, const OpenValues::Contradiction &ne
 
 } // namespace
 
-void UndecidedKinds::fact(OpenFact::Form form, uint32_t a, uint32_t b, AxisId axis) {
+void UndecidedKinds::fact(KindFact::Form form, uint32_t a, uint32_t b, AxisId axis) {
   state_.body_result->open.push_back({form, axis, a, b});
 }
 
@@ -69,13 +69,13 @@ void UndecidedKinds::need(Row row, AxisId axis, Kind kind, Place place,
                           rules::Violation violation) {
   uint32_t said = open_.say(std::move(violation));
   uint32_t entry = static_cast<uint32_t>(state_.body_result->entries.size());
-  fact(OpenFact::Form::Needs, open_.variable(row, axis), open_.use(place, kind, axis, said, entry));
+  fact(KindFact::Form::Needs, open_.variable(row, axis), open_.use(place, kind, axis, said, entry));
 }
 
 // The variables of an operand, on the mesh on which the instruction sees it.
 Row UndecidedKinds::operand_row(size_t operand) {
   ValueId value = state_.operands.values[operand];
-  AxisSet open = open_axes(program_.types[state_.args[operand].type]);
+  AxisSet open = undecided_axes(program_.types[state_.args[operand].type]);
   if (!open)
     return 0;
   const Type own = program_.types[result_.types[value.index]];
@@ -93,7 +93,7 @@ Row UndecidedKinds::operand_row(size_t operand) {
     for (AxisId seen : rules::counterparts(program_, own.mesh(), axis, here) & open) {
       uint32_t variable = open_.variable(row, axis);
       if (known.contains(seen))
-        fact(OpenFact::Form::Same, variables[seen.index], variable);
+        fact(KindFact::Form::Same, variables[seen.index], variable);
       else
         variables[seen.index] = variable;
       known |= seen;
@@ -106,7 +106,7 @@ const rules::Outcome &UndecidedKinds::probe(const rules::Application &app,
   Args args(app.args.begin(), app.args.end());
   for (auto [operand, kind] : probes) {
     Type type = program_.types[args[operand].type];
-    type.set_kind(open_axes(type), kind);
+    type.set_kind(undecided_axes(type), kind);
     args[operand].type = state_.intern(type);
   }
   rules::Application tried = app;
@@ -117,48 +117,48 @@ const rules::Outcome &UndecidedKinds::probe(const rules::Application &app,
 // Results that are open because the call states no `dst`. The pieces of a flattened axis have one
 // word together: `a` is the first of them.
 void UndecidedKinds::link_words(const rules::Application &app, const rules::Outcome &outcome,
-                                OpenLinks &links) {
+                                KindLinks &links) {
   rules::Outcome ignored;
   std::optional<rules::TransitionCall> call;
   if (!rules::redistribute::states_whole_type(app) && !(call = rules::read_call(app, ignored)))
     return;
   for (const rules::InferredWord &word : outcome.inferred) {
     if (!call) { // of a whole type: axis by axis, and the operand is as it is
-      for (AxisId axis : word.axes &open_axes(program_.types[outcome.types[0]]))
-        links.push_back({.form = OpenLink::Form::Word, .axis = axis, .a = axis.index, .b = 0});
+      for (AxisId axis : word.axes &undecided_axes(program_.types[outcome.types[0]]))
+        links.push_back({.form = KindLink::Form::Word, .axis = axis, .a = axis.index, .b = 0});
       continue;
     }
     if (word.dst.form == ir::KindWord::Form::Either)
       for (const rules::WrittenAxis &written : call->axes.written)
         for (AxisId axis : written.axes)
           for (uint32_t r = 0; word.axes.contains(axis) && r < outcome.types.size(); ++r)
-            if (open_axes(program_.types[outcome.types[r]]).contains(axis))
+            if (undecided_axes(program_.types[outcome.types[r]]).contains(axis))
               links.push_back(
-                  {.form = OpenLink::Form::Word, .axis = axis, .a = written.axes[0].index, .b = r});
+                  {.form = KindLink::Form::Word, .axis = axis, .a = written.axes[0].index, .b = r});
     if (word.src.kind != Kind::Replicate || word.src.form != ir::KindWord::Form::Plain)
       continue;
     for (uint32_t operand : rules::operands_of(app))
-      for (AxisId axis : open_axes(app.type(app.args[operand])) & word.axes)
-        links.push_back({.form = OpenLink::Form::Source, .axis = axis, .a = operand});
+      for (AxisId axis : undecided_axes(app.type(app.args[operand])) & word.axes)
+        links.push_back({.form = KindLink::Form::Source, .axis = axis, .a = operand});
   }
 }
 
 // True of two operands that may not be of different kinds, whatever becomes of them.
 void UndecidedKinds::link_pair(const rules::Application &app, Probe one, uint32_t other,
-                               AxisSet axes, OpenLinks &links) {
+                               AxisSet axes, KindLinks &links) {
   if (!axes)
     return;
   const rules::Outcome &mixed =
       probe(app, {one, {other, one.second == Kind::Replicate ? Kind::Invariant : Kind::Replicate}});
   for (AxisId axis : axes)
     if (refusal(mixed, axis))
-      links.push_back({.form = OpenLink::Form::Same, .axis = axis, .a = one.first, .b = other});
+      links.push_back({.form = KindLink::Form::Same, .axis = axis, .a = one.first, .b = other});
 }
 
 // Operands that are tried together, as R and as I.
 void UndecidedKinds::link_group(const rules::Application &app, const rules::Outcome &outcome,
                                 llvm::ArrayRef<uint32_t> operands, AxisSet refused,
-                                OpenLinks &links) {
+                                KindLinks &links) {
   llvm::SmallVector<Probe, 8> replicate, invariant;
   for (uint32_t i : operands) {
     replicate.push_back({i, Kind::Replicate});
@@ -166,10 +166,10 @@ void UndecidedKinds::link_group(const rules::Application &app, const rules::Outc
   }
   const rules::Outcome &as_r = probe(app, replicate), &as_i = probe(app, invariant);
   for (uint32_t i : operands)
-    for (AxisId axis : open_axes(app.type(app.args[i])) - refused) {
+    for (AxisId axis : undecided_axes(app.type(app.args[i])) - refused) {
       const rules::Violation *no_r = refusal(as_r, axis), *no_i = refusal(as_i, axis);
       if (!no_r != !no_i)
-        links.push_back({.form = OpenLink::Form::Needs,
+        links.push_back({.form = KindLink::Form::Needs,
                          .axis = axis,
                          .needs = no_i ? Kind::Replicate : Kind::Invariant,
                          .a = i,
@@ -177,12 +177,12 @@ void UndecidedKinds::link_group(const rules::Application &app, const rules::Outc
       for (uint32_t r = 0; r < outcome.types.size(); ++r)
         if (follows(program_.types[outcome.types[r]], program_.types[as_r.types[r]],
                     program_.types[as_i.types[r]], axis))
-          links.push_back({.form = OpenLink::Form::Result, .axis = axis, .a = i, .b = r});
+          links.push_back({.form = KindLink::Form::Result, .axis = axis, .a = i, .b = r});
     }
 }
 
-OpenLinks UndecidedKinds::links_of(const rules::Application &app, const rules::Outcome &outcome) {
-  OpenLinks links;
+KindLinks UndecidedKinds::links_of(const rules::Application &app, const rules::Outcome &outcome) {
+  KindLinks links;
   if (!outcome.inferred.empty())
     link_words(app, outcome, links);
   AxisSet refused;
@@ -191,9 +191,11 @@ OpenLinks UndecidedKinds::links_of(const rules::Application &app, const rules::O
       refused |= rules::axes_of(violation);
   llvm::SmallVector<uint32_t, 8> open;
   for (uint32_t i = 0; i < app.args.size(); ++i)
-    if (open_axes(app.type(app.args[i])) - refused)
+    if (undecided_axes(app.type(app.args[i])) - refused)
       open.push_back(i);
-  auto axes_of_operand = [&](uint32_t i) { return open_axes(app.type(app.args[i])) - refused; };
+  auto axes_of_operand = [&](uint32_t i) {
+    return undecided_axes(app.type(app.args[i])) - refused;
+  };
   size_t step = open.size() > kTriedApart ? open.size() : 1;
   for (size_t at = 0; at < open.size(); at += step)
     link_group(app, outcome, ir::as_array(open).slice(at, step), refused, links);
@@ -213,53 +215,53 @@ void UndecidedKinds::apply(InstId id, const rules::Application &app, const rules
                                           [&](ValueId value) { return open_.row(value) != 0; });
   if (!open && outcome.inferred.empty())
     return;
-  const OpenLinks *links = open_.known_links(application);
+  const KindLinks *links = open_.known_links(application);
   if (!links)
     links = &open_.remember_links(application, links_of(app, outcome));
   if (links->empty())
     return;
-  OpenRows operands;
+  KindRows operands;
   for (size_t i = 0; i < state_.args.size(); ++i)
     operands.push_back(operand_row(i));
   llvm::SmallVector<ResultVariables, 1> made(outcome.types.size());
-  for (const OpenLink &link : *links)
+  for (const KindLink &link : *links)
     follow(id, link, operands, made);
   for (const ResultVariables &result : made)
     rows_.push_back(open_.make(result.axes, result.variables, result.like));
 }
 
 // One thing that an application says, of these operands.
-void UndecidedKinds::follow(InstId id, const OpenLink &link, llvm::ArrayRef<Row> operands,
+void UndecidedKinds::follow(InstId id, const KindLink &link, llvm::ArrayRef<Row> operands,
                             llvm::MutableArrayRef<ResultVariables> made) {
   const AxisId axis = link.axis;
   switch (link.form) {
-  case OpenLink::Form::Needs:
-    fact(OpenFact::Form::Needs, open_.variable(operands[link.a], axis),
+  case KindLink::Form::Needs:
+    fact(KindFact::Form::Needs, open_.variable(operands[link.a], axis),
          open_.use(Place::inst(id), link.needs, axis, link.violation,
                    static_cast<uint32_t>(state_.body_result->entries.size())));
     break;
-  case OpenLink::Form::Same:
-    fact(OpenFact::Form::Same, open_.variable(operands[link.a], axis),
+  case KindLink::Form::Same:
+    fact(KindFact::Form::Same, open_.variable(operands[link.a], axis),
          open_.variable(operands[link.b], axis));
     break;
-  case OpenLink::Form::Source:
-    fact(OpenFact::Form::Source, open_.variable(operands[link.a], axis), id.index, axis);
+  case KindLink::Form::Source:
+    fact(KindFact::Form::Source, open_.variable(operands[link.a], axis), id.index, axis);
     break;
-  case OpenLink::Form::Word: {
+  case KindLink::Form::Word: {
     ResultVariables &result = made[link.b];
     result.axes |= axis;
     result.variables[axis.index] = open_.add_variable();
-    fact(OpenFact::Form::Word, result.variables[axis.index], id.index, axis);
+    fact(KindFact::Form::Word, result.variables[axis.index], id.index, axis);
     if (link.a != axis.index)
-      fact(OpenFact::Form::Word, result.variables[axis.index], id.index,
+      fact(KindFact::Form::Word, result.variables[axis.index], id.index,
            AxisId{static_cast<uint8_t>(link.a)});
     break;
   }
-  case OpenLink::Form::Result: {
+  case KindLink::Form::Result: {
     ResultVariables &result = made[link.b];
     uint32_t variable = open_.variable(operands[link.a], axis);
     if (result.axes.contains(axis)) {
-      fact(OpenFact::Form::Same, result.variables[axis.index], variable);
+      fact(KindFact::Form::Same, result.variables[axis.index], variable);
       break;
     }
     result.axes |= axis;
@@ -271,14 +273,14 @@ void UndecidedKinds::follow(InstId id, const OpenLink &link, llvm::ArrayRef<Row>
 }
 
 void UndecidedKinds::define(ValueId value, Row row, const Type &type) {
-  AxisSet open = open_axes(type);
+  AxisSet open = undecided_axes(type);
   open_.set(value, open ? open_.completed(row, open) : 0);
 }
 
 void UndecidedKinds::gradient(Place place, ValueId gradient, const Type &value, const Type &found,
                               llvm::function_ref<AxisSet(const Type &)> refused) {
   ValueId of = program_.values[gradient].grad_of;
-  AxisSet open = open_axes(value) & open_.axes(open_.row(of));
+  AxisSet open = undecided_axes(value) & open_.axes(open_.row(of));
   if (!open || program_.types[result_.types[of.index]].mesh() != found.mesh())
     return;
   Type replicate = value, invariant = value;
@@ -299,10 +301,10 @@ void UndecidedKinds::meet(Row row, const Type &one, Row other, const Type &two, 
   if (!row || !state_.recording || one.mesh() != two.mesh())
     return;
   const Type before = one, after = two; // what is counted makes types
-  for (AxisId axis : open_axes(before) & open_.axes(row)) {
-    if (open_axes(after).contains(axis)) {
+  for (AxisId axis : undecided_axes(before) & open_.axes(row)) {
+    if (undecided_axes(after).contains(axis)) {
       if (open_.axes(other).contains(axis))
-        fact(OpenFact::Form::Same, open_.variable(row, axis), open_.variable(other, axis));
+        fact(KindFact::Form::Same, open_.variable(row, axis), open_.variable(other, axis));
       continue;
     }
     std::optional<Kind> kind = after.kind(axis);
@@ -315,28 +317,28 @@ void UndecidedKinds::meet(Row row, const Type &one, Row other, const Type &two, 
 }
 
 // The call of a body: the variables of its parameters, as the caller has them.
-OpenRows UndecidedKinds::bind_params(uint32_t instance, llvm::ArrayRef<Row> args) {
-  fact(OpenFact::Form::Enter, 0, instance);
-  const OpenRows params(state_.bodies[instance].param_rows.begin(),
+KindRows UndecidedKinds::bind_params(uint32_t instance, llvm::ArrayRef<Row> args) {
+  fact(KindFact::Form::Enter, 0, instance);
+  const KindRows params(state_.bodies[instance].param_rows.begin(),
                         state_.bodies[instance].param_rows.end());
-  OpenRows bound;
+  KindRows bound;
   for (size_t i = 0; i < params.size(); ++i) {
     Row row = open_.completed(i < args.size() ? args[i] : 0, open_.axes(params[i]));
     for (AxisId axis : open_.axes(params[i]))
-      fact(OpenFact::Form::Bind, open_.variable(row, axis), open_.variable(params[i], axis));
+      fact(KindFact::Form::Bind, open_.variable(row, axis), open_.variable(params[i], axis));
     bound.push_back(row);
   }
   return bound;
 }
 
-OpenRows UndecidedKinds::bind_results(uint32_t instance) {
-  const OpenRows results(state_.bodies[instance].result_rows.begin(),
+KindRows UndecidedKinds::bind_results(uint32_t instance) {
+  const KindRows results(state_.bodies[instance].result_rows.begin(),
                          state_.bodies[instance].result_rows.end());
-  OpenRows bound;
+  KindRows bound;
   for (Row inside : results) {
     Row row = open_.fresh(open_.axes(inside));
     for (AxisId axis : open_.axes(inside))
-      fact(OpenFact::Form::Bind, open_.variable(row, axis), open_.variable(inside, axis));
+      fact(KindFact::Form::Bind, open_.variable(row, axis), open_.variable(inside, axis));
     bound.push_back(row);
   }
   return bound;
@@ -354,10 +356,10 @@ void UndecidedKinds::loop(CallSite &site, const Round &round, const Args &args, 
                           llvm::ArrayRef<Type> met) {
   if (!recording())
     return;
-  OpenRows params;
+  KindRows params;
   for (uint32_t instance : round.bodies)
     params = bind_params(instance, site.arg_rows);
-  OpenRows results;
+  KindRows results;
   if (round.body != BodyResult::kNone)
     results = bind_results(round.body);
   for (size_t c = 0; c < met.size(); ++c) {
@@ -388,7 +390,7 @@ void UndecidedKinds::branches(CallSite &site, const Round &then, const Round &ot
   if (!recording())
     return;
   llvm::ArrayRef<Row> args(site.arg_rows);
-  OpenRows sides[2];
+  KindRows sides[2];
   const Round *rounds[] = {&then, &other};
   for (unsigned side = 0; side < 2; ++side)
     if (rounds[side]->body != BodyResult::kNone) {
@@ -417,7 +419,7 @@ void UndecidedKinds::branches(CallSite &site, const Round &then, const Round &ot
 }
 
 // Rules know neither the names of values nor on which of their axes the kinds contradict.
-void UndecidedKinds::name_clash(OpenValues::Contradiction &clash) {
+void UndecidedKinds::name_clash(KindVariables::Contradiction &clash) {
   Finding &finding = clash.finding;
   state_.operands.values.clear();
   if (finding.place.form == Place::Form::Inst)
@@ -430,7 +432,7 @@ void UndecidedKinds::name_clash(OpenValues::Contradiction &clash) {
 void UndecidedKinds::settle(size_t declared, size_t reported, size_t late) {
   if (!recording())
     return;
-  open_.solve(state_.main.open, [&](uint32_t body) -> llvm::ArrayRef<OpenFact> {
+  open_.solve(state_.main.open, [&](uint32_t body) -> llvm::ArrayRef<KindFact> {
     return state_.bodies[body].body_result.open;
   });
   auto moved = [&](Place place, uint32_t entry) {
@@ -438,14 +440,14 @@ void UndecidedKinds::settle(size_t declared, size_t reported, size_t late) {
       return static_cast<uint32_t>(entry - reported + declared);
     return place.form == Place::Form::Inst ? static_cast<uint32_t>(entry + late) : entry;
   };
-  std::vector<OpenValues::Contradiction> found;
-  for (OpenValues::Contradiction &each : open_.contradictions(moved)) {
+  std::vector<KindVariables::Contradiction> found;
+  for (KindVariables::Contradiction &each : open_.contradictions(moved)) {
     name_clash(each);
     if (!found.empty() && joins(found.back(), each))
       continue;
     found.push_back(std::move(each));
   }
-  for (OpenValues::Contradiction &each : found) {
+  for (KindVariables::Contradiction &each : found) {
     each.finding.clash = static_cast<uint32_t>(result_.clashes.size());
     result_.clashes.push_back(each.clash);
   }
@@ -454,11 +456,11 @@ void UndecidedKinds::settle(size_t declared, size_t reported, size_t late) {
 }
 
 // The findings of each body are rebuilt once, in the order that the findings have.
-void UndecidedKinds::put_in_order(std::vector<OpenValues::Contradiction> found) {
+void UndecidedKinds::put_in_order(std::vector<KindVariables::Contradiction> found) {
   for (size_t first = 0; first < found.size();) {
     uint32_t name = found[first].body;
     std::vector<BodyResult::Entry> &entries =
-        (name == OpenValues::kMain ? state_.main : state_.bodies[name].body_result).entries;
+        (name == KindVariables::kMain ? state_.main : state_.bodies[name].body_result).entries;
     std::vector<BodyResult::Entry> merged;
     size_t at = 0;
     for (; first < found.size() && found[first].body == name; ++first) {
@@ -485,7 +487,7 @@ void UndecidedKinds::keep_word(InstId id, Type &type) const {
   if (words == words_.end())
     return;
   for (auto [axes, kind] : words->second)
-    type.set_kind(axes & open_axes(type), kind);
+    type.set_kind(axes & undecided_axes(type), kind);
 }
 
 } // namespace spmd::checker

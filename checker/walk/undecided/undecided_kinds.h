@@ -4,7 +4,7 @@
 
 #include "checker/walk/bodies/call_site.h"
 #include "checker/walk/state.h"
-#include "checker/walk/undecided/open_values.h"
+#include "checker/walk/undecided/kind_variables.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -13,7 +13,7 @@ namespace spmd::checker {
 
 class UndecidedKinds {
 public:
-  using Row = OpenValues::Row;
+  using Row = KindVariables::Row;
   // What is reported at a place, if a value is of the other kind on the axis.
   using Say = llvm::function_ref<rules::Violation(ir::AxisId, ir::Kind other)>;
 
@@ -29,7 +29,7 @@ public:
   // Of an operand or a result of the current instruction.
   Row operand_row(size_t operand);
   Row result_row(uint32_t result) const { return result < rows_.size() ? rows_[result] : 0; }
-  void set_result_rows(OpenRows rows) { rows_ = std::move(rows); }
+  void set_result_rows(KindRows rows) { rows_ = std::move(rows); }
 
   // What an application says of its operands and results.
   void apply(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome,
@@ -72,26 +72,26 @@ private:
     Row like = 0;
   };
 
-  void fact(OpenFact::Form form, uint32_t a, uint32_t b, ir::AxisId axis = {});
-  void follow(ir::InstId id, const OpenLink &link, llvm::ArrayRef<Row> operands,
+  void fact(KindFact::Form form, uint32_t a, uint32_t b, ir::AxisId axis = {});
+  void follow(ir::InstId id, const KindLink &link, llvm::ArrayRef<Row> operands,
               llvm::MutableArrayRef<ResultVariables> made);
-  OpenLinks links_of(const rules::Application &app, const rules::Outcome &outcome);
-  void link_words(const rules::Application &app, const rules::Outcome &outcome, OpenLinks &links);
+  KindLinks links_of(const rules::Application &app, const rules::Outcome &outcome);
+  void link_words(const rules::Application &app, const rules::Outcome &outcome, KindLinks &links);
   void link_group(const rules::Application &app, const rules::Outcome &outcome,
-                  llvm::ArrayRef<uint32_t> operands, ir::AxisSet refused, OpenLinks &links);
+                  llvm::ArrayRef<uint32_t> operands, ir::AxisSet refused, KindLinks &links);
   void link_pair(const rules::Application &app, Probe one, uint32_t other, ir::AxisSet axes,
-                 OpenLinks &links);
+                 KindLinks &links);
   const rules::Outcome &probe(const rules::Application &app, llvm::ArrayRef<Probe> probes);
-  OpenRows bind_params(uint32_t body, llvm::ArrayRef<Row> args);
-  OpenRows bind_results(uint32_t body);
-  void name_clash(OpenValues::Contradiction &clash);
-  void put_in_order(std::vector<OpenValues::Contradiction> found);
+  KindRows bind_params(uint32_t body, llvm::ArrayRef<Row> args);
+  KindRows bind_results(uint32_t body);
+  void name_clash(KindVariables::Contradiction &clash);
+  void put_in_order(std::vector<KindVariables::Contradiction> found);
 
   WalkState &state_;
   ir::Program &program_;
   CheckResult &result_;
-  OpenValues open_;
-  OpenRows rows_; // of the results of the current instruction; may be shorter
+  KindVariables open_;
+  KindRows rows_; // of the results of the current instruction; may be shorter
   // The words that were decided, while retyping: per instruction.
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
 };

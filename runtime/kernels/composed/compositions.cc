@@ -7,8 +7,8 @@
 #include "runtime/kernels/norms/norms.h"
 #include "runtime/tensor/number.h"
 
+#include "rules/factors/shape_rule.h"
 #include "rules/shapes/attrs.h"
-#include "rules/shapes/shape_rule.h"
 
 namespace spmd::runtime {
 

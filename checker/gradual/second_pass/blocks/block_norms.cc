@@ -19,7 +19,7 @@ static std::optional<rules::Violation> scale_of_norm(const rules::Application &a
                                                      const Norms::Facts &facts, uint32_t result,
                                                      AxisSet reported) {
   const uint32_t i = app.results.size() > 1 ? result : 0;
-  if (!made.root.axes || !app.op.computes(Computes::Norm) || i >= app.args.size())
+  if (!facts.root.axes || !app.op.computes(Computes::Norm) || i >= app.args.size())
     return std::nullopt;
   auto differs = rules::scale_differs(app.program, app.type(app.args[i]), app.program.one(),
                                       "1 is needed", {i}, operands[i]);
@@ -49,14 +49,14 @@ void BlockNorms::judge(InstId id, const rules::Application &app, llvm::ArrayRef<
     of_one_rank_ = axes_in(program_.insts[id], "alone") & app.type(app.args[0]).equal();
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Facts facts = norms_.infer(app, state_.operands.values, r, results[r]);
-    made.root.axes |= of_one_rank_;
-    if (AxisSet axes = made.left_out - now_.reported)
-      state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
-    if (AxisSet axes = made.counted - now_.reported)
-      state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
-    if (auto differs = scale_of_norm(app, state_.operands.values, made, r, now_.reported))
+    facts.root.axes |= of_one_rank_;
+    if (AxisSet axes = facts.left_out - now_.reported)
+      state_.report(Place::inst(id), rules::NormUndercount{{facts.operand}, axes});
+    if (AxisSet axes = facts.counted - now_.reported)
+      state_.report(Place::inst(id), rules::NormOvercount{{facts.operand}, axes});
+    if (auto differs = scale_of_norm(app, state_.operands.values, facts, r, now_.reported))
       state_.report(Place::inst(id), std::move(*differs));
-    made_.push_back(made);
+    made_.push_back(facts);
   }
 }
 
@@ -65,10 +65,10 @@ bool BlockNorms::keep(ValueId value, uint32_t index, Type &type) {
   if (index >= made_.size())
     return false;
   const Norms::Facts &facts = made_[index];
-  norms_.learn(value, made);
+  norms_.learn(value, facts);
   type.set_kind(of_one_rank_, Kind::Varying);
-  type.set_kind(made.square.axes - now_.reported, Kind::Partial);
-  now_.open -= made.root.axes | made.square.axes;
+  type.set_kind(facts.square.axes - now_.reported, Kind::Partial);
+  now_.open -= facts.root.axes | facts.square.axes;
   return true;
 }
 

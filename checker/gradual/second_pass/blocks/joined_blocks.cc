@@ -1,6 +1,7 @@
 // In which order joined blocks lie, and by which axes they are cut then.
 #include "checker/gradual/second_pass/blocks/joined_blocks.h"
 
+#include "rules/apply.h"
 #include "rules/transitions/call.h"
 
 #include "ir/claims.h"

@@ -4,6 +4,7 @@
 #include "checker/definitions.h"
 #include "checker/walk/gradients/search.h"
 
+#include "rules/apply.h"
 #include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/diagnostic_info.h"

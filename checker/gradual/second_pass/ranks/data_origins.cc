@@ -3,6 +3,7 @@
 
 #include "checker/walk/gradients/search.h"
 
+#include "rules/apply.h"
 #include "rules/boundary/claims.h"
 #include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"

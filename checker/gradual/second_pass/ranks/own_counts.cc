@@ -1,6 +1,7 @@
 // Numbers of a rank's own elements: they are no addends of anything.
 #include "checker/gradual/second_pass/ranks/own_counts.h"
 
+#include "rules/apply.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/transitions.h"
 
