@@ -5,7 +5,7 @@
 #include "rules/bind.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/integers.h"
-#include "rules/shapes/shape_rule.h"
+#include "rules/factors/shape_rule.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
