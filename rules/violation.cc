@@ -39,17 +39,17 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     SameBatch, CopiesDiffer, CopiesDrift, UnequalCounts, UnlikeSteps, UnseenCollective,
     AccumulatedMeans, DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient,
     UnusedGradient, OverwrittenMessage, TiedCopiesDrift, UnclearedGradient, BlockOffset,
-    ForeignRows, RepeatedPositions, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, EdgeGradientKept,
-    MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales, GradientOfOtherBlock, UnlikeParts,
-    UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec,
-    StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
-    MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
-    UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective, ReduceThenSlice,
-    GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast, AssumedRule,
-    UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression, SourceChanged,
-    ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
-    GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank,
-    RunTimeout>;
+    ForeignRows, RepeatedPositions, RepeatedDraws, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis,
+    EdgeGradientKept, MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales, GradientOfOtherBlock,
+    UnlikeParts, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown,
+    NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost,
+    WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState,
+    StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective,
+    ReduceThenSlice, GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast,
+    AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression,
+    SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted,
+    PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
+    RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 

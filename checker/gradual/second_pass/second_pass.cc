@@ -113,6 +113,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   parts_.lookups.judge(id, app);
   parts_.zeros.find_padded(app);
   parts_.numbers.judge_positions(id, app, results);
+  parts_.numbers.judge_draws(id, app, results);
   parts_.own_counts.judge_extremes(app);
   parts_.edges.judge(id, app);
   parts_.rings.judge(id, app);

@@ -1,4 +1,4 @@
-// The manual page of the finding of positions.h.
+// The manual pages of the findings of positions.h.
 #include "rules/violations/steps/positions.h"
 
 namespace spmd::rules {
@@ -36,6 +36,44 @@ mesh m { cp = 4 }
 %positions = convert %all { axis = cp, dst = S(0) }
 %angles = aten.embedding.default %table, %positions
 %x = aten.add.Tensor %tokens, %angles
+)",
+};
+
+constinit const DiagnosticInfo RepeatedDraws::info = {
+    .name = "repeated-draws",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "{operand} was drawn by one key on all ranks of {axes}, and `{op}` puts it beside a "
+               "dimension of which each rank has its own block",
+    .explain = R"(
+The numbers are a function of the key, which does not differ between the ranks. They were drawn for
+as many elements as one rank has in its block: the mask or the noise of the first block is repeated
+in all others, samples of different ranks are no longer independent, and one device would draw
+others. Give each rank a key of its own (`jax.random.fold_in(key, lax.axis_index("dp"))`, or keys
+that are split outside of the shard_map and cut as the data are), or draw for the whole dimension
+and take the part of the rank.
+
+Only recorded steps without declarations are judged so, and only numbers that a key makes.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { dp = 4 }
+%x = input f32[8@dp, 16]
+%key = input u32[] R
+%bits: u32[8, 16] = jax.random_bits %key { bit_width = 32, shape = [8, 16] }
+%noise = jax.convert_element_type %bits { new_dtype = "f32" }
+%y = jax.mul %x, %noise
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { dp = 4 }
+%x = input f32[8@dp, 16]
+%key = input u32[] R
+%rank = jax.axis_index { axis = dp }
+%own = jax.random_fold_in %key, %rank
+%bits: u32[8, 16] = jax.random_bits %own { bit_width = 32, shape = [8, 16] }
+%noise = jax.convert_element_type %bits { new_dtype = "f32" }
+%y = jax.mul %x, %noise
 )",
 };
 

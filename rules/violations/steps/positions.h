@@ -1,4 +1,5 @@
-// The violation of numbers that count the elements of a dimension of which each rank has a block.
+// The violations of numbers that count the elements of a dimension of which each rank has a block,
+// and of random numbers that all ranks draw for one block of it.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"
@@ -10,6 +11,14 @@ struct RepeatedPositions {
   ir::AxisSet axes;
   void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
   bool operator==(const RepeatedPositions &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct RepeatedDraws {
+  OperandIndex operand; // what was drawn
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const RepeatedDraws &) const = default;
   static const DiagnosticInfo info;
 };
 

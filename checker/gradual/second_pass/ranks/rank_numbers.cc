@@ -43,9 +43,19 @@ void RankNumbers::judge_positions(InstId id, const rules::Application &app,
   numbering_.learn(app, state_.operands.values, results);
 }
 
+void RankNumbers::judge_draws(InstId id, const rules::Application &app,
+                              llvm::ArrayRef<ValueId> results) {
+  for (const Draws::Repeated &each : draws_.repeated(app, state_.operands.values))
+    if (AxisSet axes = each.axes - now_.reported;
+        axes && is_forward(program_.insts[id]) &&
+        reported_.insert(state_.operands.values[each.operand].index).second)
+      state_.report(Place::inst(id), rules::RepeatedDraws{{each.operand}, axes});
+  draws_.learn(app, state_.operands.values, results);
+}
+
 void RankNumbers::keep(ValueId value, const Type &before, Type &type) const {
   for (AxisId axis : type.sharded() & before.equal()) // as a constant may be, and no number
-    if (numbering_.numbers(value, *type.dim(axis))) {
+    if (numbering_.numbers(value, *type.dim(axis)) || draws_.are_drawn(value, *type.dim(axis))) {
       type.drop_shards(AxisSet(axis));
       rules::take_kinds(type, before, axis);
     }

@@ -1,6 +1,8 @@
-// Numbers that each rank counts or states for itself: positions, and the rate of an optimizer.
+// Numbers that each rank counts, draws or states for itself: positions, noise, and the rate of an
+// optimizer.
 #pragma once
 
+#include "checker/gradual/second_pass/ranks/draws.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/second_pass/part.h"
 
@@ -12,16 +14,22 @@ class RankNumbers : public SecondPassPart {
 public:
   RankNumbers(WalkState &state, CurrentInst &now)
       : SecondPassPart(state, now),
-        numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()) {}
+        numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()),
+        draws_(gradual_.cuts().positions()) {}
 
   void judge_rate(ir::InstId id, const rules::Application &app);
   void judge_positions(ir::InstId id, const rules::Application &app,
                        llvm::ArrayRef<ir::ValueId> results);
-  // What numbers a dimension is not cut there. `before`: the type as its rule has it.
+  // What all ranks have drawn by one key, beside a dimension of which each has its own block.
+  void judge_draws(ir::InstId id, const rules::Application &app,
+                   llvm::ArrayRef<ir::ValueId> results);
+  // What numbers a dimension, or was drawn for it, is not cut there. `before`: the type as its rule
+  // has it.
   void keep(ir::ValueId value, const ir::Type &before, ir::Type &type) const;
 
 private:
   Numbering numbering_;
+  Draws draws_;
   llvm::DenseSet<uint32_t> reported_; // values that were reported as such numbers
 };
 
