@@ -113,7 +113,7 @@ llvm::Expected<Distribution> Distribution::make(const ir::Program &program,
   made.type_ = program.types[value.type];
   const ir::Mesh &mesh = program.meshes[made.type_.mesh()];
   made.ranks_ = Grid(mesh, mesh.typed_axes());
-  made.per_rank_ = Grid(mesh, per_rank_axes(program, made.type_));
+  made.per_rank_ = Grid(mesh, runtime::per_rank_axes(program, made.type_));
   AxisSet sharded = (made.type_.sharded() & mesh.typed_axes()) - made.per_rank_.axes();
   made.shards_ = Grid(mesh, sharded);
   for (AxisId axis : mesh.typed_axes())
