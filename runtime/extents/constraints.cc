@@ -227,7 +227,7 @@ void ExtentConstraints::row(const Site &site, const rules::RowUse &use,
     for (size_t d = 0; d < vars(result).size(); ++d) {
       const rules::DimFactors &own = (*map.results[r])[d];
       if (own.size() == 1 && !of_operand[own[0]] && !is_open(result, d))
-        own_dim(site, *use.row, !map.made.empty(), result, d);
+        own_dim(site, *use.row, !map.of_row.empty(), result, d);
     }
   }
 }

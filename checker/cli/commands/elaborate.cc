@@ -67,7 +67,7 @@ public:
     for (size_t i = 0; i < findings_.size(); ++i) {
       const Insertion &each = done_.insertions[i];
       insertions.push_back({{"value", ir::print_value(program_, each.of)},
-                            {"result", ir::print_value(program_, each.made)},
+                            {"result", ir::print_value(program_, each.value)},
                             {"op", each.op},
                             {"operand", each.operand},
                             {"reason", each.reason},
