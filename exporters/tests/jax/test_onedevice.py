@@ -74,6 +74,48 @@ def test_a_ring_that_turns_the_other_way(was, now, tmp_path):
     assert f"train.py:{line}: error[unlike-one-device]: result[1], change of w: not" in done.stdout
 
 
+# An expert takes four rows of each rank, and no more.
+ROUTED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec as P
+
+RANKS = 4
+mesh = Mesh(np.array(jax.devices()[:RANKS]), ("ep",))
+
+def body(router, w, x):
+    hot = jax.nn.one_hot(jnp.argmax(x @ router, 1), 8)
+    place = jnp.sum((jnp.cumsum(hot, 0) - 1) * hot, 1).astype(jnp.int32)
+    slots = jax.nn.one_hot(place, 4)[:, None] * hot[:, :, None]
+    rows = jnp.einsum("tec,td->ecd", slots, x)
+    rows = lax.all_to_all(rows, "ep", 0, 1, tiled=True)
+    rows = jnp.tanh(jnp.einsum("ecd,edf->ecf", rows, w))
+    rows = lax.all_to_all(rows, "ep", 1, 0, tiled=True)
+    return x + jnp.einsum("tec,ecd->td", slots, rows)
+
+layer = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(P(), P("ep"), P("ep")),
+                              out_specs=P("ep"), check_vma=False))
+k = jax.random.split(jax.random.key(0), 3)
+layer(jax.random.normal(k[0], (3, 8)), jax.random.normal(k[1], (8, 3, 3)),
+      jax.random.normal(k[2], (64, 3)))
+"""
+
+
+@needs_checker
+def test_a_capacity_of_each_rank(tmp_path):
+    done = linted(tmp_path, ROUTED, "--confirm")
+    assert done.returncode == 0, done.stdout
+    assert "1 of 1 functions were compared with one device" in done.stderr
+
+
+@needs_checker
+def test_rows_that_do_not_come_back(tmp_path):
+    was = 'lax.all_to_all(rows, "ep", 1, 0, tiled=True)'
+    assert ROUTED.count(was) == 1
+    wrong = ROUTED.replace(was, "rows.reshape(8, 4, 3)")
+    assert "unlike-one-device" in linted(tmp_path, wrong, "--confirm").stdout
+
+
 def _mapped(body, *specs):
     mesh = Mesh(np.array(jax.devices()[:4]), ("dp",))
     return jax.shard_map(body, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)

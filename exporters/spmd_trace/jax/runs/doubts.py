@@ -46,6 +46,20 @@ def draws(jaxpr) -> tuple[list[tuple], bool]:
     return sorted(shape for shape, _ in found), any(own for _, own in found)
 
 
+def counts_rows(jaxpr) -> bool:
+    """Whether a shard_map sends rows to other ranks as it has ordered or counted them: to experts
+    that take so many rows of each rank, and no more."""
+    names = {name for _, body in bodies(jaxpr, "shard_map") for name in _primitives(body)}
+    return "all_to_all" in names and not names.isdisjoint({"cumsum", "sort", "top_k", "argmax"})
+
+
+def _primitives(jaxpr):
+    for eqn in jaxpr.eqns:
+        yield eqn.primitive.name
+        for body in core.jaxprs_in_params(eqn.params):
+            yield from _primitives(body)
+
+
 def unused_blocks(jaxpr) -> bool:
     """Whether a shard_map with one rank takes one element of a dimension that is cut, and no other:
     `w[0]` of the block of a rank."""

@@ -259,6 +259,10 @@ def compared(kept: Kept, function, args, kwargs, closed=None) -> tuple:
         given = substituted(kept, args, kwargs)  # what is donated is gone
         _doubt(kept, closed, args, kwargs, given)
         found = _beyond_roundings(kept, function, given, leaves, found)
+        if found and doubts.counts_rows(closed.jaxpr) and _block_by_block(
+            kept, function, args, kwargs, found
+        ):
+            found = {}
     return made, statements(kept, found)
 
 
@@ -286,6 +290,39 @@ def _doubt(kept: Kept, closed, args, kwargs, given) -> None:
         if not differences(kept, jax.jit(core.jaxpr_as_fun(other))(*arrays)):
             words = ", ".join(f"{one:g}" for one in chosen)
             raise NotComparable(f"{words} in it may be a number of ranks")
+
+
+def _block_by_block(kept: Kept, function, args, kwargs, places) -> bool:
+    """Whether one device makes these results as all do, if it gets the rows of one rank at a time:
+    a capacity leaves out other rows of a block than of the whole. Rows are those of the results in
+    question, and of arguments that are as long."""
+    shards = [one for place in places for one in kept.results[place][1]]
+    if not all(index for index, _ in shards):
+        return False
+    ends = [index[0].stop for index, _ in shards]
+    if None in ends:  # not cut
+        return False
+    blocks = {(index[0].start or 0, index[0].stop) for index, _ in shards}
+    for block in blocks:
+        part = _of_rows(kept, places, max(ends), slice(*block))
+        given = substituted(part, args, kwargs)
+        if differences(part, jax.tree.leaves(function(*given[0], **given[1]))):
+            return False
+    return len(blocks) > 1
+
+
+def _of_rows(kept: Kept, places, length: int, rows: slice) -> Kept:
+    """These rows of tensors that are so long, and of these results."""
+    arguments = [one[rows] if np.shape(one)[:1] == (length,) else one for one in kept.arguments]
+    results: list = [None] * len(kept.results)
+    for place in places:
+        dtype, shards = kept.results[place]
+        results[place] = dtype, [
+            ((slice(None), *index[1:]), block)
+            for index, block in shards
+            if (index[0].start or 0) == rows.start
+        ]
+    return dataclasses.replace(kept, arguments=arguments, results=results)
 
 
 def _beyond_roundings(kept: Kept, function, given, made, found: dict) -> dict:
