@@ -171,6 +171,11 @@ constexpr OptionRow kOptions[] = {
      turn_on<&Options::fix>},
     {"--expect", "", "", "exit code 1 unless all that the programs expect is found, and no more",
      kGate, turn_on<&Options::expect>, nullptr, kCommandLineOnly},
+    {"--name", "NAME", "",
+     "what reports call an input, such as the script that it was recorded from; repeatable, in the "
+     "order of the inputs",
+     kGate, [](Options &o, StringRef v) { return o.names.push_back(v.str()), std::string(); },
+     [](Options &o) { o.names.clear(); }, kCommandLineOnly},
     {"--source-root", "DIR", ".", "where source files are looked up", kCheck | kLsp | kReport,
      [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }, nullptr,
      kCommandLineOnly},

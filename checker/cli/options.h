@@ -43,6 +43,7 @@ struct Options {
   rules::Severity fail_on = rules::Severity::Error;
   bool exit_zero = false;
   double min_coverage = 0, min_proof = 0;
+  std::vector<std::string> names; // of the inputs, in their order; those without: their paths
   std::string baseline;           // empty: none
   std::vector<std::string> since; // outputs of earlier runs
   bool diff = false;              // check: fixes as a patch

@@ -1,106 +1,167 @@
-// One row per call. What autograd sees has a backward of its own, which must be the dual of the
-// transition; `torch.distributed` itself is for values without gradients.
+// From the words of a step to a row, and from a row to the text; changes of calls by the violation.
 #include "checker/fix/calls.h"
 
 #include "checker/definitions.h"
+#include "checker/fix/call_rows.h"
 #include "checker/walk/gradients/search.h"
 
 #include "ir/support/strings.h"
+#include "ir/text/text.h"
+#include "rules/ops/registry.h"
 #include "rules/transitions/axes.h"
+#include "rules/violations/commands/costs.h"
 #include "rules/violations/gradients.h"
+#include "rules/violations/local.h"
+#include "rules/violations/meshes.h"
+#include "rules/violations/shards.h"
 #include "rules/violations/steps/returned.h"
+#include "rules/violations/transitions.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
 
 namespace spmd::checker {
 namespace {
 
+using ir::AxisSet;
 using ir::Kind;
+using ir::KindWord;
 using rules::TransitionOp;
+using Form = ScriptCall::Form;
 
-// What a rank has before and after: an addend, the same as all (R or I), a block.
-enum class Has : uint8_t { P, R, I, S };
+enum class Framework : uint8_t { None, Torch, Jax };
+struct FrameworkRow {
+  std::string_view begins; // the name of the framework in a trace
+  Framework framework;
+};
+constexpr FrameworkRow kFrameworks[] = {{"torch", Framework::Torch},
+                                        {"megatron-core", Framework::Torch},
+                                        {"torchtitan", Framework::Torch},
+                                        {"jax", Framework::Jax}};
 
-struct CallRow {
+Framework framework_of(const ir::Program &program) {
+  if (!program.producer.framework.valid())
+    return Framework::None;
+  const llvm::StringRef name = program.strings[program.producer.framework];
+  for (const FrameworkRow &row : kFrameworks)
+    if (ir::starts_with(name, {row.begins.data(), row.begins.size()}))
+      return row.framework;
+  return Framework::None;
+}
+
+// A step as its attributes state it.
+struct StatedStep {
   TransitionOp op;
-  Has before, after;
-  bool differentiable;
-  TorchCall::Form form;
-  // {0}: the tensor; {1}: `, group=tp_group`, or nothing; {2}: the dimension of blocks; {3}: the
-  // group itself; {4}: the axis.
-  std::string_view text;
+  AxisSet axes;
+  KindWord src, dst;
 };
-using Form = TorchCall::Form;
-// PyTorch has no word for what Megatron-LM calls its mappings: a forward with another backward.
-constexpr CallRow kTorch[] = {
-    {TransitionOp::AllReduce, Has::P, Has::R, true, Form::Expression,
-     "torch.distributed.nn.functional.all_reduce({0}{1})"},
-    {TransitionOp::AllReduce, Has::P, Has::I, true, Form::Described,
-     "an autograd.Function that sums {0} over {4} forward and passes its gradient on backward "
-     "(reduce_from_tensor_model_parallel_region in Megatron-LM)"},
-    {TransitionOp::AllReduce, Has::P, Has::R, false, Form::Statement, "dist.all_reduce({0}{1})"},
-    {TransitionOp::AllReduce, Has::P, Has::I, false, Form::Statement, "dist.all_reduce({0}{1})"},
-    {TransitionOp::Convert, Has::I, Has::R, true, Form::Described,
-     "an autograd.Function that returns {0} forward and sums its gradient over {4} backward "
-     "(copy_to_tensor_model_parallel_region in Megatron-LM)"},
-    {TransitionOp::Convert, Has::I, Has::S, true, Form::Described,
-     "an autograd.Function that takes the rank's block of {0} along dimension {2} forward and "
-     "gathers its gradient over {4} backward (scatter_to_tensor_model_parallel_region in "
-     "Megatron-LM)"},
-    {TransitionOp::Convert, Has::R, Has::S, true, Form::Expression,
-     "torch.chunk({0}, dist.get_world_size({3}), dim={2})[dist.get_rank({3})]"},
-    {TransitionOp::Convert, Has::R, Has::S, false, Form::Expression,
-     "torch.chunk({0}, dist.get_world_size({3}), dim={2})[dist.get_rank({3})]"},
-    {TransitionOp::AllGather, Has::S, Has::R, true, Form::Expression,
-     "torch.cat(torch.distributed.nn.functional.all_gather({0}{1}), dim={2})"},
-    {TransitionOp::AllGather, Has::S, Has::I, true, Form::Described,
-     "an autograd.Function that gathers {0} along dimension {2} over {4} forward and takes the "
-     "rank's block of its gradient backward (gather_from_tensor_model_parallel_region in "
-     "Megatron-LM)"},
-    {TransitionOp::ReduceScatter, Has::P, Has::S, true, Form::Expression,
-     "torch.distributed._functional_collectives.reduce_scatter_tensor_autograd({0}, \"sum\", {2}, "
-     "{3})"},
-    {TransitionOp::ReduceScatter, Has::P, Has::S, false, Form::Expression,
-     "torch.distributed._functional_collectives.reduce_scatter_tensor({0}, \"sum\", {2}, {3})"},
-};
-constexpr std::string_view kTorchFrameworks[] = {"torch", "megatron-core", "torchtitan"};
 
-bool is_of_torch(const ir::Program &program) {
-  ir::StringId framework = program.producer.framework;
-  return framework.valid() && llvm::any_of(kTorchFrameworks, [&](std::string_view name) {
-           return ir::starts_with(program.strings[framework], {name.data(), name.size()});
-         });
+// What a script calls some axes of a mesh.
+struct AxisWords {
+  std::string axes, group, argument, names; // as in CallRow::text
+};
+AxisWords words_of(const ir::Program &program, ir::MeshId id, AxisSet axes) {
+  const ir::Mesh &mesh = program.meshes[id];
+  AxisWords words;
+  int64_t ranks = 1;
+  for (ir::AxisId axis : axes) {
+    const std::string name = program.strings[mesh[axis].name].str();
+    ranks *= rules::size_of(mesh, axis);
+    words.axes += (words.axes.empty() ? "" : " and ") + name;
+    words.names += fmt::format("{}\"{}\"", words.names.empty() ? "" : ", ", name);
+    words.group += name + "_";
+  }
+  if (axes.size() > 1)
+    words.names = "(" + words.names + ")";
+  words.group += "group";
+  if (axes.empty() || ranks == program.world.value_or(0))
+    words.group = "dist.group.WORLD";
+  else
+    words.argument = ", group=" + words.group;
+  return words;
 }
 
 // The backward and the optimizer are recorded as they ran: nothing derives them again.
 bool has_gradient(const ir::Program &program, const Fix &fix) {
-  return is_forward(program.insts[fix.inst]);
+  return fix.dual_too || is_forward(program.insts[fix.inst]);
 }
 
-// The axis on which the step changes the type; none if these are several.
-std::optional<ir::AxisId> changed_axis(const ir::Type &before, const ir::Type &after) {
-  std::optional<ir::AxisId> found;
-  for (ir::AxisId axis : before.claimed() | after.claimed()) {
-    if (before.kind(axis) == after.kind(axis) && before.dim(axis) == after.dim(axis))
-      continue;
-    if (found)
-      return std::nullopt;
-    found = axis;
-  }
-  return found;
-}
-
-std::optional<Has> has_on(const ir::Type &type, ir::AxisId axis) {
-  const std::optional<Kind> kind = type.kind(axis);
-  if (kind == Kind::Partial)
-    return type.combiner(axis) == ir::Combiner::Sum ? std::optional(Has::P) : std::nullopt;
-  if (kind == Kind::Varying)
-    return type.dim(axis) ? std::optional(Has::S) : std::nullopt;
-  if (kind == Kind::Replicate)
+std::optional<Has> has_by(KindWord word) {
+  if (word.form == KindWord::Form::Shard)
+    return Has::S;
+  if (word.form != KindWord::Form::Plain)
+    return std::nullopt;
+  if (word.kind == Kind::Partial)
+    return word.combiner == ir::Combiner::Sum ? std::optional(Has::P) : std::nullopt;
+  if (word.kind == Kind::Replicate || word.kind == Kind::Reduced)
     return Has::R;
-  return kind == Kind::Invariant ? std::optional(Has::I) : std::nullopt;
+  return word.kind == Kind::Invariant ? std::optional(Has::I) : std::nullopt;
+}
+
+ir::MeshId mesh_at(const ir::Program &program, const Fix &fix) {
+  return program.contexts[program.insts[fix.inst].context].mesh;
+}
+
+// None where something is open.
+std::optional<StatedStep> stated(const ir::Program &program, const Fix &fix, const FixStep &step) {
+  const ir::AttrValue *axis = program.find(step.attrs, "axis"),
+                      *src = program.find(step.attrs, "src"),
+                      *dst = program.find(step.attrs, "dst");
+  if (!axis || axis->form != ir::AttrForm::Axes || !src || src->form != ir::AttrForm::Kind ||
+      !dst || dst->form != ir::AttrForm::Kind)
+    return std::nullopt;
+  AxisSet axes;
+  for (const ir::AxisRef &ref : program.axis_refs[axis->as<ir::AxisRefsId>()].refs) {
+    const std::optional<ir::AxisId> found = program.meshes[mesh_at(program, fix)].find(ref.axis);
+    if (!found || ref.mesh.valid())
+      return std::nullopt;
+    axes |= *found;
+  }
+  return StatedStep{step.op, axes, src->as_kind(), dst->as_kind()};
+}
+
+// In JAX collectives are written where axes are local; on whole arrays there are none.
+bool has_words(const ir::Program &program, const Fix &fix, AxisSet axes) {
+  const Framework framework = framework_of(program);
+  const AxisSet local = program.local_axes(program.contexts[program.insts[fix.inst].context]);
+  return framework == Framework::Torch || (framework == Framework::Jax && (axes - local).empty());
+}
+
+const CallRow *row_of(const ir::Program &program, const Fix &fix, const StatedStep &call) {
+  const std::optional<Has> before = has_by(call.src), after = has_by(call.dst);
+  const bool blocks = before == Has::S || after == Has::S;
+  if (!before || !after || !has_words(program, fix, call.axes) || (blocks && call.axes.size() > 1))
+    return nullptr;
+  const llvm::ArrayRef<CallRow> rows = framework_of(program) == Framework::Jax
+                                           ? llvm::ArrayRef<CallRow>(call_rows::kJax)
+                                           : llvm::ArrayRef<CallRow>(call_rows::kTorch);
+  const auto *row = llvm::find_if(rows, [&](const CallRow &each) {
+    return each.op == call.op && each.before == before && each.after == after &&
+           each.differentiable.value_or(has_gradient(program, fix)) == has_gradient(program, fix);
+  });
+  return row == rows.end() ? nullptr : row;
+}
+
+bool is_name_or_call(llvm::StringRef text) {
+  return llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
+}
+// As a factor.
+std::string factor(std::string_view tensor) {
+  return is_name_or_call({tensor.data(), tensor.size()}) ? std::string(tensor)
+                                                         : fmt::format("({})", tensor);
+}
+
+// `block`: how many elements of a dimension that is cut a rank keeps; empty: not known.
+std::string text_of(const CallRow &row, const AxisWords &words, const StatedStep &call,
+                    std::string_view tensor, const std::string &block) {
+  const bool times = row.text.substr(0, 5) == "{x} *";
+  return fmt::format(fmt::runtime(row.text), fmt::arg("x", times ? factor(tensor) : tensor),
+                     fmt::arg("group", words.group), fmt::arg("argument", words.argument),
+                     fmt::arg("names", words.names), fmt::arg("axes", words.axes),
+                     fmt::arg("dim", int(call.dst.dim)), fmt::arg("from", int(call.src.dim)),
+                     fmt::arg("block", block));
 }
 
 // Of a parameter that one instruction of the forward reads all of the gradient comes from there.
@@ -115,63 +176,182 @@ bool is_read_once(const ir::Program &program, ir::ValueId value) {
   return readers == 1;
 }
 
+std::string block_of(const ir::Program &program, const FixStep &step, const StatedStep &call) {
+  if (!step.after.shape.valid() || call.dst.dim < 0)
+    return "";
+  const ir::Shape &shape = program.shapes[step.after.shape];
+  if (size_t(call.dst.dim) >= shape.dims.size() || !shape.dims[call.dst.dim].is_number())
+    return "";
+  return std::to_string(shape.dims[call.dst.dim].number());
+}
+
+// The same call on each operand that the fix is about.
+std::optional<ScriptCall> call_of_steps(const ir::Program &program, const Fix &fix,
+                                        std::string_view tensor) {
+  const bool marked = !fix.remark.empty() && !fix.dual_too; // other sizes, too
+  std::optional<ScriptCall> made;
+  bool parameters = true; // whose gradients need a sum, and nothing else does
+  AxisWords words;
+  for (const FixStep &step : fix.steps) {
+    const std::optional<StatedStep> call = stated(program, fix, step);
+    const CallRow *row = call ? row_of(program, fix, *call) : nullptr;
+    if (!row)
+      return std::nullopt;
+    words = words_of(program, mesh_at(program, fix), call->axes);
+    const std::string block = block_of(program, step, *call);
+    if (block.empty() && row->text.find("{block}") != std::string_view::npos)
+      return std::nullopt;
+    std::string text = text_of(*row, words, *call, tensor, block);
+    if (made && made->text != text)
+      return std::nullopt;
+    if (!made)
+      made = ScriptCall{marked ? Form::Described : row->form, std::move(text)};
+    made->tensors.push_back(step.value);
+    parameters &= call->op == TransitionOp::Convert && has_by(call->src) == Has::I &&
+                  has_by(call->dst) == Has::R && has_gradient(program, fix) &&
+                  is_read_once(program, step.value);
+  }
+  if (!made)
+    return std::nullopt;
+  if (parameters) {
+    const std::string gradient(script_words(program).gradient);
+    made->form = Form::AfterBackward;
+    made->text = framework_of(program) == Framework::Jax
+                     ? fmt::format("jax.lax.psum({}, {})", gradient, words.names)
+                     : fmt::format("dist.all_reduce({}{})", gradient, words.argument);
+  } else if (marked) {
+    made->text += fix.remark;
+  }
+  return made;
+}
+
+// `x / dist.get_world_size(dp_group)`
+std::optional<ScriptCall> call_of_scale(const ir::Program &program, const Fix &fix,
+                                        std::string_view tensor) {
+  const FixStep &step = fix.steps.front();
+  const ir::AttrValue *factors = program.find(step.attrs, "by");
+  if (fix.steps.size() != 1 || !factors || factors->form != ir::AttrForm::Scale)
+    return std::nullopt;
+  const ir::Scale &by = program.scales[factors->as<ir::ScaleId>()];
+  const ir::MeshId mesh = mesh_at(program, fix);
+  llvm::SmallVector<std::string, 2> over, under;
+  for (const ir::ScaleFactor &each : by.factors) {
+    const std::optional<ir::AxisId> axis = program.meshes[mesh].find(each.base);
+    if (!axis || !has_words(program, fix, *axis))
+      return std::nullopt;
+    const AxisWords words = words_of(program, mesh, *axis);
+    const std::string size = framework_of(program) == Framework::Jax
+                                 ? fmt::format("jax.lax.axis_size({})", words.names)
+                                 : fmt::format("dist.get_world_size({})", words.group);
+    (each.exponent > 0 ? over : under).append(size_t(std::abs(each.exponent)), size);
+  }
+  if (by.numerator != 1)
+    over.insert(over.begin(), std::to_string(by.numerator));
+  if (by.denominator != 1)
+    under.insert(under.begin(), std::to_string(by.denominator));
+  std::string text = factor(tensor);
+  for (const std::string &each : over)
+    text += " * " + each;
+  if (!under.empty())
+    text += under.size() > 1 ? fmt::format(" / ({})", llvm::join(under, " * ")) : " / " + under[0];
+  return ScriptCall{Form::Expression, std::move(text), {step.value}};
+}
+
+// What costs less than what is there.
+std::optional<ScriptCall> call_of_saving(const ir::Program &program, const Finding &finding,
+                                         const Fix &fix, std::string_view tensor) {
+  const rules::Violation &violation = finding.violation;
+  const FixStep &step = fix.steps.front();
+  ScriptCall made{Form::OfCall, "", {step.value}};
+  if (step.op != TransitionOp::None) {
+    const std::optional<StatedStep> call = stated(program, fix, step);
+    const CallRow *row = call ? row_of(program, fix, *call) : nullptr;
+    if (!row)
+      return std::nullopt;
+    const AxisWords words = words_of(program, mesh_at(program, fix), call->axes);
+    made.text = text_of(*row, words, *call, tensor, "") + " in the place of both calls";
+  } else if (violation.is<rules::CancellingPair>()) {
+    made.text = fmt::format("use {}, without both calls", tensor);
+  } else if (violation.is<rules::RepeatedCollective>()) {
+    made.text = fmt::format("use {} again, without the second call", tensor);
+  } else if (violation.is<rules::Overlappable>() && framework_of(program) == Framework::Torch) {
+    made.text = fmt::format("start the call with async_op=True as soon as {} is there, and wait() "
+                            "for it in its old place",
+                            tensor);
+  } else {
+    return std::nullopt; // XLA orders calls by itself
+  }
+  return made;
+}
+
+// Another argument of the call, or another call.
+std::optional<ScriptCall> call_of_attribute(const ir::Program &program, const Finding &finding,
+                                            const Fix &fix) {
+  const rules::Violation &violation = finding.violation;
+  const bool jax = framework_of(program) == Framework::Jax;
+  if (const auto *wrong = violation.as<rules::WrongAxis>();
+      wrong && has_words(program, fix, wrong->actual)) {
+    const AxisWords words = words_of(program, mesh_at(program, fix), wrong->actual);
+    return ScriptCall{Form::OfCall, jax ? fmt::format("axis_name={} in the call", words.names)
+                                        : fmt::format("group={} in the call", words.group)};
+  }
+  if (const auto *wrong = violation.as<rules::WrongDimension>();
+      wrong && has_words(program, fix, wrong->axes))
+    return ScriptCall{Form::OfCall,
+                      fmt::format("{}={} for the blocks", jax ? "axis" : "dim", wrong->found)};
+  const TransitionOp op = rules::resolve_op(program, program.insts[fix.inst].op).transition;
+  if (violation.is<rules::MissingVjp>() && !jax && op != TransitionOp::None)
+    return ScriptCall{Form::OfCall, fmt::format("torch.distributed.nn.functional.{0} in the place "
+                                                "of dist.{0}",
+                                                rules::name_of(op))};
+  return std::nullopt;
+}
+
 } // namespace
 
-std::optional<TorchCall> torch_call(const ir::Program &program, const Fix &fix,
-                                    std::string_view tensor) {
-  const bool alone = fix.remark.empty() || fix.dual_too;
-  if (fix.steps.size() != 1 || !alone || fix.changes_value || !is_of_torch(program))
-    return std::nullopt;
-  const FixStep &step = fix.steps.front();
-  if (!step.before.type.valid() || !step.after.type.valid())
-    return std::nullopt;
-  const ir::Type &before = program.types[step.before.type], &after = program.types[step.after.type];
-  const std::optional<ir::AxisId> axis = changed_axis(before, after);
-  const auto from = axis ? has_on(before, *axis) : std::nullopt,
-             to = axis ? has_on(after, *axis) : std::nullopt;
-  const bool differentiable = fix.dual_too || has_gradient(program, fix);
-  const auto *row = llvm::find_if(kTorch, [&](const CallRow &each) {
-    return each.op == step.op && each.before == from && each.after == to &&
-           each.differentiable == differentiable;
-  });
-  if (row == std::end(kTorch))
-    return std::nullopt;
-  const ir::Mesh &mesh = program.meshes[before.mesh()];
-  const bool all = rules::size_of(mesh, *axis) == program.world.value_or(0);
-  const std::string name = program.strings[mesh[*axis].name].str(),
-                    group = all ? "dist.group.WORLD" : name + "_group";
-  const std::string argument = all ? "" : ", group=" + group;
-  if (step.op == TransitionOp::Convert && to == Has::R && row->differentiable && from == Has::I &&
-      is_read_once(program, step.value))
-    return TorchCall{Form::AfterBackward, fmt::format("dist.all_reduce(p.grad{})", argument)};
-  const unsigned dim = before.dim(*axis).value_or(after.dim(*axis).value_or(0));
-  return TorchCall{row->form,
-                   fmt::format(fmt::runtime(row->text), tensor, argument, dim, group, name)};
-}
-
-// `, group=tp_group`; nothing where the axes are all of the job.
-static std::string group_argument(const ir::Program &program, ir::ValueId value, ir::AxisSet axes) {
-  const ir::MeshId id = program.values[value].mesh.valid()
-                            ? program.values[value].mesh
-                            : program.contexts[ir::ContextId{0}].mesh;
-  const ir::Mesh &mesh = program.meshes[id];
-  int64_t ranks = 1;
-  std::string names;
-  for (ir::AxisId axis : axes) {
-    ranks *= rules::size_of(mesh, axis);
-    names += program.strings[mesh[axis].name].str() + "_";
+ScriptWords script_words(const ir::Program &program) {
+  switch (framework_of(program)) {
+  case Framework::Torch:
+    return {"in PyTorch", "x", "p.grad"};
+  case Framework::Jax:
+    return {"in JAX", "x", "g"};
+  case Framework::None:
+    break;
   }
-  return axes.empty() || ranks == program.world.value_or(0) ? ""
-                                                            : fmt::format(", group={}group", names);
+  return {};
 }
 
-std::string torch_hint(const ir::Program &program, const Finding &finding) {
-  if (!is_of_torch(program))
-    return "";
+std::optional<ScriptCall> script_call(const ir::Program &program, const Finding &finding,
+                                      const Fix &fix, std::string_view tensor) {
+  if (framework_of(program) == Framework::None)
+    return std::nullopt;
+  if (finding.info().is_cost)
+    return call_of_saving(program, finding, fix, tensor);
+  if (fix.form == Fix::Form::Attribute)
+    return call_of_attribute(program, finding, fix);
+  if (fix.form == Fix::Form::Drop)
+    return ScriptCall{Form::OfCall, "leave the call out"};
+  // Nobody would make another value for a call that should not be there, or for a word of a
+  // program.
+  const bool needless = finding.violation.is<rules::ReduceOfReplicated>() ||
+                        finding.violation.is<rules::NeedlessPartial>();
+  if (fix.form != Fix::Form::Transition || fix.changes_value || fix.steps.empty() || needless)
+    return std::nullopt;
+  return fix.steps.front().op == TransitionOp::None ? call_of_scale(program, fix, tensor)
+                                                    : call_of_steps(program, fix, tensor);
+}
+
+static ir::MeshId mesh_of_value(const ir::Program &program, ir::ValueId value) {
+  const ir::MeshId mesh = program.values[value].mesh;
+  return mesh.valid() ? mesh : program.contexts[ir::ContextId{0}].mesh;
+}
+
+static std::string torch_hint(const ir::Program &program, const Finding &finding) {
   constexpr std::string_view kReduce = "dist.all_reduce({}, op=dist.ReduceOp.AVG{}) ";
   if (const auto *drift = finding.violation.as<rules::CopiesDrift>()) {
     const ir::Param *param = program.find_param(drift->value);
-    const std::string group = group_argument(program, drift->value, drift->axes);
+    const std::string group =
+        words_of(program, mesh_of_value(program, drift->value), drift->axes).argument;
     if (param && param->role == ir::Role::Buffer)
       return "in PyTorch, " + fmt::format(kReduce, "b", group) +
              "where the buffer b has been written, if it is to be one on all ranks";
@@ -183,10 +363,31 @@ std::string torch_hint(const ir::Program &program, const Finding &finding) {
     return fmt::format(
         "in PyTorch, dist.broadcast(p.data{}, group_src=0) before the first step, or "
         "one seed on all ranks where the parameter p is made",
-        group_argument(program, differ->value, differ->axes));
+        words_of(program, mesh_of_value(program, differ->value), differ->axes).argument);
   if (finding.violation.is<rules::TiedCopiesDrift>())
     return "in PyTorch, dist.all_reduce(p.grad, group=embedding_group) on the stages that have a "
            "copy, between the backward and the step of the optimizer";
+  return "";
+}
+
+static std::string jax_hint(const ir::Program &program, const Finding &finding) {
+  const auto *drift = finding.violation.as<rules::CopiesDrift>();
+  if (!drift || drift->axes.empty())
+    return "";
+  return fmt::format("in JAX, jax.lax.pmean(g, {}) of the gradient g before the update, if nothing "
+                     "sums it (psum where the loss is divided by the ranks already)",
+                     words_of(program, mesh_of_value(program, drift->value), drift->axes).names);
+}
+
+std::string script_hint(const ir::Program &program, const Finding &finding) {
+  switch (framework_of(program)) {
+  case Framework::Torch:
+    return torch_hint(program, finding);
+  case Framework::Jax:
+    return jax_hint(program, finding);
+  case Framework::None:
+    break;
+  }
   return "";
 }
 

@@ -11,6 +11,7 @@
 #include "rules/violations/gradients.h"
 #include "rules/violations/local.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/steps/edges.h"
 #include "rules/violations/steps/rings.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -49,11 +50,18 @@ int64_t Candidates::rank_count() const {
 // silent and no less wrong.
 static bool is_sent_astray(const rules::Violation &violation) {
   return violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
-         violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>();
+         violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||
+         violation.is<rules::MisplacedEdge>() || violation.is<rules::HalfOpenRing>() ||
+         violation.is<rules::EdgeOfOtherAxis>();
 }
 
 llvm::SmallVector<Fix, kMaxFixes> Candidates::run() {
   if (is_sent_astray(search_.finding.violation))
+    return {};
+  // A value among addends of a later sum would still be added once per rank, silently; and where
+  // the other operand is gathered, the sum would count that once per rank as well.
+  if (search_.finding.violation.is<rules::InvariantMixed>() &&
+      sum_ahead(program_, search_.id, search_.axes).valid())
     return {};
   // Each is held against all that depends on it, so a wide op has only so many of its operands
   // tried.
@@ -254,6 +262,8 @@ void Candidates::rescale() {
   Fix fix;
   fix.inst = search_.id;
   fix.operands = {wrong->operand.index};
+  fix.steps.push_back({value, rules::TransitionOp::None, edit.mover_attrs, state_.known(value),
+                       edit.operands.front().second});
   const std::string_view scale = rules::boundary_name(rules::Boundary::Scale);
   fix.text = fmt::format("{}({}, by = {})", scale, name, text);
   fix.forward_bytes = fix.backward_bytes = 0;

@@ -62,12 +62,8 @@ void Candidates::on_operand(uint32_t operand) {
   if (!kind)
     return;
   llvm::SmallVector<uint32_t, 1> operands{operand};
-  if (*kind == Kind::Invariant && search_.finding.violation.is<rules::InvariantMixed>()) {
-    // A value among addends of a later sum would still be added once per rank, silently.
-    if (sum_ahead(program_, search_.id, search_.axes).valid())
-      return;
+  if (*kind == Kind::Invariant && search_.finding.violation.is<rules::InvariantMixed>())
     operands = all_invariant();
-  }
   for (const Transition &row : rules::transitions())
     if (row.fixes && row.src == *kind)
       with_layouts(row, operands);

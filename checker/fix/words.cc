@@ -20,6 +20,8 @@ public:
   void put_in_words(Fix &fix) {
     std::string words, lines;
     for (const FixStep &step : fix.steps) {
+      if (step.op == rules::TransitionOp::None) // a factor
+        return;
       DialectText printed = printer_.print(call_of(fix, step));
       if (!printed.found)
         return;

@@ -168,39 +168,67 @@ void add_fixes(const Diagnostic &diagnostic, std::vector<Fact> &facts) {
         fact(Fact::Form::Rest, "fix", "none of the changes that were tried repairs this alone"));
 }
 
-// The first fix that PyTorch has a call for, else the first one that takes a Function of its own,
-// and where it would stand.
-void add_call(const Report &report, const Diagnostic &diagnostic, std::vector<Fact> &facts) {
+// `%a, %b`
+std::string names_of(const ir::Program &program, llvm::ArrayRef<ir::ValueId> values) {
+  std::string text;
+  for (ir::ValueId value : values)
+    text += (text.empty() ? "" : ", ") + ir::print_named(program, value);
+  return text;
+}
+
+// Where a call stands, or what it is about.
+std::string place_of(const Report &report, const Diagnostic &diagnostic, const ScriptCall &call,
+                     bool gradient) {
   const ir::Program &program = *report.program;
-  const Finding &finding = *diagnostic.first;
-  const bool gradient = finding.violation.as<rules::UnreducedGradient>() != nullptr;
-  const Fix *chosen = nullptr;
-  std::optional<TorchCall> call;
-  for (const Fix &fix : diagnostic.fixes)
-    if (std::optional<TorchCall> found = torch_call(program, fix, gradient ? "p.grad" : "x");
-        found && (!call || (call->form == TorchCall::Form::Described &&
-                            found->form != TorchCall::Form::Described)))
-      chosen = &fix, call = std::move(found);
-  if (!call)
-    return;
-  std::string where;
+  const ScriptWords words = script_words(program);
+  const std::string at = print(locate(report, diagnostic.first->place));
   if (gradient) {
-    std::string place = print(locate(report, finding.place));
-    where = diagnostic.parameters.size() > 1
-                ? fmt::format("before {}, for each p of these parameters", place)
-                : fmt::format("before {}, where p is the parameter", place);
-  } else if (call->form == TorchCall::Form::AfterBackward) {
-    where =
-        "after the backward, where p is " + ir::print_named(program, chosen->steps.front().value);
-  } else if (ir::InstId made = defining_inst(program, chosen->steps.front().value); made.valid()) {
-    where = fmt::format("where x is what `{}` makes at {}",
-                        program.op_name(program.insts[made].op).str(),
-                        print(locate(report, Place::inst(made))));
-  } else {
-    where = "where x is " + ir::print_named(program, chosen->steps.front().value);
+    const bool several = diagnostic.parameters.size() > 1;
+    if (words.gradient == "p.grad")
+      return fmt::format("before {}, {}", at,
+                         several ? "for each p of these parameters" : "where p is the parameter");
+    return fmt::format("before {}, for the gradient {} of {}", at, words.gradient,
+                       several ? "each of these parameters" : "the parameter");
   }
-  facts.push_back(
-      fact(Fact::Form::Rest, "in PyTorch", printable(fmt::format("{}, {}", call->text, where))));
+  if (call.form == ScriptCall::Form::OfCall && call.tensors.empty())
+    return "at " + at;
+  if (call.form == ScriptCall::Form::AfterBackward) {
+    const char *each = call.tensors.size() > 1 ? "for each" : "where";
+    const std::string names = names_of(program, call.tensors);
+    if (words.gradient == "p.grad")
+      return fmt::format("after the backward, {} p {} {}", each,
+                         call.tensors.size() > 1 ? "of" : "is", names);
+    return fmt::format("after the backward, {} {} {} the gradient{} of {}", each, words.gradient,
+                       call.tensors.size() > 1 ? "of" : "is", call.tensors.size() > 1 ? "s" : "",
+                       names);
+  }
+  if (call.tensors.size() > 1)
+    return fmt::format("for each {} of {}", words.tensor, names_of(program, call.tensors));
+  const ir::InstId made = defining_inst(program, call.tensors.front());
+  if (!made.valid())
+    return fmt::format("where {} is {}", words.tensor, names_of(program, call.tensors));
+  return fmt::format("where {} is what `{}` makes at {}", words.tensor,
+                     program.op_name(program.insts[made].op).str(),
+                     print(locate(report, Place::inst(made))));
+}
+
+// The first fix that the framework has a call for, else the first one that it takes a function of
+// its own for, and where it would stand.
+void add_call(const Report &report, const Diagnostic &diagnostic, std::vector<Fact> &facts) {
+  const Finding &finding = *diagnostic.first;
+  const bool gradient = finding.violation.is<rules::UnreducedGradient>();
+  const ScriptWords words = script_words(*report.program);
+  constexpr auto kDescribed = ScriptCall::Form::Described;
+  std::optional<ScriptCall> call;
+  for (const Fix &fix : diagnostic.fixes)
+    if (std::optional<ScriptCall> found =
+            script_call(*report.program, finding, fix, gradient ? words.gradient : words.tensor);
+        found && (!call || (call->form == kDescribed && found->form != kDescribed)))
+      call = std::move(found);
+  if (call)
+    facts.push_back(fact(Fact::Form::Rest, std::string(words.where),
+                         printable(fmt::format("{}, {}", call->text,
+                                               place_of(report, diagnostic, *call, gradient)))));
 }
 
 void add_fold(const Report &report, const Diagnostic &diagnostic, std::vector<Fact> &facts) {

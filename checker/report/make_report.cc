@@ -352,7 +352,7 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     if (finding.suppressed)
       continue;
     diagnostic.notes = explain_finding(*report.program, *report.result, finding);
-    if (std::string hint = torch_hint(*report.program, finding); !hint.empty())
+    if (std::string hint = script_hint(*report.program, finding); !hint.empty())
       diagnostic.notes.push_back({Note::Form::Hint, {}, false, std::move(hint)});
     if (diagnostic.parameters.empty()) // a search, where no field names one
       if (const ir::Param *param =

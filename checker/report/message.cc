@@ -171,7 +171,8 @@ std::string placeholder(const ir::Program &program, const Finding &finding, std:
   return text;
 }
 
-// Fills `{name}`; a part in brackets is left out if one of its fields is empty.
+// Fills `{name}`, and `{name noun}` with so many of them: `1 rank`, `2 ranks`. A part in brackets
+// is left out if one of its fields is empty.
 std::string fill(const ir::Program &program, const Finding &finding, std::string_view text) {
   std::string out;
   bool complete = true;
@@ -185,9 +186,12 @@ std::string fill(const ir::Program &program, const Finding &finding, std::string
         out.resize(optional);
     } else if (text[at] == '{') {
       size_t end = text.find('}', at);
-      std::string word = placeholder(program, finding, text.substr(at + 1, end - at - 1));
+      auto [name, noun] = llvm::StringRef(text.data() + at + 1, end - at - 1).split(' ');
+      std::string word = placeholder(program, finding, view(name));
       complete &= !word.empty();
       out += word;
+      if (!noun.empty())
+        out += fmt::format(" {}{}", view(noun), word == "1" ? "" : "s");
       at = end;
     } else {
       out += text[at];

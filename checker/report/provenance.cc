@@ -450,6 +450,29 @@ llvm::SmallVector<Note, 2> explain_symbols(const ir::Program &program,
   return notes;
 }
 
+// Where an addend that is the same on all ranks runs into a sum over them, and belongs behind it.
+void add_sum_ahead(const ir::Program &program, const Finding &finding,
+                   const rules::InvariantMixed &mixed, llvm::ArrayRef<ValueId> tensors,
+                   llvm::SmallVectorImpl<Note> &notes) {
+  if (mixed.kind != Kind::Varying)
+    return;
+  InstId sum = sum_ahead(program, finding.place.as_inst(), mixed.axes);
+  if (!sum.valid())
+    return;
+  notes.push_back(
+      {Note::Form::Because, Place::inst(sum), true,
+       fmt::format("`{}` sums the result over {}: an addend that is the same on all ranks counts "
+                   "once per rank",
+                   view(program.op_name(program.insts[sum].op)),
+                   ir::print_axes(program, type_mesh(program, finding), mixed.axes))});
+  if (mixed.operand.index < tensors.size())
+    notes.push_back({Note::Form::Hint,
+                     {},
+                     false,
+                     fmt::format("add {} to what that sum makes, where it counts once",
+                                 ir::print_named(program, tensors[mixed.operand.index]))});
+}
+
 } // namespace
 
 // What a run has to say for itself; what brought the kind about is no matter there.
@@ -560,16 +583,8 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
   if (const auto *change = finding.violation.as<rules::MutationChangesType>())
     if (std::optional<Note> note = brought_in(program, result, *change, tensors))
       notes.push_back(std::move(*note));
-  if (const auto *mixed = finding.violation.as<rules::InvariantMixed>();
-      mixed && mixed->kind == Kind::Varying)
-    if (InstId sum = sum_ahead(program, finding.place.as_inst(), axes); sum.valid())
-      notes.push_back(
-          {Note::Form::Because, Place::inst(sum), true,
-           fmt::format(
-               "`{}` sums the result over {}: an addend that is the same on all ranks counts "
-               "once per rank",
-               view(program.op_name(program.insts[sum].op)),
-               ir::print_axes(program, type_mesh(program, finding), axes))});
+  if (const auto *mixed = finding.violation.as<rules::InvariantMixed>())
+    add_sum_ahead(program, finding, *mixed, tensors, notes);
   const ir::Inst &inst = program.insts[finding.place.as_inst()];
   if (const auto *wrong = finding.violation.as<rules::GradientTypeMismatch>())
     if (std::optional<Note> note = since_made(program, result, *wrong, inst))

@@ -78,7 +78,10 @@ private:
   InstId copy_before(const Step &step) const;
   void repeated(const Step &step);
   void overlap(const Step &step);
-  void add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite);
+  // `step`: what takes the place of what goes; of no op where a value does.
+  void add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite,
+           FixStep step);
+  FixStep fix_step(ValueId from, TransitionOp op, AxisSet axes, KindWord src, KindWord dst);
 
   ir::Program &program_;
   const CheckResult &result_;
@@ -89,6 +92,14 @@ private:
   std::map<std::array<uint32_t, 5>, Step> seen_;
   std::vector<Saving> found_;
 };
+
+KindWord addend(const Step &step) {
+  return {.kind = Kind::Partial, .combiner = step.combiner.value_or(ir::Combiner::Sum)};
+}
+
+FixStep kept_as(ValueId value) {
+  return {.value = value, .op = TransitionOp::None, .attrs = {}, .before = {}, .after = {}};
+}
 
 std::string bytes_text(std::optional<int64_t> bytes) {
   return bytes && *bytes > 0 ? std::to_string(*bytes) : "";
@@ -254,8 +265,22 @@ std::string Search::new_step(const Step &first, const Step &second, TransitionOp
                      rules::name_of(op), over ? "_" : "", over ? "mut " : "", from, attributes);
 }
 
-void Search::add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite) {
+FixStep Search::fix_step(ValueId from, TransitionOp op, AxisSet axes, KindWord src, KindWord dst) {
+  const ir::Mesh &mesh = program_.meshes[program_.types[result_.types[from.index]].mesh()];
+  ir::AxisRefs refs;
+  for (ir::AxisId axis : axes)
+    refs.refs.push_back({{}, mesh[axis].name});
+  ir::AttrDict dict;
+  dict.attrs = {{program_.strings.add("axis"), ir::AttrValue::axes(program_.axis_refs.add(refs))},
+                {program_.strings.add("src"), ir::AttrValue::kind(src)},
+                {program_.strings.add("dst"), ir::AttrValue::kind(dst)}};
+  return {from, op, program_.attrs.add(std::move(dict)), {}, {}};
+}
+
+void Search::add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite,
+                 FixStep step) {
   Fix fix{.form = Fix::Form::Drop, .text = std::move(text), .inst = at.inst};
+  fix.steps.push_back(step);
   for (const auto &[inst, statement] : rewrite.statements)
     fix.replacement += statement;
   found_.push_back(
@@ -286,7 +311,8 @@ void Search::pair(const Step &second) {
                     ir::print_value(program_, first->from)),
         {.statements = {{first->inst, ""}, {second.inst, ""}},
          .renamed = std::pair(second.to, first->from),
-         .moved = {}});
+         .moved = {}},
+        kept_as(first->from));
   } else if (first->axes == second.axes && axes.size() == 1) {
     slice(*first, second);
   } else {
@@ -299,10 +325,11 @@ void Search::slice(const Step &first, const Step &second) {
       !is_shard(target(second, second.axes.first())) || says_more(first) || says_more(second) ||
       (first.in_place && is_declared(first.from)))
     return;
-  auto put = [&](rules::Violation violation, TransitionOp op) {
+  auto put = [&](rules::Violation violation, TransitionOp op, KindWord src) {
     std::string made = new_step(first, second, op);
     add(second, std::move(violation), fmt::format("put `{}` in the place of both", made),
-        {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}});
+        {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}},
+        fix_step(first.from, op, first.axes, src, target(second, second.axes.first())));
   };
   std::optional<int64_t> bytes = first.bytes;
   const KindWord from = source(first, first.axes.first());
@@ -312,12 +339,12 @@ void Search::slice(const Step &first, const Step &second) {
     if (bytes) // what reduce_scatter sends is half of it
       bytes = *bytes - *bytes / 2;
     put(rules::ReduceThenSlice{name_of(first), first.axes, bytes_text(bytes)},
-        TransitionOp::ReduceScatter);
+        TransitionOp::ReduceScatter, addend(first));
   } else if (first.op == TransitionOp::AllGather && is_shard(from) && !first.in_place) {
     if (bytes) // all_to_all sends as much of one block
       bytes = *bytes - *bytes / first.ranks;
     put(rules::GatherThenSlice{name_of(first), first.axes, bytes_text(bytes)},
-        TransitionOp::AllToAll);
+        TransitionOp::AllToAll, from);
   }
 }
 
@@ -342,7 +369,9 @@ void Search::fuse(const Step &first, const Step &second) {
   std::string made = new_step(first, second, TransitionOp::AllReduce);
   add(second, rules::FusableCollectives{name_of(first), first.axes, second.axes, bytes_text(bytes)},
       fmt::format("put `{}` in the place of both", made),
-      {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}});
+      {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}},
+      fix_step(first.from, TransitionOp::AllReduce, first.axes | second.axes, addend(first),
+               target(second, second.axes.first())));
 }
 
 // --- a step by itself
@@ -385,7 +414,7 @@ void Search::repeated(const Step &step) {
   add(step, rules::RepeatedCollective{from, step.axes, bytes_text(step.bytes)},
       fmt::format("drop it: {} is {}", ir::print_value(program_, step.to),
                   ir::print_value(program_, kept)),
-      std::move(rewrite));
+      std::move(rewrite), kept_as(kept));
 }
 
 // Whether an equation multiplies operands and sums over a dimension of them.
@@ -442,7 +471,7 @@ void Search::overlap(const Step &step) {
     return;
   add(step, rules::Overlappable{step.from, step.axes, count, bytes_text(step.bytes)},
       fmt::format("start it behind what makes {}", ir::print_value(program_, step.from)),
-      {.statements = {}, .renamed = {}, .moved = step.inst});
+      {.statements = {}, .renamed = {}, .moved = step.inst}, kept_as(step.from));
 }
 
 std::vector<Saving> Search::run() {

@@ -7,10 +7,14 @@ import subprocess
 import sys
 
 
-MISSING = (
-    "spmdlint is neither named by SPMDLINT nor beside the interpreter, on PATH or in "
-    "build/checker: build it with `./dev build`"
-)
+def missing() -> str:
+    """Why `find` has found nothing."""
+    if named := os.environ.get("SPMDLINT"):
+        return f"SPMDLINT names {named}, which is no program"
+    return (
+        "spmdlint is neither named by SPMDLINT nor beside the interpreter, on PATH or in "
+        "build/checker: build it with `./dev build`"
+    )
 
 
 def find() -> str | None:

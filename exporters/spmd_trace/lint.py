@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(parser: argparse.ArgumentParser, options, more=()) -> int:
     program = checker.find()
     if program is None:
-        print(f"spmd-trace: {checker.MISSING}", file=sys.stderr)
+        print(f"spmd-trace: {checker.missing()}", file=sys.stderr)
         return 2
     if not options.module and jaxscript.is_one(options.script):
         return _of_jax(program, options, more)
@@ -38,7 +38,8 @@ def run(parser: argparse.ArgumentParser, options, more=()) -> int:
         if done is None:
             return FAILED
         root = os.getcwd() if options.module else os.path.dirname(os.path.abspath(options.script))
-        return _checked(program, more, root, [trace], done["refused"])
+        named = [f"--name={options.script}"]
+        return _checked(program, [*named, *more], root, [trace], done["refused"])
 
 
 def _of_jax(program: str, options, more) -> int:
@@ -48,7 +49,10 @@ def _of_jax(program: str, options, more) -> int:
             return FAILED
         root = os.path.dirname(os.path.abspath(options.script))
         missing = done["refused"] or "error" in done
-        return _checked(program, more, root, done["traces"], missing)
+        functions = [one.name.removesuffix(".spmd.json") for one in done["traces"]]
+        several = len(functions) > 1
+        named = [f"--name={options.script}" + f" ({one})" * several for one in functions]
+        return _checked(program, [*named, *more], root, done["traces"], missing)
 
 
 def _checked(program: str, more, root: str, traces: list[pathlib.Path], missing) -> int:

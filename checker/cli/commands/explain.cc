@@ -46,12 +46,16 @@ std::string wrapped(std::string_view text, size_t width) {
 // A sentence without the values of a place: `OP` is not linear in OPERAND.
 std::string sentence_form(std::string_view message) {
   std::string text;
-  bool field = false;
+  bool field = false, noun = false; // `{count noun}`
   for (char c : message) {
-    if (c == '{' || c == '}')
-      field = c == '{';
-    else if (c != '[' && c != ']')
-      text += field ? llvm::toUpper(c) : c;
+    if (c == '{' || c == '}') {
+      text += noun ? "s" : "";
+      field = c == '{', noun = false;
+      continue;
+    }
+    noun |= field && c == ' ';
+    if (c != '[' && c != ']')
+      text += field && !noun ? llvm::toUpper(c) : c;
   }
   return text;
 }

@@ -43,18 +43,19 @@ bool is_name(llvm::StringRef text) {
          llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
 }
 
-// The line with the fix around the expression, or below the assignment of it; empty: PyTorch has no
-// call for the fix, or there is no such assignment. `first`, `last`: bytes of the expression.
-std::string changed(const ir::Program &program, const Fix &fix, llvm::StringRef line, size_t first,
-                    size_t last) {
+// The line with the fix around the expression, or below the assignment of it; empty: the framework
+// has no call for the fix, or there is no such assignment. `first`, `last`: bytes of the
+// expression.
+std::string changed(const ir::Program &program, const Finding &finding, const Fix &fix,
+                    llvm::StringRef line, size_t first, size_t last) {
   const auto call_on = [&](llvm::StringRef tensor) {
-    return torch_call(program, fix, std::string_view(tensor.data(), tensor.size()));
+    return script_call(program, finding, fix, std::string_view(tensor.data(), tensor.size()));
   };
-  const std::optional<TorchCall> call = call_on(line.slice(first, last));
-  if (call && call->form == TorchCall::Form::Expression)
+  const std::optional<ScriptCall> call = call_on(line.slice(first, last));
+  if (call && call->form == ScriptCall::Form::Expression)
     return line.take_front(first).str() + call->text + line.drop_front(last).str();
   llvm::StringRef target = line.take_front(first).rtrim();
-  if (!call || call->form != TorchCall::Form::Statement || !target.consume_back("=") ||
+  if (!call || call->form != ScriptCall::Form::Statement || !target.consume_back("=") ||
       !is_name(target.trim()) || !line.drop_front(last).trim().empty())
     return "";
   const std::string indent(line.size() - line.ltrim().size(), ' ');
@@ -81,7 +82,8 @@ std::optional<SourceEdit> source_edit(const Report &report, const Diagnostic &di
     // Columns count code points.
     if (llvm::any_of(*line, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }))
       continue;
-    std::string after = changed(program, fix, *line, place.col - 1, place.end_col - 1);
+    std::string after =
+        changed(program, *diagnostic.first, fix, *line, place.col - 1, place.end_col - 1);
     if (!after.empty() && is_read_by_one(report, value, fix.inst, place))
       return SourceEdit{place.file, place.line, line->str(), std::move(after)};
   }

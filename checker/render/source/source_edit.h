@@ -14,7 +14,7 @@ struct SourceEdit {
   uint32_t line = 0;         // from 1
   std::string before, after; // of the line, which may become two
 };
-// The first fix of the finding that a script recorded from PyTorch can have where it makes the
+// The first fix of the finding that a script recorded from a framework can have where it makes the
 // value: around the expression, or below an assignment of it. None where the value is made by
 // several lines, is read by more than the fix is about, or where the source is not as it was
 // traced.

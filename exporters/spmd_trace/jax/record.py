@@ -15,7 +15,7 @@ from jax._src import api_util, config, core
 from jax._src.interpreters import partial_eval
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from ..checker import MISSING, find, output
+from ..checker import find, missing, output
 from . import groups
 from .numbers import sizes
 from .numbers.asked import watched
@@ -120,7 +120,7 @@ def lint(function, *args, confirm=False, **kwargs) -> list[dict]:
     if program is None:
         raise Unrecordable("there is no shard_map in it")
     if (checker := find()) is None:
-        raise FileNotFoundError(MISSING)
+        raise FileNotFoundError(missing())
     if confirm:
         _confirm(program, function, args, kwargs)
     with tempfile.TemporaryDirectory() as folder:

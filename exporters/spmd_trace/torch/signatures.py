@@ -171,7 +171,7 @@ def known(names: list[str]) -> set[str]:
     """Those of the names that the checker knows."""
     program = checker.find()
     if program is None:
-        raise SystemExit(checker.MISSING)
+        raise SystemExit(checker.missing())
     ops = [{"op": name, "in": []} for name in names]
     axes = [{"name": "dp", "size": 2}]
     trace = {"format": "spmd-trace", "version": "1.0", "meshes": [{"id": "m", "axes": axes}]}

@@ -78,6 +78,17 @@ def test_what_was_recorded_before_a_script_fails_is_checked(tmp_path):
     assert "train.py:10: ZeroDivisionError" in done.stderr
 
 
+def test_reports_name_the_script(tmp_path):
+    """And the function where there are several; nobody has the traces that lint makes."""
+    done = linted(tmp_path, SIXTEEN, "--format=junit")
+    assert f'<testsuite name="{tmp_path / "train.py"}"' in done.stdout
+    twice = SIXTEEN + "print(jax.jit(lambda x: total(2 * x))(jnp.ones(32)))\n"
+    done = linted(tmp_path, twice, "--format=junit")
+    for name in ("total", "&lt;lambda&gt;"):
+        assert f'<testsuite name="{tmp_path / "train.py"} ({name})"' in done.stdout, done.stdout
+    assert "spmd.json" not in done.stdout + done.stderr
+
+
 def test_a_function_is_recorded_into_a_file(tmp_path):
     done = command("record", tmp_path, SIXTEEN, "-o", "total.spmd.json")
     assert done.returncode == 0, done.stderr

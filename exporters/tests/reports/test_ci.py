@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree
 
 import pytest
@@ -57,6 +58,21 @@ def test_action(project):
     assert (project / given["sarif"]).exists() and (project / given["html"]).exists()
 
 
+def test_action_takes_a_script(project):
+    """With options of the check and of the recorder in front of it."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    (project / "bin/spmd-trace").write_text('#!/bin/sh\nfor each; do echo "$each"; done\nexit 1\n')
+    (project / "bin/spmd-trace").chmod(0o755)
+    given = {"SCRIPT": "--nproc-per-node=4 train.py --lr 1", "ARGS": "--min-proof=100"}
+    files = {"GITHUB_STEP_SUMMARY": "a b.md", "SARIF": "a.sarif", "HTML": "a.html", "TRACES": "."}
+    done = run(action["runs"]["steps"][1]["run"], project, **given, **files)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "lint", "--format=github", "--format=md:a b.md", "--format=sarif:a.sarif",
+        "--format=html:a.html", "--min-proof=100", "--nproc-per-node=4", "train.py", "--lr", "1",
+    ]  # fmt: skip
+
+
 def test_action_installs_a_wheel_where_nothing_is(project):
     """The one that is given; else what `./dev wheel` of the action's tree prints last."""
     install = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"][0]["run"]
@@ -103,8 +119,14 @@ def test_hook(project):
         assert done.returncode == 1 and "error[partial-into-nonlinear]" in done.stdout
 
 
-@pytest.mark.skipif(not shutil.which("pre-commit"), reason="pre-commit is not installed")
+# Beside the Python of the tests, or on the path.
+PRE_COMMIT = shutil.which(
+    "pre-commit", path=str(pathlib.Path(sys.executable).parent)
+) or shutil.which("pre-commit")
+
+
+@pytest.mark.skipif(not PRE_COMMIT, reason="pre-commit is not installed")
 def test_pre_commit(project):
     run("git init -q . && git add traces", project)
-    done = run(f"pre-commit try-repo {ROOT} spmdlint-system --files traces/partial.spmd", project)
+    done = run(f"{PRE_COMMIT} try-repo {ROOT} spmdlint-system --files traces/partial.spmd", project)
     assert done.returncode == 1 and "error[partial-into-nonlinear]" in done.stdout, done

@@ -255,12 +255,6 @@ def test_one_command_from_the_script_to_its_findings():
     assert "optimizer.step()" in _SCRIPTS["ddp_broken"].read_text().splitlines()[int(line) - 1]
 
 
-def test_without_a_checker_it_says_how_to_get_one():
-    nowhere = os.environ | {"SPMDLINT": "/nowhere/spmdlint"}
-    done = command("lint", _SCRIPTS["ddp"], env=nowhere)
-    assert done.returncode == 2 and done.stdout == "" and "./dev build" in done.stderr
-
-
 _TRAINS = """
 import torch
 model = torch.nn.Linear(2, 2)

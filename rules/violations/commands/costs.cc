@@ -8,7 +8,7 @@ constinit const DiagnosticInfo CancellingPair::info = {
     .severity = Severity::Warning,
     .drawn_by = DrawnBy::Report,
     .is_cost = true,
-    .message = "`{op}` undoes `{first}` over {axes}[: {bytes} bytes per rank are sent for "
+    .message = "`{op}` undoes `{first}` over {axes}[: {bytes byte} per rank are sent for "
                "nothing]",
     .explain = R"(
 One collective gathers or moves the pieces, and this step gives each rank back what it had before:
@@ -37,7 +37,7 @@ constinit const DiagnosticInfo RepeatedCollective::info = {
     .severity = Severity::Warning,
     .drawn_by = DrawnBy::Report,
     .is_cost = true,
-    .message = "`{op}` over {axes} sends {value} a second time[: {bytes} bytes per rank "
+    .message = "`{op}` over {axes} sends {value} a second time[: {bytes byte} per rank "
                "could be spared]",
     .explain = R"(
 The same collective was called before, on the same value, with the same attributes, in the same
@@ -69,7 +69,7 @@ constinit const DiagnosticInfo ReduceThenSlice::info = {
     .drawn_by = DrawnBy::Report,
     .is_cost = true,
     .message = "`{op}` keeps a slice of what `{first}` summed over {axes}, and nothing needs"
-               " the rest[: {bytes} bytes per rank could be spared]",
+               " the rest[: {bytes byte} per rank could be spared]",
     .explain = R"(
 An all_reduce gives every rank the whole sum. Where each rank goes on with its own block alone,
 reduce_scatter gives it that block and sends half as much. It is the step from tensor to sequence
@@ -98,7 +98,7 @@ constinit const DiagnosticInfo GatherThenSlice::info = {
     .drawn_by = DrawnBy::Report,
     .is_cost = true,
     .message = "`{op}` keeps a slice of what `{first}` gathered over {axes}, and nothing "
-               "needs the rest[: {bytes} bytes per rank could be spared]",
+               "needs the rest[: {bytes byte} per rank could be spared]",
     .explain = R"(
 The tensor is gathered whole and cut along another dimension. all_to_all moves each block to where
 it is needed, and sends as many times less as the axis has ranks. All uses of the gathered tensor
@@ -127,7 +127,7 @@ constinit const DiagnosticInfo FusableCollectives::info = {
     .drawn_by = DrawnBy::Report,
     .is_cost = true,
     .message = "`{op}` over {axes} follows `{first}` over {others}: one call over both would"
-               " do[, and {bytes} bytes per rank could be spared]",
+               " do[, and {bytes byte} per rank could be spared]",
     .explain = R"(
 Two sums in a row, over axes that are orthogonal, are one sum over the ranks of both. One ring over
 all of them sends less than two, and starts once; it adds in another order. The value in between
@@ -155,8 +155,8 @@ constinit const DiagnosticInfo Overlappable::info = {
     .severity = Severity::Info,
     .drawn_by = DrawnBy::Report,
     .is_cost = true,
-    .message = "`{op}` over {axes} is needed at once, but {value} was ready before {count} "
-               "products that do not wait for it[: {bytes} bytes per rank could be sent "
+    .message = "`{op}` over {axes} is needed at once, but {value} was ready before "
+               "{count product} independent of it[: {bytes byte} per rank could be sent "
                "meanwhile]",
     .explain = R"(
 The next operation takes the result, so the ranks wait for the network. The operand was ready

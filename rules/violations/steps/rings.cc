@@ -8,7 +8,7 @@ constinit const DiagnosticInfo MixedBlocks::info = {
     .severity = Severity::Warning,
     .by_meaning = true,
     .message = "`{op}` joins blocks of different ranks of {axes}: {operand} is of the block from "
-               "{found} ranks back, and what it meets of that from {other} back",
+               "{found rank} back, and what it meets of that from {other} back",
     .explain = R"(
 In ring attention, and wherever else blocks go round, each rank computes with the block that has
 come to it: after k turns that of the rank k before it. All that belongs to the columns of this
@@ -53,7 +53,7 @@ constinit const DiagnosticInfo MissingBlock::info = {
     .severity = Severity::Warning,
     .by_meaning = true,
     .message = "{operand} is made of blocks that go round {axes}, and `{op}` takes it as whole, "
-               "but that from {missing} ranks back is not among them",
+               "but that from {missing rank} back is not among them",
     .explain = R"(
 Blocks go round, and each rank adds up, or collects, what it computes with those that come to it.
 After as many turns as there are ranks but one it has seen all of them. Here what it has is used as
@@ -104,7 +104,7 @@ constinit const DiagnosticInfo RepeatedBlock::info = {
     .name = "repeated-block",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "`{op}` adds what is computed with the block from {twice} ranks back on {axes} "
+    .message = "`{op}` adds what is computed with the block from {twice rank} back on {axes} "
                "twice; the second time it is {operand}",
     .explain = R"(
 Blocks go round, and each rank adds up what it computes with those that come to it. After as many
@@ -206,7 +206,7 @@ constinit const DiagnosticInfo GradientOfOtherBlock::info = {
     .name = "gradient-of-other-block",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "the gradient of {value} is that of the block from {found} ranks back on {axes}, "
+    .message = "the gradient of {value} is that of the block from {found rank} back on {axes}, "
                "and not of that from {wanted} back",
     .explain = R"(
 The gradient of a block that goes round is added up on its way: each rank adds its part and sends

@@ -113,7 +113,7 @@ class Step(contextlib.ContextDecorator):
     def _checked(self, *options: str) -> subprocess.CompletedProcess:
         program = checker.find()
         if program is None:
-            raise RuntimeError(checker.MISSING)
+            raise RuntimeError(checker.missing())
         if not self.text:
             raise RuntimeError("the step is not over")
         with tempfile.TemporaryDirectory() as folder:
