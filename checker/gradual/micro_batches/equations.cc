@@ -1,11 +1,11 @@
 // What rows make of contents, by their equations: sums of products, and functions.
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/micro_batches/followed.h"
+#include "checker/gradual/micro_batches/integers.h"
 
 #include "rules/bind.h"
-#include "rules/ops/op.h"
-#include "rules/shapes/integers.h"
 #include "rules/factors/shape_rule.h"
+#include "rules/ops/op.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -139,7 +139,7 @@ std::optional<Id> Followed::computed(const rules::Application &bound, llvm::Arra
       return std::nullopt;
     of.push_back(*known);
   }
-  const auto made = rules::of_integers(*bound.op.row, of);
+  const auto made = of_integers(*bound.op.row, of);
   return made ? std::optional(contents_.number(*made)) : std::nullopt;
 }
 

@@ -4,6 +4,7 @@
 
 #include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
+#include "checker/gradual/gradual.h"
 #include "checker/operand_list.h"
 
 #include "rules/kinds/scale.h"
@@ -35,7 +36,8 @@ namespace {
 class ExpertGradients {
 public:
   ExpertGradients(ir::Program &program, CheckResult &result)
-      : program_(program), result_(result), rules_(program) {}
+      : program_(program), result_(result), by_kinds_(result.gradual->by_kinds()), rules_(program) {
+  }
 
   void run();
 
@@ -62,6 +64,7 @@ private:
 
   ir::Program &program_;
   CheckResult &result_;
+  const CheckResult &by_kinds_; // of the first pass: in the second one, more is unknown
   rules::Rules rules_;
   OperandList operands_;                   // of the instruction
   std::map<uint32_t, Gradient> gradients_; // by value
@@ -175,7 +178,7 @@ AxisSet ExpertGradients::find_data_axes() {
     if (rules_.resolve(inst.op).transition != rules::TransitionOp::Reinterpret ||
         inst.phase == ir::Phase::Backward)
       continue;
-    const ir::TypeId type = result_.types[inst.first_result.index];
+    const ir::TypeId type = by_kinds_.types[inst.first_result.index];
     axes |= program_.types[type].of(Kind::Partial);
   }
   return axes;
@@ -183,7 +186,7 @@ AxisSet ExpertGradients::find_data_axes() {
 
 // Each rank has its own, and its gradient is made of what other ranks have sent, and no sum.
 bool ExpertGradients::is_experts(ValueId param, AxisId axis) const {
-  if (!program_.types[result_.types[param.index]].of(Kind::Varying).contains(axis))
+  if (!program_.types[by_kinds_.types[param.index]].of(Kind::Varying).contains(axis))
     return false;
   bool exchanged = false;
   for (const auto &[value, gradient] : gradients_) {
@@ -251,7 +254,7 @@ void ExpertGradients::run() {
       continue;
     llvm::SmallVector<rules::Arg, 4> args;
     for (ValueId value : operands_.values)
-      args.push_back({result_.types[value.index], result_.shapes[value.index], {}});
+      args.push_back({by_kinds_.types[value.index], by_kinds_.shapes[value.index], {}});
     const rules::Application app{program_, op, inst.attrs, inst.context, operands_.slots, args, {}};
     if (inst.phase == ir::Phase::Backward)
       follow_exchanges(inst, app);

@@ -1,11 +1,11 @@
 // Functions of integers, by row.
-#include "rules/shapes/integers.h"
+#include "checker/gradual/micro_batches/integers.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 
-namespace spmd::rules {
+namespace spmd::checker {
 
 using Integers = llvm::ArrayRef<int64_t>;
 using Made = std::optional<int64_t>;
@@ -43,11 +43,11 @@ constexpr Function kFunctions[] = {
 
 } // namespace
 
-std::optional<int64_t> of_integers(const OpDef &row, llvm::ArrayRef<int64_t> operands) {
+std::optional<int64_t> of_integers(const rules::OpDef &row, llvm::ArrayRef<int64_t> operands) {
   const auto *found = llvm::find_if(kFunctions, [&](const Function &each) {
     return each.row == row.name && each.operands == operands.size();
   });
   return found == std::end(kFunctions) ? std::nullopt : found->of(operands);
 }
 
-} // namespace spmd::rules
+} // namespace spmd::checker

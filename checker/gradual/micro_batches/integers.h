@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <optional>
 
-namespace spmd::rules {
+namespace spmd::checker {
 
 // Of operands in the order of the row; booleans are 0 and 1. None: the row is no function of
 // integers that is known here, or has no value there.
-std::optional<int64_t> of_integers(const OpDef &row, llvm::ArrayRef<int64_t> operands);
+std::optional<int64_t> of_integers(const rules::OpDef &row, llvm::ArrayRef<int64_t> operands);
 
-} // namespace spmd::rules
+} // namespace spmd::checker
