@@ -176,7 +176,7 @@ AxisSet ExpertGradients::find_data_axes() {
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
     if (rules_.resolve(inst.op).transition != rules::TransitionOp::Reinterpret ||
-        inst.phase == ir::Phase::Backward)
+        inst.phase == ir::Phase::Backward || inst.result_count == 0)
       continue;
     const ir::TypeId type = by_kinds_.types[inst.first_result.index];
     axes |= program_.types[type].of(Kind::Partial);
