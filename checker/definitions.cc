@@ -150,4 +150,19 @@ InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
   return {};
 }
 
+std::optional<int64_t> extent_of(const ir::Program &program, ir::ShapeId shape, unsigned dim) {
+  if (dim >= rank_of(program, shape))
+    return std::nullopt;
+  const ir::Extent &extent = program.shapes[shape].dims[dim];
+  return extent.is_number() ? std::optional(extent.number()) : std::nullopt;
+}
+
+size_t rank_of(const ir::Program &program, ir::ShapeId shape) {
+  return shape.valid() && program.shapes[shape].ranked ? program.shapes[shape].dims.size() : 0;
+}
+
+bool is_number(const ir::Program &program, ir::ShapeId shape) {
+  return shape.valid() && program.shapes[shape].ranked && program.shapes[shape].dims.empty();
+}
+
 } // namespace spmd::checker

@@ -32,6 +32,15 @@ struct OperandList {
   // place.
   void read_by(uint32_t result, uint32_t results, llvm::SmallVectorImpl<ir::ValueId> &found) const;
 
+  // By what is known of the values.
+  llvm::SmallVector<rules::Arg, 6> args(llvm::ArrayRef<ir::TypeId> types,
+                                        llvm::ArrayRef<ir::ShapeId> shapes) const {
+    llvm::SmallVector<rules::Arg, 6> found;
+    for (ir::ValueId value : values)
+      found.push_back({types[value.index], shapes[value.index], {}});
+    return found;
+  }
+
 private:
   void note_write(bool mut) { // of the operand that comes next
     writes = with_tensor(writes, values.empty(), mut);

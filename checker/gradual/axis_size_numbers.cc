@@ -258,9 +258,7 @@ std::pair<ValueId, int64_t> AxisSizeNumbers::contracted(ir::InstId id, rules::Ru
     return {};
   OperandList operands;
   operands.read(program_, inst.operands);
-  llvm::SmallVector<rules::Arg, 4> args;
-  for (ValueId value : operands.values)
-    args.push_back({checked_.types[value.index], checked_.shapes[value.index], {}});
+  const auto args = operands.args(checked_.types, checked_.shapes);
   const rules::ResultClaim claim{checked_.shapes[inst.result(0).index], {}, {}};
   rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, claim};
   rules::OperandMismatch mismatch;

@@ -2,6 +2,7 @@
 // goes along them until nothing is new.
 #include "checker/gradual/positions.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/operand_list.h"
 
@@ -136,11 +137,7 @@ void CutPositions::settle_unit_views() {
 }
 
 std::optional<int64_t> CutPositions::extent(ValueId value, unsigned dim) const {
-  ir::ShapeId id = checked_.shapes[value.index];
-  if (!id.valid() || !program_.shapes[id].ranked || dim >= program_.shapes[id].dims.size())
-    return std::nullopt;
-  ir::Extent extent = program_.shapes[id].dims[dim];
-  return extent.is_number() ? std::optional(extent.number()) : std::nullopt;
+  return extent_of(program_, checked_.shapes[value.index], dim);
 }
 
 Stacks::Extents CutPositions::extents(ValueId value) const {
@@ -165,9 +162,7 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
     results.push_back(inst.result(i));
   const rules::ResolvedOp &op = rules.resolve(inst.op);
   if (op.form == rules::OpForm::Equation) {
-    llvm::SmallVector<rules::Arg, 6> args;
-    for (ValueId value : operands.values)
-      args.push_back({checked_.types[value.index], checked_.shapes[value.index], {}});
+    const auto args = operands.args(checked_.types, checked_.shapes);
     llvm::SmallVector<rules::ResultClaim, 2> claims;
     for (ValueId value : results)
       claims.push_back({checked_.shapes[value.index], {}, {}});

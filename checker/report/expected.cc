@@ -57,56 +57,45 @@ std::string kinds_text(const ir::Program &program, ir::TypeId id,
   return ir::print_kinds(program, type);
 }
 
-Expected type_as_expected(const ir::Program &program, const CheckResult &result,
-                          const ir::Expectation &expected) {
-  const std::string wanted = kinds_text(program, expected.type),
-                    value = ir::print_value(program, expected.value);
+std::string unmet_type(const ir::Program &program, const CheckResult &result,
+                       const ir::Expectation &expected) {
+  std::string wanted = kinds_text(program, expected.type);
   ir::AxisSet asked;
   if (expected.type.valid())
     asked = program.types[expected.type].claimed() | program.types[expected.type].unknown;
   std::string found = kinds_text(program, result.types[expected.value.index], asked);
-  Expected held{Place::inst(expected.inst), fmt::format("{} is {}", value, wanted), "", nullptr};
-  if (wanted != found)
-    held.unmet = fmt::format("{} was expected to be {}, it is {}", value, wanted,
-                             found.empty() ? "not known" : found);
-  return held;
+  return wanted == found ? ""
+                         : fmt::format("{} was expected to be {}, it is {}",
+                                       ir::print_value(program, expected.value), wanted,
+                                       found.empty() ? "not known" : found);
 }
 
 } // namespace
 
-std::vector<Expected> held_against_expected(const ir::Program &program, const CheckResult &result) {
-  std::vector<Expected> held;
+std::vector<Unmet> unmet_expectations(const ir::Program &program, const CheckResult &result) {
+  std::vector<Unmet> unmet;
   std::vector<bool> met(result.findings.size());
   for (const ir::Expectation &expected : program.expectations) {
+    Place place = Place::inst(expected.inst);
     if (!expected.finding.valid()) {
-      held.push_back(type_as_expected(program, result, expected));
+      if (std::string text = unmet_type(program, result, expected); !text.empty())
+        unmet.push_back({place, std::move(text)});
       continue;
     }
-    const Place place = Place::inst(expected.inst);
-    const std::string claim = text_of(program, expected);
-    const Finding *found = nullptr;
+    bool found = false;
     for (size_t i = 0; i < result.findings.size(); ++i)
-      if (result.findings[i].place == place && text_of(program, result.findings[i]) == claim) {
-        met[i] = true;
-        found = found ? found : &result.findings[i];
-      }
-    held.push_back({place, claim, found ? "" : claim + " was expected", found});
+      if (result.findings[i].place == place &&
+          text_of(program, result.findings[i]) == text_of(program, expected))
+        found = met[i] = true;
+    if (!found)
+      unmet.push_back({place, text_of(program, expected) + " was expected"});
   }
   for (size_t i = 0; i < result.findings.size(); ++i) {
     const Finding &finding = result.findings[i];
-    if (met[i] || finding.suppressed || finding.severity() == rules::Severity::Info)
-      continue;
-    std::string claim = text_of(program, finding);
-    std::string unmet = claim + " was not expected";
-    held.push_back({finding.place, std::move(claim), std::move(unmet), &finding});
+    if (!met[i] && !finding.suppressed && finding.severity() != rules::Severity::Info)
+      unmet.push_back({finding.place, text_of(program, finding) + " was not expected"});
   }
-  return held;
-}
-
-std::vector<Expected> unmet_expectations(const ir::Program &program, const CheckResult &result) {
-  std::vector<Expected> held = held_against_expected(program, result);
-  llvm::erase_if(held, [](const Expected &each) { return each.unmet.empty(); });
-  return held;
+  return unmet;
 }
 
 } // namespace spmd::checker

@@ -8,16 +8,12 @@
 
 namespace spmd::checker {
 
-struct Expected {
+struct Unmet {
   Place place;
-  std::string claim;                // `error[no-spec] on tp`, `%y is R@tp`
-  std::string unmet;                // `error[no-spec] on tp was expected`; empty: it is as expected
-  const Finding *finding = nullptr; // that is expected, or that nobody expected
+  std::string text; // `error[no-spec] on tp was expected`
 };
-// In the order of the program: what it expects, then findings other than infos that nobody
-// expected.
-std::vector<Expected> held_against_expected(const ir::Program &program, const CheckResult &result);
-// Those that are not as expected.
-std::vector<Expected> unmet_expectations(const ir::Program &program, const CheckResult &result);
+// In the order of the program: what was expected and is not there, then findings other than infos
+// that nobody expected.
+std::vector<Unmet> unmet_expectations(const ir::Program &program, const CheckResult &result);
 
 } // namespace spmd::checker

@@ -10,10 +10,10 @@ namespace spmd::tests {
 
 void compare_expectations(const TestCase &test, const ir::Program &program,
                           const checker::CheckResult &result, Problems &problems) {
-  for (const checker::Expected &unmet : checker::unmet_expectations(program, result))
+  for (const checker::Unmet &unmet : checker::unmet_expectations(program, result))
     problems.push_back(fmt::format(
         "{}: {}", test.place(ir::line_and_column(test.text, origin_of(program, unmet.place)).first),
-        unmet.unmet));
+        unmet.text));
 }
 
 } // namespace spmd::tests

@@ -225,9 +225,9 @@ void print_inferred(Run &run) {
 
 // `--expect`: findings are as they should be where the program expects them.
 void hold_against_expected(Run &run, const Report &report) {
-  std::vector<Expected> unmet = unmet_expectations(*report.program, *report.result);
-  for (const Expected &each : unmet)
-    say(printable(fmt::format("{}: {}", print(locate(report, each.place)), each.unmet)));
+  std::vector<Unmet> unmet = unmet_expectations(*report.program, *report.result);
+  for (const Unmet &each : unmet)
+    say(printable(fmt::format("{}: {}", print(locate(report, each.place)), each.text)));
   if (!unmet.empty())
     run.happened(ExitCode::Findings);
   size_t expected = report.program->expectations.size();

@@ -107,15 +107,6 @@ llvm::SmallVector<Lookups::Pick, 2> Lookups::picks_of(const rules::Application &
   return picks;
 }
 
-// The number of elements of a dimension of what an operand is on a rank.
-static std::optional<int64_t> local_extent(const rules::Application &app, ir::ShapeId id,
-                                           unsigned dim) {
-  const ir::Shape *shape = id.valid() ? &app.program.shapes[id] : nullptr;
-  if (!shape || !shape->ranked || dim >= shape->dims.size() || !shape->dims[dim].is_number())
-    return std::nullopt;
-  return shape->dims[dim].number();
-}
-
 // What a rank has of a dimension that `axes` cut, the outermost first, as a mask of what
 // `number` is counted from; none if the number does not move by its blocks.
 static std::optional<Offsets::Mask> own_block(const rules::Application &app,
@@ -160,7 +151,7 @@ static bool covers_all(const rules::Application &app, const Offsets::Mask &mask)
 void Lookups::place(const rules::Application &app, const Pick &pick, ValueId index, AxisSet axes,
                     Facts &facts) const {
   const Offsets::Number number = offsets_.number(index);
-  const std::optional<int64_t> rows = local_extent(app, app.args[pick.table].shape, pick.dim);
+  const std::optional<int64_t> rows = extent_of(app.program, app.args[pick.table].shape, pick.dim);
   llvm::SmallVector<ir::AxisId, 2> order;
   for (ir::AxisId axis : ir::shards_of(app.type(app.args[pick.table]), pick.dim))
     if (axes.contains(axis))
@@ -184,9 +175,9 @@ static AxisSet cut_along(const ir::Type &type, unsigned dim) {
 
 // Whether an index counts up as many rows as a rank has: each of its own, in their order.
 bool Lookups::counts_rows(const rules::Application &app, const Pick &pick, ValueId index) const {
-  const std::optional<int64_t> rows = local_extent(app, app.args[pick.table].shape, pick.dim);
+  const std::optional<int64_t> rows = extent_of(app.program, app.args[pick.table].shape, pick.dim);
   return rows && counted_.contains(index.index) &&
-         local_extent(app, app.args[pick.index].shape, 0) == rows;
+         extent_of(app.program, app.args[pick.index].shape, 0) == rows;
 }
 
 // The dimension of the result that such an index numbers: where it picks among the first dimensions
@@ -265,7 +256,7 @@ std::optional<Lookups::Scatter> Lookups::scatter_of(const rules::Application &ap
     const std::optional<size_t> index = arg_of(app, "i"), source = arg_of(app, "g");
     if (!index || !source || app.results.empty())
       return std::nullopt;
-    return Scatter{*index, *source, 0, local_extent(app, app.results[0].shape, 0)};
+    return Scatter{*index, *source, 0, extent_of(app.program, app.results[0].shape, 0)};
   }
   const bool overwrites = app.op.computes(rules::Computes::Put) && app.args.size() >= 3 &&
                           (zero_blocks_.contains(operands[0].index) ||
@@ -274,12 +265,12 @@ std::optional<Lookups::Scatter> Lookups::scatter_of(const rules::Application &ap
     return std::nullopt;
   for (const auto &[arg, at] : listed_indices(app))
     if (arg < operands.size() && offsets_.axes(operands[arg]))
-      return Scatter{arg, app.args.size() - 1, at, local_extent(app, app.args[0].shape, at)};
+      return Scatter{arg, app.args.size() - 1, at, extent_of(app.program, app.args[0].shape, at)};
   const std::optional<size_t> index = arg_of(app, "i"), source = arg_of(app, "s");
   const std::optional<unsigned> dim = app.attr("dim") ? dim_of_first(app) : std::nullopt;
   if (!index || !source || !dim)
     return std::nullopt;
-  return Scatter{*index, *source, *dim, local_extent(app, app.args[0].shape, *dim)};
+  return Scatter{*index, *source, *dim, extent_of(app.program, app.args[0].shape, *dim)};
 }
 
 // Whether a value is zero outside of a rank's own rows: a mask is, as a number.
@@ -391,8 +382,9 @@ Lookups::Facts Lookups::infer(const rules::Application &app,
     return facts;
   // As one column, or with more dimensions of one element.
   if (operands.size() == 1 && counted_.contains(operands[0].index) && moves_elements(app.op))
-    if (const auto count = local_extent(app, app.args[0].shape, 0);
-        count && app.results.size() == 1 && local_extent(app, app.results[0].shape, 0) == count)
+    if (const auto count = extent_of(app.program, app.args[0].shape, 0);
+        count && app.results.size() == 1 &&
+        extent_of(app.program, app.results[0].shape, 0) == count)
       facts.counts = ir::element_count(app.program.shapes[app.args[0].shape]) == *count;
   look_up(app, operands, facts);
   if (facts.looked_up) {

@@ -34,17 +34,6 @@ static AxisSet cut_rows(const ir::Type &type) {
   return axes;
 }
 
-static std::optional<int64_t> extent(const ir::Program &program, ir::ShapeId id, unsigned dim) {
-  const ir::Shape *shape = id.valid() ? &program.shapes[id] : nullptr;
-  if (!shape || !shape->ranked || dim >= shape->dims.size() || !shape->dims[dim].is_number())
-    return std::nullopt;
-  return shape->dims[dim].number();
-}
-
-static size_t rank(const ir::Program &program, ir::ShapeId id) {
-  return id.valid() && program.shapes[id].ranked ? program.shapes[id].dims.size() : 0;
-}
-
 // How the spelling takes dimensions apart, or the row under its own name.
 static rules::FactorsRule factors_of(const rules::ResolvedOp &op) {
   return op.alias && op.alias->factors ? op.alias->factors : op.row->factors;
@@ -79,7 +68,7 @@ static std::optional<RowIndex> row_index(const rules::Application &app) {
     if (!of || app.op.row->placed.empty())
       return std::nullopt;
     const auto dims =
-        rules::placed_dims(app, app.op.row->default_dim, rank(app.program, app.args[*of].shape));
+        rules::placed_dims(app, app.op.row->default_dim, rank_of(app.program, app.args[*of].shape));
     if (!dims || dims->size() != 1 || dims->front() != 0)
       return std::nullopt;
     return RowIndex{slot.first, {}};
@@ -197,10 +186,10 @@ bool RoutedRows::exchange(const rules::Application &app, llvm::ArrayRef<ValueId>
 bool RoutedRows::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                       llvm::ArrayRef<ValueId> results, Facts &facts) {
   if (!app.op.computes(Computes::Order) || app.args.size() != 1 || results.empty() ||
-      rank(program_, app.args[0].shape) != 1)
+      rank_of(program_, app.args[0].shape) != 1)
     return false;
   const AxisSet axes = cut_rows(app.type(app.args[0])) | counts(operands[0]);
-  const std::optional<int64_t> rows = extent(program_, app.args[0].shape, 0);
+  const std::optional<int64_t> rows = extent_of(program_, app.args[0].shape, 0);
   if (!axes || !rows)
     return false;
   facts.rows = axes;
@@ -231,7 +220,7 @@ bool RoutedRows::find_places(const rules::Application &app, llvm::ArrayRef<Value
     return false;
   const ir::Type &type = app.type(app.args[0]);
   const AxisSet axes = type.sharded() | counts(operands[0]);
-  const size_t dims = rank(program_, app.args[0].shape);
+  const size_t dims = rank_of(program_, app.args[0].shape);
   if (!axes || dims == 0)
     return false;
   const OrderId of = order_of(operands[0]);
@@ -242,7 +231,7 @@ bool RoutedRows::find_places(const rules::Application &app, llvm::ArrayRef<Value
     for (ir::AxisId axis : type.sharded())
       if (type.dim(axis) == d)
         cut |= axis;
-    const std::optional<int64_t> rows = extent(program_, app.args[0].shape, d);
+    const std::optional<int64_t> rows = extent_of(program_, app.args[0].shape, d);
     Map column{*facts.order, of, rows.value_or(0), dims == 1 ? blocks(operands[0], axes) : 1,
                dims == 1,    cut};
     if (counts(operands[0]))
@@ -315,7 +304,7 @@ bool RoutedRows::pick(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   const std::optional<size_t> table = arg_of(app, "a");
   const std::optional<RowIndex> index = row_index(app);
   const Map *map = index ? map_of(operands[index->rows]) : nullptr;
-  if (!table || !map || rank(program_, app.args[index->rows].shape) != 1)
+  if (!table || !map || rank_of(program_, app.args[index->rows].shape) != 1)
     return false;
   const AxisSet rows = cut_rows(app.type(app.args[*table]));
   if (!rows)
@@ -325,7 +314,8 @@ bool RoutedRows::pick(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   if (map->axes.contains(rows))
     bind(*map, of);
   bool fits = base_of(*map) == of && blocks(operands[*table], rows) == map->blocks &&
-              map->axes.contains(rows) && map->rows == extent(program_, app.args[*table].shape, 0);
+              map->axes.contains(rows) &&
+              map->rows == extent_of(program_, app.args[*table].shape, 0);
   for (size_t other : index->others) // numbers of elements, which stand in the order of the rows
     fits &= order_of(operands[other]) == map->domain && !map_of(operands[other]);
   if (!fits) {
@@ -349,7 +339,7 @@ bool RoutedRows::put(const rules::Application &app, llvm::ArrayRef<ValueId> oper
       app.op.row->variant == rules::Variant::Adds || rules::flag_attr(app, "accumulate");
   if (!into || !map || results.empty() || !index->others.empty() ||
       app.op.computes(Computes::Index) || app.op.computes(Computes::Gather) ||
-      rank(program_, app.args[index->rows].shape) != 1)
+      rank_of(program_, app.args[index->rows].shape) != 1)
     return false;
   const AxisSet target = cut_rows(app.type(app.args[*into]));
   const bool fresh = is_zero(app, operands, *into),
@@ -363,7 +353,7 @@ bool RoutedRows::put(const rules::Application &app, llvm::ArrayRef<ValueId> oper
                     (fresh || (target == rows && order_of(operands[*into]) == *base)) &&
                     (number || order_of(operands[*source]) == map->domain) &&
                     blocks(results[0], rows) == map->blocks && (adds || number || map->once) &&
-                    map->rows == extent(program_, app.args[*into].shape, 0);
+                    map->rows == extent_of(program_, app.args[*into].shape, 0);
   if (fits)
     facts.order = *base;
   else
@@ -381,7 +371,7 @@ bool RoutedRows::take_part(const rules::Application &app, llvm::ArrayRef<ValueId
   if (!(joins || parts) || operands.empty())
     return false;
   const auto dims =
-      rules::placed_dims(app, rules::DefaultDim::First, rank(program_, app.args[0].shape));
+      rules::placed_dims(app, rules::DefaultDim::First, rank_of(program_, app.args[0].shape));
   if (!dims || dims->size() != 1 || dims->front() != 0)
     return false;
   const OrderId of = order_of(operands[0]);
@@ -392,12 +382,12 @@ bool RoutedRows::take_part(const rules::Application &app, llvm::ArrayRef<ValueId
     const std::optional<int64_t> first =
         factors == rules::slice_factors ? first_taken(app, 0) : std::optional<int64_t>(0);
     const ir::AttrValue *step = app.attr("step");
-    const std::optional<int64_t> rows = extent(program_, app.args[0].shape, 0);
+    const std::optional<int64_t> rows = extent_of(program_, app.args[0].shape, 0);
     const bool fits = first && rows &&
                       (!step || (step->form == ir::AttrForm::Integer && step->as_integer() == 1));
     int64_t begin = first.value_or(0);
     for (const rules::ResultClaim &result : app.results) {
-      const std::optional<int64_t> length = extent(program_, result.shape, 0);
+      const std::optional<int64_t> length = extent_of(program_, result.shape, 0);
       if (!fits || !length) {
         facts.astray = facts.rows;
         return true;
@@ -434,7 +424,7 @@ bool RoutedRows::take_entry(const rules::Application &app, llvm::ArrayRef<ValueI
     return false;
   const ir::Param *param = program_.find_param(operands[0]);
   const auto dims =
-      rules::placed_dims(app, rules::DefaultDim::First, rank(program_, app.args[0].shape));
+      rules::placed_dims(app, rules::DefaultDim::First, rank_of(program_, app.args[0].shape));
   if (!param || param->role != ir::Role::Param || !dims || dims->size() != 1 || dims->front() != 0)
     return false;
   for (ir::AxisId axis : cut_rows(app.type(app.args[0])))
@@ -486,7 +476,7 @@ AxisSet RoutedRows::find_owned(const rules::Application &app, llvm::ArrayRef<Val
       continue;
     unsent |= others & type.of(Kind::Partial);
     unsent |= (others & type.sharded()) - sent;
-    if (rank(program_, app.args[i].shape) != 0)
+    if (rank_of(program_, app.args[i].shape) != 0)
       unsent |= others & type.equal();
   }
   return own;

@@ -2,6 +2,7 @@
 // of a dimension.
 #include "checker/gradual/micro_batches/followed.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/sent/windows.h"
 
@@ -31,16 +32,11 @@ Followed::Followed(ir::Program &program, const CheckResult &result, ir::MeshId m
       ranks_(static_cast<unsigned>(program.meshes[mesh][axis].size())), rules_(program) {}
 
 std::optional<int64_t> Followed::extent(ValueId value, unsigned dim) const {
-  const ir::ShapeId id = result_.shapes[value.index];
-  const ir::Shape *shape = id.valid() ? &program_.shapes[id] : nullptr;
-  if (!shape || !shape->ranked || dim >= shape->dims.size() || !shape->dims[dim].is_number())
-    return std::nullopt;
-  return shape->dims[dim].number();
+  return extent_of(program_, result_.shapes[value.index], dim);
 }
 
 size_t Followed::rank_of(ValueId value) const {
-  const ir::ShapeId id = result_.shapes[value.index];
-  return id.valid() && program_.shapes[id].ranked ? program_.shapes[id].dims.size() : 0;
+  return checker::rank_of(program_, result_.shapes[value.index]);
 }
 
 bool Followed::is_equal(ValueId value) const {
@@ -131,9 +127,7 @@ bool Followed::take(const Step &step, uint32_t operand, unsigned dim, int64_t le
 void Followed::step(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   list_.read(program_, inst.operands);
-  llvm::SmallVector<rules::Arg, 4> args;
-  for (ValueId value : list_.values)
-    args.push_back({result_.types[value.index], result_.shapes[value.index], {}});
+  const auto args = list_.args(result_.types, result_.shapes);
   llvm::SmallVector<rules::ResultClaim, 2> claims;
   for (uint32_t r = 0; r < inst.result_count; ++r)
     claims.push_back({result_.shapes[inst.result(r).index], {}, {}});

@@ -204,9 +204,7 @@ void judge_micro_batches(ir::Program &program, CheckResult &result) {
     if (op.transition != rules::TransitionOp::CollectivePermute)
       continue;
     list.read(program, inst.operands);
-    llvm::SmallVector<rules::Arg, 4> args;
-    for (ValueId value : list.values)
-      args.push_back({result.types[value.index], result.shapes[value.index], {}});
+    const auto args = list.args(result.types, result.shapes);
     const rules::Application app{program, op, inst.attrs, inst.context, list.slots, args, {}};
     const ir::AxisSet axes = rules::communicated_axes(app);
     const ir::MeshId mesh = program.contexts[inst.context].mesh;

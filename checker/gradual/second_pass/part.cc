@@ -1,6 +1,8 @@
 // What is asked of operands, types and attributes everywhere in the second pass.
 #include "checker/gradual/second_pass/part.h"
 
+#include "checker/definitions.h"
+
 #include "rules/shards/remesh.h"
 
 #include "ir/claims.h"
@@ -38,7 +40,7 @@ AxisSet SecondPassPart::axes_in(const ir::Inst &inst, llvm::StringRef key) const
 }
 
 bool SecondPassPart::is_number(ir::ShapeId shape) const {
-  return shape.valid() && program_.shapes[shape].ranked && program_.shapes[shape].dims.empty();
+  return checker::is_number(program_, shape);
 }
 
 bool SecondPassPart::is_float(ValueId value) const {

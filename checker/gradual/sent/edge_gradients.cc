@@ -1,6 +1,7 @@
 // Follows gradients of edges from the windows that they are of to the blocks that they belong to.
 #include "checker/gradual/sent/edge_gradients.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
 
 #include "checker/walk/gradients/search.h"
@@ -28,11 +29,7 @@ struct EdgeGradients::Step {
 };
 
 std::optional<int64_t> EdgeGradients::extent(ValueId value, unsigned dim) const {
-  const ir::ShapeId id = checked_.shapes[value.index];
-  const ir::Shape *shape = id.valid() ? &program_.shapes[id] : nullptr;
-  if (!shape || !shape->ranked || dim >= shape->dims.size() || !shape->dims[dim].is_number())
-    return std::nullopt;
-  return shape->dims[dim].number();
+  return extent_of(program_, checked_.shapes[value.index], dim);
 }
 
 // Of the rank's own block, with all that neighbours have sent, it is an ordinary gradient.

@@ -115,17 +115,10 @@ void Rings::find_away(rules::Rules &rules, llvm::ArrayRef<ir::InstId> sends) {
 }
 
 std::optional<int64_t> Rings::extent(ValueId value, unsigned dim) const {
-  const ir::ShapeId id = checked_.shapes[value.index];
-  const ir::Shape *shape = id.valid() ? &program_.shapes[id] : nullptr;
-  if (!shape || !shape->ranked || dim >= shape->dims.size() || !shape->dims[dim].is_number())
-    return std::nullopt;
-  return shape->dims[dim].number();
+  return extent_of(program_, checked_.shapes[value.index], dim);
 }
 
-size_t Rings::rank(ValueId value) const {
-  const ir::ShapeId id = checked_.shapes[value.index];
-  return id.valid() && program_.shapes[id].ranked ? program_.shapes[id].dims.size() : 0;
-}
+size_t Rings::rank(ValueId value) const { return rank_of(program_, checked_.shapes[value.index]); }
 
 const RingValue *Rings::find(ValueId value) const {
   const auto at = held_.find(value.index);

@@ -1,6 +1,7 @@
 // Follows edges of blocks through slices, permutations of ranks and joins.
 #include "checker/gradual/sent/windows.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
 
 #include "rules/apply.h"
@@ -48,11 +49,7 @@ std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim) 
 }
 
 std::optional<int64_t> Windows::extent(ValueId value, unsigned dim) const {
-  const ir::ShapeId id = checked_.shapes[value.index];
-  const ir::Shape *shape = id.valid() ? &program_.shapes[id] : nullptr;
-  if (!shape || !shape->ranked || dim >= shape->dims.size() || !shape->dims[dim].is_number())
-    return std::nullopt;
-  return shape->dims[dim].number();
+  return extent_of(program_, checked_.shapes[value.index], dim);
 }
 
 // A part of the rows of a block, or of a window.

@@ -170,18 +170,20 @@ void ExpertGradients::follow_gradients(InstId id, const rules::Application &app)
   }
 }
 
-// Along which a loss is said to be an addend of the whole.
+// Along which a loss is stated to be an addend of the whole; none where the backward exchanges
+// nothing, as in most programs.
 AxisSet ExpertGradients::find_data_axes() {
   AxisSet axes;
+  bool exchanges = false;
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
-    if (rules_.resolve(inst.op).transition != rules::TransitionOp::Reinterpret ||
-        inst.phase == ir::Phase::Backward || inst.result_count == 0)
-      continue;
-    const ir::TypeId type = by_kinds_.types[inst.first_result.index];
-    axes |= program_.types[type].of(Kind::Partial);
+    const rules::TransitionOp op = rules_.resolve(inst.op).transition;
+    const bool backward = inst.phase == ir::Phase::Backward;
+    exchanges |= backward && op == rules::TransitionOp::AllToAll;
+    if (op == rules::TransitionOp::Reinterpret && !backward && inst.result_count != 0)
+      axes |= program_.types[by_kinds_.types[inst.first_result.index]].of(Kind::Partial);
   }
-  return axes;
+  return exchanges ? axes : AxisSet();
 }
 
 // Each rank has its own, and its gradient is made of what other ranks have sent, and no sum.
@@ -235,9 +237,9 @@ void ExpertGradients::judge(AxisId axis) {
       continue;
     if (auto *mismatch = differs->as<rules::ScaleMismatch>())
       mismatch->what = "the gradient of ";
-    for (uint32_t i = 0; i < program_.params.size(); ++i)
-      if (program_.params[i].value.index == param)
-        result_.findings.push_back({*differs, Place{Place::Form::Param, i}});
+    const auto at =
+        static_cast<uint32_t>(program_.find_param(ValueId{param}) - program_.params.data());
+    result_.findings.push_back({*differs, Place{Place::Form::Param, at}});
     result_.findings.back().inferred = true;
   }
 }
@@ -252,9 +254,7 @@ void ExpertGradients::run() {
     operands_.read(program_, inst.operands);
     if (inst.phase != ir::Phase::Backward && inst.phase != ir::Phase::Optimizer)
       continue;
-    llvm::SmallVector<rules::Arg, 4> args;
-    for (ValueId value : operands_.values)
-      args.push_back({by_kinds_.types[value.index], by_kinds_.shapes[value.index], {}});
+    const auto args = operands_.args(by_kinds_.types, by_kinds_.shapes);
     const rules::Application app{program_, op, inst.attrs, inst.context, operands_.slots, args, {}};
     if (inst.phase == ir::Phase::Backward)
       follow_exchanges(inst, app);

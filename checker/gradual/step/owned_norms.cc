@@ -47,8 +47,7 @@ private:
   std::optional<Owner> owner(const Params &params) const;
   void report(InstId at, uint32_t operand, ir::AxisSet axes);
   bool is_number(ValueId value) const {
-    const ir::ShapeId id = result_.shapes[value.index];
-    return id.valid() && program_.shapes[id].ranked && program_.shapes[id].dims.empty();
+    return checker::is_number(program_, result_.shapes[value.index]);
   }
   const Params &params(ValueId value) const {
     static const Params none;
@@ -71,9 +70,7 @@ ir::AxisSet OwnedNorms::communicates(InstId id) {
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
   if (op.form != rules::OpForm::Transition)
     return {};
-  llvm::SmallVector<rules::Arg, 4> args;
-  for (ValueId value : operands_.values)
-    args.push_back({result_.types[value.index], result_.shapes[value.index], {}});
+  const auto args = operands_.args(result_.types, result_.shapes);
   return rules::communicated_axes(
       {program_, op, inst.attrs, inst.context, operands_.slots, args, {}});
 }

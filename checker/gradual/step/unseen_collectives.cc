@@ -92,9 +92,7 @@ void judge_unseen(ir::Program &program, CheckResult &result) {
         llvm::find_if(operands.values, [&](ValueId v) { return carries.test(v.index); });
     if (from == operands.values.end())
       continue;
-    llvm::SmallVector<rules::Arg, 4> args;
-    for (ValueId value : operands.values)
-      args.push_back({result.types[value.index], result.shapes[value.index], {}});
+    const auto args = operands.args(result.types, result.shapes);
     rules::Application app{program, op, inst.attrs, inst.context, operands.slots, args, {}};
     const uint32_t operand = static_cast<uint32_t>(from - operands.values.begin());
     if (ir::AxisSet axes = rules::communicated_axes(app))

@@ -27,9 +27,10 @@ class Rows:
     def __init__(self, folders: dict[int, pathlib.Path], run: process.Forked, seconds: float):
         """`folders`: by rank, where its rows are; `seconds`: that it took to come to the step."""
         self._files = {rank: folder / FILE for rank, folder in folders.items()}
+        self._ends = dict.fromkeys(folders, 0)  # of what was read of each, in bytes
         self._run, self._began = run, time.monotonic()
         self._patience = max(_AFTERWARDS, min(seconds, MOST))
-        self.ranks: dict[int, list[dict]] = {}
+        self.ranks: dict[int, list[dict]] = {rank: [] for rank in folders}
 
     def is_of(self, run: process.Forked) -> bool:
         return self._run is run
@@ -40,7 +41,7 @@ class Rows:
     @property
     def over(self) -> bool:
         """Whether the script is over on all ranks."""
-        return bool(self.ranks) and all(rows and not rows[-1] for rows in self.ranks.values())
+        return all(rows and not rows[-1] for rows in self.ranks.values())
 
     def come_together(self, names: set[str]) -> set[str]:
         """Those of some parameters that are equal on all ranks again where a later step begins.
@@ -85,11 +86,22 @@ class Rows:
     def _read(self, until: float) -> bool:
         """Reads what is there, after a moment; whether more may come."""
         done = self._run.poll() is not None or time.monotonic() >= until
-        self.ranks = {rank: _whole_rows(file) for rank, file in self._files.items()}
+        for rank, file in self._files.items():
+            self.ranks[rank] += self._more(rank, file)
         if done or self.over:
             return False
         time.sleep(0.05)
         return True
+
+    def _more(self, rank: int, file: pathlib.Path) -> list[dict]:
+        """The rows that have come since; the last one may be half written."""
+        if not file.exists():
+            return []
+        with file.open("rb") as rows:
+            rows.seek(self._ends[rank])
+            whole, end, _ = rows.read().rpartition(b"\n")
+        self._ends[rank] += len(whole + end)
+        return [json.loads(row) for row in whole.splitlines()]
 
 
 def state(trace: pathlib.Path, found: dict[str, dict]) -> None:
@@ -111,9 +123,3 @@ def _differs(name: str, rows: list[dict]) -> bool:
     if len({row["digests"].get(name) for row in rows}) == 1:
         return False
     return beyond_rounding([row["sketches"].get(name, []) for row in rows])
-
-
-def _whole_rows(file: pathlib.Path) -> list[dict]:
-    """The rows of a file to which somebody is writing."""
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    return [json.loads(row) for row in text.splitlines(True) if row.endswith("\n")]
