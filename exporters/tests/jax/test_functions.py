@@ -146,7 +146,7 @@ FUNCTIONS = {
 }
 # fmt: on
 # Each rank draws the same numbers, which are returned as blocks or belong to rows of its own.
-_MISTAKES = {"poisson", "poisson grad", "random_gamma", "random_gamma grad"}
+_MISTAKES = {"poisson", "random_gamma", "categorical", "truncated_normal"}
 _NOT_DERIVED = (NotImplementedError, TypeError)  # by JAX
 
 
@@ -166,7 +166,7 @@ def test_function(name):
         if not name.endswith(" grad"):
             raise
         pytest.skip(str(error)[:80])
-    if name in _MISTAKES:
+    if name.removesuffix(" grad") in _MISTAKES:
         assert found
     else:
         assert [one["message"] for one in found] == []
