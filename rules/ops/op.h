@@ -89,9 +89,12 @@ enum class Computes : uint8_t {
   Logarithm,
   LogOfSum, // of exponentials
   Larger,   // of two operands
+  Smaller,
+  Sign,
   Power,
   FloorQuotient,
-  Remainder,
+  Remainder,          // of FloorQuotient: of the sign of the divisor
+  TruncatedRemainder, // of the sign of the dividend
   Total, // of the elements of one operand
   Norm,
   Greatest, // element
@@ -104,6 +107,7 @@ enum class Computes : uint8_t {
   Places, // of what is not zero
   RowSums, // what an index names, added to the rows of a new table
   Equal,  // to the second operand
+  Unequal,
   Less,   // than it
   AtMost,
   More,

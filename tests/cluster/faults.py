@@ -1,7 +1,6 @@
 """How a run ends when one of its ranks is killed, stopped, late, or out of memory."""
 
 import contextlib
-import functools
 import os
 import pathlib
 import re
@@ -49,7 +48,6 @@ MANY = 64
 SOON = 6  # seconds in which so many processes start, run and end where faults are reported in time
 
 
-@functools.cache
 def many_processes():
     """Said of a machine where they wait for one another: it is slow, or has other work."""
     with tempfile.TemporaryDirectory() as folder:

@@ -139,7 +139,7 @@ std::optional<Id> Followed::computed(const rules::Application &bound, llvm::Arra
       return std::nullopt;
     of.push_back(*known);
   }
-  const auto made = of_integers(*bound.op.row, of);
+  const auto made = of_integers(bound.op, of);
   return made ? std::optional(contents_.number(*made)) : std::nullopt;
 }
 

@@ -1,53 +1,66 @@
-// Functions of integers, by row.
 #include "checker/gradual/micro_batches/integers.h"
+
+#include "rules/ops/op.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace spmd::checker {
 
-using Integers = llvm::ArrayRef<int64_t>;
-using Made = std::optional<int64_t>;
+using rules::Computes;
 
-namespace {
-
-struct Function {
-  std::string_view row;
-  size_t operands;
-  Made (*of)(Integers);
-};
-
-constexpr Function kFunctions[] = {
-    {"maximum", 2, [](Integers x) { return Made(std::max(x[0], x[1])); }},
-    {"minimum", 2, [](Integers x) { return Made(std::min(x[0], x[1])); }},
-    {"clamp", 3, [](Integers x) { return Made(std::min(std::max(x[0], x[1]), x[2])); }},
-    {"sign", 1, [](Integers x) { return Made((x[0] > 0) - (x[0] < 0)); }},
-    {"eq", 2, [](Integers x) { return Made(x[0] == x[1]); }},
-    {"ne", 2, [](Integers x) { return Made(x[0] != x[1]); }},
-    {"lt", 2, [](Integers x) { return Made(x[0] < x[1]); }},
-    {"le", 2, [](Integers x) { return Made(x[0] <= x[1]); }},
-    {"gt", 2, [](Integers x) { return Made(x[0] > x[1]); }},
-    {"ge", 2, [](Integers x) { return Made(x[0] >= x[1]); }},
-    {"logical_and", 2, [](Integers x) { return Made(x[0] && x[1]); }},
-    {"logical_or", 2, [](Integers x) { return Made(x[0] || x[1]); }},
-    {"logical_not", 1, [](Integers x) { return Made(!x[0]); }},
-    // Of a mask; of other numbers it is not followed.
-    {"bitwise_not", 1, [](Integers x) { return x[0] == 0 || x[0] == 1 ? Made(!x[0]) : Made(); }},
-    {"bitwise_and", 2, [](Integers x) { return Made(x[0] & x[1]); }},
-    {"bitwise_or", 2, [](Integers x) { return Made(x[0] | x[1]); }},
-    {"fmod", 2, [](Integers x) { return x[1] ? Made(x[0] % x[1]) : Made(); }},
-    {"remainder", 2, [](Integers x) { return x[1] ? Made((x[0] % x[1] + x[1]) % x[1]) : Made(); }},
-    {"div", 2, [](Integers x) { return x[1] ? Made(x[0] / x[1]) : Made(); }},
-};
-
-} // namespace
-
-std::optional<int64_t> of_integers(const rules::OpDef &row, llvm::ArrayRef<int64_t> operands) {
-  const auto *found = llvm::find_if(kFunctions, [&](const Function &each) {
-    return each.row == row.name && each.operands == operands.size();
-  });
-  return found == std::end(kFunctions) ? std::nullopt : found->of(operands);
+std::optional<int64_t> of_integers(const rules::ResolvedOp &op, llvm::ArrayRef<int64_t> x) {
+  if (!op.row || op.variant() != rules::Variant::Plain)
+    return std::nullopt;
+  const bool truths = llvm::all_of(x, [](int64_t each) { return each == 0 || each == 1; });
+  const Computes computes = op.row->computes;
+  if (x.size() == 1) {
+    if (computes == Computes::Sign)
+      return (x[0] > 0) - (x[0] < 0);
+    if (computes == Computes::Not && truths)
+      return !x[0];
+    return std::nullopt;
+  }
+  if (x.size() == 3 && computes == Computes::Bounds)
+    return std::min(std::max(x[0], x[1]), x[2]);
+  if (x.size() != 2)
+    return std::nullopt;
+  const int64_t a = x[0], b = x[1];
+  switch (computes) {
+  case Computes::Larger:
+    return std::max(a, b);
+  case Computes::Smaller:
+    return std::min(a, b);
+  case Computes::Equal:
+    return a == b;
+  case Computes::Unequal:
+    return a != b;
+  case Computes::Less:
+    return a < b;
+  case Computes::AtMost:
+    return a <= b;
+  case Computes::More:
+    return a > b;
+  case Computes::AtLeast:
+    return a >= b;
+  default:
+    break;
+  }
+  if (truths && computes == Computes::Both)
+    return a & b;
+  if (truths && computes == Computes::AnyOf)
+    return a | b;
+  if (b == 0 || a == std::numeric_limits<int64_t>::min()) // which has no quotient by -1
+    return std::nullopt;
+  if (computes == Computes::Quotient)
+    return a / b;
+  if (computes == Computes::TruncatedRemainder)
+    return a % b;
+  if (computes == Computes::Remainder)
+    return (a % b + b) % b;
+  return std::nullopt;
 }
 
 } // namespace spmd::checker

@@ -1,7 +1,7 @@
-// What rows make of plain integers, such as the place of a rank and the number of a turn.
+// Values of ops for known integers, such as the position of a rank and the number of a turn.
 #pragma once
 
-#include "rules/ops/op.h"
+#include "rules/application.h"
 
 #include "llvm/ADT/ArrayRef.h"
 
@@ -10,8 +10,9 @@
 
 namespace spmd::checker {
 
-// Of operands in the order of the row; booleans are 0 and 1. None: the row is no function of
-// integers that is known here, or has no value there.
-std::optional<int64_t> of_integers(const rules::OpDef &row, llvm::ArrayRef<int64_t> operands);
+// The value of the op for these operands, in the order of its row; Booleans are 0 and 1. Of masks
+// only, where it works bit by bit. None: it has no value there, or is none of the functions that
+// programs choose ranks and turns by.
+std::optional<int64_t> of_integers(const rules::ResolvedOp &op, llvm::ArrayRef<int64_t> operands);
 
 } // namespace spmd::checker
