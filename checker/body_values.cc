@@ -1,7 +1,7 @@
 // Linear searches: asked for findings that are shown, of no others.
 #include "checker/body_values.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 namespace spmd::checker {
 namespace {
@@ -29,8 +29,8 @@ std::optional<ir::FunctionId> function_of_param(const ir::Program &program, ir::
   return std::nullopt;
 }
 
-llvm::SmallVector<ir::ValueId, 2> passed_for(const ir::Program &program, ir::FunctionId function,
-                                             ir::ValueId param) {
+llvm::SmallVector<ir::ValueId, 2> arguments_for_param(const ir::Program &program,
+                                                      ir::FunctionId function, ir::ValueId param) {
   llvm::SmallVector<ir::ValueId, 2> passed;
   const ir::Function &callee = program.functions[function];
   const uint32_t position = position_of(callee, param);
@@ -55,9 +55,9 @@ ir::ValueId returned_as(const ir::Program &program, ir::InstId call, uint32_t re
   if (!body || body->form != ir::AttrForm::Function)
     return {};
   const ir::Function &callee = program.functions[body->as<ir::FunctionId>()];
-  if (callee.opaque || result >= program.blocks[callee.results].size())
+  if (callee.opaque || result >= program.operand_lists[callee.results].size())
     return {};
-  const ir::Operand &returned = program.blocks[callee.results][result];
+  const ir::Operand &returned = program.operand_lists[callee.results][result];
   return returned.is_value() ? returned.as_value() : ir::ValueId();
 }
 

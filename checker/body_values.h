@@ -15,8 +15,8 @@ std::optional<ir::FunctionId> function_of_param(const ir::Program &program, ir::
 
 // What callers pass for the parameter of a function, in program order. Only of instructions that
 // pass their operands by position.
-llvm::SmallVector<ir::ValueId, 2> passed_for(const ir::Program &program, ir::FunctionId function,
-                                             ir::ValueId param);
+llvm::SmallVector<ir::ValueId, 2> arguments_for_param(const ir::Program &program,
+                                                      ir::FunctionId function, ir::ValueId param);
 
 // The value in the body that becomes this result of a call; none if there is no body, or several.
 ir::ValueId returned_as(const ir::Program &program, ir::InstId call, uint32_t result);

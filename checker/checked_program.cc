@@ -8,7 +8,7 @@
 
 namespace spmd::checker {
 
-std::optional<CheckedProgram> verify_types(ir::Program program, const CheckOptions &options) {
+std::optional<CheckedProgram> check_and_lower(ir::Program program, const CheckOptions &options) {
   CheckResult result = check(program, options);
   if (!result.clean())
     return std::nullopt;
@@ -24,15 +24,15 @@ std::optional<CheckedProgram> verify_types(ir::Program program, const CheckOptio
 rules::Arg CheckedProgram::known(ir::ValueId value, uint32_t typing) const {
   if (typing == kMain)
     return {type(value), shape(value), sizes(value)};
-  const Typing &body = result_.typings[typing];
+  const BodyInstance &body = result_.body_instances[typing];
   SPMD_CHECK(value.index - body.first < body.values.size(), "a value of another body");
   return body.values[value.index - body.first];
 }
 
 llvm::ArrayRef<uint32_t> CheckedProgram::bodies(ir::InstId site, uint32_t typing) const {
-  llvm::ArrayRef<Typing::Site> sites = result_.typings[typing].sites;
-  const Typing::Site *found =
-      llvm::partition_point(sites, [&](const Typing::Site &each) { return each.inst < site; });
+  llvm::ArrayRef<BodyInstance::Site> sites = result_.body_instances[typing].sites;
+  const BodyInstance::Site *found = llvm::partition_point(
+      sites, [&](const BodyInstance::Site &each) { return each.inst < site; });
   if (found != sites.end() && found->inst == site)
     return found->bodies;
   return {};

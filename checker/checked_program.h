@@ -1,5 +1,5 @@
 // A program that was checked without an error finding, suppressed ones included. Only
-// `verify_types` makes one, so whatever takes a CheckedProgram runs verified programs only.
+// `check_and_lower` makes one, so whatever takes a CheckedProgram runs verified programs only.
 #pragma once
 
 #include "checker/check.h"
@@ -9,30 +9,33 @@ namespace spmd::checker {
 class CheckedProgram {
 public:
   const ir::Program &program() const { return program_; }
-  // To intern into, and to resolve names: nothing that was checked may be changed.
-  ir::Program &tables() { return program_; }
+  // The same program, to intern into and to look up names: ops, values and types that were checked
+  // must not be changed.
+  ir::Program &mutable_program() { return program_; }
   ir::TypeId type(ir::ValueId value) const { return result_.types[value.index]; }
   ir::ShapeId shape(ir::ValueId value) const { return result_.shapes[value.index]; }
   ir::ShardSizesId sizes(ir::ValueId value) const { return result_.sizes[value.index]; }
 
-  // A function is typed for each call: its values are known by the typing that the call has.
+  // The values of a function have one type per instance of its body; kMain is the main body.
   static constexpr uint32_t kMain = 0;
-  rules::Arg known(ir::ValueId value, uint32_t typing = kMain) const;
-  // The typings of the bodies that an instruction runs: `body`; `then`, `else`; `cond`, `body`.
+  rules::Arg known(ir::ValueId value, uint32_t instance = kMain) const;
+  // The instances of the bodies that an instruction runs: `body`; `then`, `else`; `cond`, `body`.
   // Empty if it runs none.
-  llvm::ArrayRef<uint32_t> bodies(ir::InstId site, uint32_t typing = kMain) const;
+  llvm::ArrayRef<uint32_t> bodies(ir::InstId site, uint32_t instance = kMain) const;
 
 private:
-  friend std::optional<CheckedProgram> verify_types(ir::Program program,
-                                                    const CheckOptions &options);
+  friend std::optional<CheckedProgram> check_and_lower(ir::Program program,
+                                                       const CheckOptions &options);
   CheckedProgram(ir::Program program, CheckResult result)
       : program_(std::move(program)), result_(std::move(result)) {}
   ir::Program program_;
   CheckResult result_;
 };
 
-// None if the program has error findings; `check` tells which. Redistributions to whole types are
-// steps then.
-std::optional<CheckedProgram> verify_types(ir::Program program, const CheckOptions &options = {});
+// Checks the program and lowers it for execution: implicit casts become instructions
+// (rewrite/casts.h), and redistributions to whole types the transitions of their plans. None if
+// there is a finding of severity error; check() tells which.
+std::optional<CheckedProgram> check_and_lower(ir::Program program,
+                                              const CheckOptions &options = {});
 
 } // namespace spmd::checker

@@ -38,7 +38,7 @@ struct Finding {
   uint32_t application =
       ~0u; // equal for equal applications of a rule; ~0 where no rule was applied
   bool suppressed = false;
-  std::string reason;   // of the suppression
+  std::string reason;   // why it is suppressed
   uint32_t clash = ~0u; // into CheckResult::clashes; ~0: no word of a collective is in question
 
   bool note = false;     // it says only that something was not judged

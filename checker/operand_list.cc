@@ -17,7 +17,7 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
     slot.form = rules::Slot::Form::List;
     uint64_t tensors = 0;
     unsigned position = 0;
-    for (const ir::Operand &member : program.blocks[operand.as_list()]) {
+    for (const ir::Operand &member : program.operand_lists[operand.as_list()]) {
       if (member.is_value()) {
         values.push_back(member.as_value());
         written.push_back(operand.mut);
@@ -36,13 +36,13 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
   slots.push_back(slot);
 }
 
-void OperandList::read(const ir::Program &program, ir::BlockId block) {
+void OperandList::read(const ir::Program &program, ir::OperandsId block) {
   slots.clear();
   values.clear();
   written.clear();
   writes = Writes::None;
   ir::StringId name;
-  for (const ir::Operand &operand : program.blocks[block]) {
+  for (const ir::Operand &operand : program.operand_lists[block]) {
     if (operand.is_value()) {         // as most are
       slots.resize(slots.size() + 1); // in place: a copy would wait for its own stores
       rules::Slot &slot = slots.back();
@@ -65,8 +65,8 @@ void OperandList::read(const ir::Program &program, ir::BlockId block) {
   }
 }
 
-void OperandList::read_by(uint32_t result, uint32_t results,
-                          llvm::SmallVectorImpl<ir::ValueId> &found) const {
+void OperandList::operands_of_result(uint32_t result, uint32_t results,
+                                     llvm::SmallVectorImpl<ir::ValueId> &found) const {
   found.clear();
   for (const rules::Slot &slot : slots) {
     const bool tensors =

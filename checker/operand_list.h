@@ -27,10 +27,11 @@ struct OperandList {
   llvm::SmallVector<bool, 8> written;       // per arg: in place
   Writes writes = Writes::None;
 
-  void read(const ir::Program &program, ir::BlockId block);
-  // The values of which one of several results is made: of a list that has as many, the one in its
-  // place.
-  void read_by(uint32_t result, uint32_t results, llvm::SmallVectorImpl<ir::ValueId> &found) const;
+  void read(const ir::Program &program, ir::OperandsId block);
+  // The operands that make one of several results: all of them, but of a list with as many members
+  // as there are results only the member at the same position.
+  void operands_of_result(uint32_t result, uint32_t results,
+                          llvm::SmallVectorImpl<ir::ValueId> &found) const;
 
   // By what is known of the values.
   llvm::SmallVector<rules::Arg, 6> args(llvm::ArrayRef<ir::TypeId> types,

@@ -11,31 +11,32 @@ uint64_t mix_value(uint64_t seed, const AttrValue &value) {
   return mix(mix(seed, static_cast<uint64_t>(value.form)), value.bits);
 }
 
-std::optional<KindWord> parse_shard(llvm::StringRef number) {
+std::optional<WrittenKind> parse_shard(llvm::StringRef number) {
   int dim = 0;
   if (number.getAsInteger(10, dim) || dim < INT8_MIN || dim > INT8_MAX)
     return std::nullopt;
-  return KindWord{KindWord::Form::Shard, Kind::Varying, Combiner::Sum, static_cast<int8_t>(dim)};
+  return WrittenKind{WrittenKind::Form::Shard, Kind::Varying, Combiner::Sum,
+                     static_cast<int8_t>(dim)};
 }
 
-std::optional<KindWord> parse_combiner(llvm::StringRef text) {
+std::optional<WrittenKind> parse_combiner(llvm::StringRef text) {
   const auto *found = llvm::find(kCombinerWords, std::string_view(text.data(), text.size()));
   if (found == kCombinerWords.end())
     return std::nullopt;
   auto combiner = static_cast<Combiner>(found - kCombinerWords.begin());
-  return KindWord{KindWord::Form::Plain, Kind::Partial, combiner};
+  return WrittenKind{WrittenKind::Form::Plain, Kind::Partial, combiner};
 }
 
 } // namespace
 
-std::optional<KindWord> parse_kind(llvm::StringRef text) {
+std::optional<WrittenKind> parse_kind(llvm::StringRef text) {
   if (text == "R|I")
-    return KindWord{KindWord::Form::Either};
+    return WrittenKind{WrittenKind::Form::Either};
   if (text == "?")
-    return KindWord{KindWord::Form::Unknown};
+    return WrittenKind{WrittenKind::Form::Unknown};
   for (const KindInfo &row : kKinds)
     if (text == llvm::StringRef(row.word.data(), row.word.size()))
-      return KindWord{KindWord::Form::Plain, row.kind};
+      return WrittenKind{WrittenKind::Form::Plain, row.kind};
   if (!text.consume_back(")"))
     return std::nullopt;
   if (text.consume_front("S("))
@@ -45,15 +46,15 @@ std::optional<KindWord> parse_kind(llvm::StringRef text) {
   return std::nullopt;
 }
 
-std::string print(KindWord word) {
+std::string print(WrittenKind word) {
   switch (word.form) {
-  case KindWord::Form::Shard:
+  case WrittenKind::Form::Shard:
     return "S(" + std::to_string(word.dim) + ")";
-  case KindWord::Form::Either:
+  case WrittenKind::Form::Either:
     return "R|I";
-  case KindWord::Form::Unknown:
+  case WrittenKind::Form::Unknown:
     return "?";
-  case KindWord::Form::Plain:
+  case WrittenKind::Form::Plain:
     break;
   }
   std::string text(info(word.kind).word);

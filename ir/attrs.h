@@ -17,17 +17,17 @@
 namespace spmd::ir {
 
 // A kind as programs write it: one of the kinds, S(i), R|I or `?`.
-struct KindWord {
+struct WrittenKind {
   enum class Form : uint8_t { Plain, Shard, Either, Unknown };
   Form form = Form::Plain;
   Kind kind = Kind::Replicate;       // Plain; Shard has Varying
   Combiner combiner = Combiner::Sum; // Plain Partial
   int8_t dim = 0;                    // Shard; negative counts from the end
-  friend bool operator==(const KindWord &, const KindWord &) = default;
+  friend bool operator==(const WrittenKind &, const WrittenKind &) = default;
 };
 // `R`, `P(max)`, `S(-1)`, `R|I`, `?`; none if it is no kind.
-std::optional<KindWord> parse_kind(llvm::StringRef text);
-std::string print(KindWord kind);
+std::optional<WrittenKind> parse_kind(llvm::StringRef text);
+std::string print(WrittenKind kind);
 
 // An axis as written: a name of the current mesh, or of another one (`dense.dp`).
 struct AxisRef {
@@ -66,7 +66,7 @@ struct AttrValue {
   static AttrValue expr(ExprId v) { return {AttrForm::Expr, v.index}; }
   static AttrValue list(AttrListId v) { return {AttrForm::List, v.index}; }
   static AttrValue dict(AttrsId v) { return {AttrForm::Dict, v.index}; }
-  static AttrValue kind(KindWord v) {
+  static AttrValue kind(WrittenKind v) {
     return {AttrForm::Kind, uint64_t(v.form) | uint64_t(v.kind) << 8 | uint64_t(v.combiner) << 16 |
                                 uint64_t(uint8_t(v.dim)) << 24};
   }
@@ -79,8 +79,8 @@ struct AttrValue {
   bool as_bool() const { return bits != 0; }
   int64_t as_integer() const { return static_cast<int64_t>(bits); }
   double as_number() const { return std::bit_cast<double>(bits); }
-  KindWord as_kind() const {
-    return {KindWord::Form(bits & 0xFF), Kind(bits >> 8 & 0xFF), Combiner(bits >> 16 & 0xFF),
+  WrittenKind as_kind() const {
+    return {WrittenKind::Form(bits & 0xFF), Kind(bits >> 8 & 0xFF), Combiner(bits >> 16 & 0xFF),
             static_cast<int8_t>(bits >> 24 & 0xFF)};
   }
   template <class IdT> IdT as() const { return IdT{static_cast<typename IdT::IndexType>(bits)}; }

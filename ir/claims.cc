@@ -6,7 +6,7 @@
 
 namespace spmd::ir {
 
-std::string nearest(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> known) {
+std::string nearest_suffix(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> known) {
   unsigned limit = std::max<unsigned>(1, static_cast<unsigned>(name.size()) / 2);
   llvm::StringRef best;
   if (name.size() > 256)
@@ -41,7 +41,8 @@ static std::string unknown_mesh(const Program &program, llvm::StringRef name) {
   llvm::SmallVector<llvm::StringRef, 8> known;
   for (const Mesh &mesh : program.meshes)
     known.push_back(program.strings[mesh.name]);
-  return fmt::format("no mesh is named `{}`{}", std::string_view(name), nearest(name, known));
+  return fmt::format("no mesh is named `{}`{}", std::string_view(name),
+                     nearest_suffix(name, known));
 }
 
 std::optional<FoundAxis> find_axis(const Program &program, MeshId mesh, AxisRef ref,
@@ -61,7 +62,7 @@ std::optional<FoundAxis> find_axis(const Program &program, MeshId mesh, AxisRef 
     known.push_back(program.strings[axis.name]);
   llvm::StringRef name = program.strings[ref.axis];
   error = fmt::format("mesh `{}` has no axis `{}`{}", std::string_view(program.strings[grid.name]),
-                      std::string_view(name), nearest(name, known));
+                      std::string_view(name), nearest_suffix(name, known));
   return std::nullopt;
 }
 
@@ -121,7 +122,7 @@ bool ClaimBuilder::resolve(llvm::ArrayRef<AxisRef> refs, llvm::SmallVectorImpl<A
   return true;
 }
 
-bool ClaimBuilder::claim(KindWord word, llvm::ArrayRef<AxisRef> refs) {
+bool ClaimBuilder::claim(WrittenKind word, llvm::ArrayRef<AxisRef> refs) {
   if (refs.empty()) {
     if (all_)
       return fail("the axes not otherwise stated are claimed twice");
@@ -135,10 +136,10 @@ bool ClaimBuilder::claim(KindWord word, llvm::ArrayRef<AxisRef> refs) {
     if (claimed_.contains(axis))
       return fail(fmt::format("axis `{}` is claimed twice", axis_name(axis)));
     claimed_ |= axis;
-    if (word.form != KindWord::Form::Shard)
+    if (word.form != WrittenKind::Form::Shard)
       entries_.push_back({axis, word});
   }
-  if (word.form == KindWord::Form::Shard)
+  if (word.form == WrittenKind::Form::Shard)
     shards_.push_back({word.dim, false, {axes.begin(), axes.end()}});
   return true;
 }
@@ -167,10 +168,10 @@ bool ClaimBuilder::scale(ScaleId id) {
   return true;
 }
 
-void ClaimBuilder::place(Type &type, AxisId axis, KindWord word) {
-  if (word.form == KindWord::Form::Unknown)
+void ClaimBuilder::place(Type &type, AxisId axis, WrittenKind word) {
+  if (word.form == WrittenKind::Form::Unknown)
     return type.set_unknown(axis);
-  if (word.form == KindWord::Form::Either)
+  if (word.form == WrittenKind::Form::Either)
     return type.set_either(axis);
   type.set_kind(axis, word.kind);
   if (word.kind != Kind::Partial)
@@ -185,7 +186,7 @@ void ClaimBuilder::place(Type &type, AxisId axis, KindWord word) {
 bool ClaimBuilder::place_kinds(Type &type) {
   AxisSet typed = program_.meshes[mesh_].typed_axes();
   for (const Entry &entry : entries_) {
-    bool varying = entry.word.form == KindWord::Form::Plain && entry.word.kind == Kind::Varying;
+    bool varying = entry.word.form == WrittenKind::Form::Plain && entry.word.kind == Kind::Varying;
     if (sharded_.contains(entry.axis) && !varying)
       return fail(fmt::format("axis `{}` shards a dimension and is claimed {}, not V",
                               axis_name(entry.axis), print(entry.word)));
@@ -200,7 +201,7 @@ bool ClaimBuilder::place_rest(Type &type) {
   if (!all_)
     return true;
   AxisSet rest = program_.meshes[mesh_].typed_axes() - claimed_ - sharded_;
-  if (all_->form != KindWord::Form::Shard) {
+  if (all_->form != WrittenKind::Form::Shard) {
     for (AxisId axis : rest)
       place(type, axis, *all_);
     return true;
@@ -278,7 +279,7 @@ bool ClaimBuilder::check_spec(std::optional<unsigned> rank) {
   for (const Shards &shards : shards_)
     if (!shards.spec)
       return fail(fmt::format("S({}) stands beside a spec", shards.dim));
-  bool varying = all_ && all_->form == KindWord::Form::Plain && all_->kind == Kind::Varying;
+  bool varying = all_ && all_->form == WrittenKind::Form::Plain && all_->kind == Kind::Varying;
   if (AxisSet unstated = sharded_ - claimed_; unstated && !varying)
     return fail(fmt::format("axis `{}` stands in the spec and is not claimed V",
                             axis_name(unstated.first())));
@@ -300,15 +301,15 @@ ClaimBuilder::Result ClaimBuilder::finish(std::optional<unsigned> rank) {
   return {program_.types.add(type), ""};
 }
 
-std::optional<KindWord> kind_word(const Type &type, AxisId axis) {
+std::optional<WrittenKind> kind_word(const Type &type, AxisId axis) {
   if (type.unknown.contains(axis))
-    return KindWord{.form = KindWord::Form::Unknown, .kind = Kind::Replicate};
+    return WrittenKind{.form = WrittenKind::Form::Unknown, .kind = Kind::Replicate};
   if (type.either().contains(axis))
-    return KindWord{.form = KindWord::Form::Either, .kind = Kind::Replicate};
+    return WrittenKind{.form = WrittenKind::Form::Either, .kind = Kind::Replicate};
   std::optional<Kind> kind = type.kind(axis);
   if (!kind)
     return std::nullopt;
-  KindWord word{.form = KindWord::Form::Plain, .kind = *kind};
+  WrittenKind word{.form = WrittenKind::Form::Plain, .kind = *kind};
   if (*kind == Kind::Partial)
     word.combiner = type.combiner(axis);
   return word;

@@ -23,7 +23,7 @@ public:
   void in_order() { ordered_ = true; }
   // One kind on all these axes, outermost first; no axes: on every axis not otherwise stated (JSON
   // `*`). Here and below: false if something is wrong; finish() then says what.
-  bool claim(KindWord word, llvm::ArrayRef<AxisRef> axes = {});
+  bool claim(WrittenKind word, llvm::ArrayRef<AxisRef> axes = {});
   // The axes that shard one dimension, outermost first: an entry of a spec, or the `@` on an
   // extent. By itself it is the claim S(dim); V may be claimed on the same axes too.
   bool shard(unsigned dim, llvm::ArrayRef<AxisRef> axes);
@@ -42,7 +42,7 @@ public:
 private:
   struct Entry {
     AxisId axis;
-    KindWord word;
+    WrittenKind word;
   };
   struct Shards {
     int dim;   // negative: from the end
@@ -57,7 +57,7 @@ private:
   bool place_rest(Type &type);
   bool place_shards(Type &type, std::optional<unsigned> rank);
   bool place_shard(Type &type, const Shards &shards, unsigned dim);
-  void place(Type &type, AxisId axis, KindWord word);
+  void place(Type &type, AxisId axis, WrittenKind word);
   std::optional<unsigned> dimension(int dim, std::optional<unsigned> rank);
   bool check_spec(std::optional<unsigned> rank);
   std::string axis_name(AxisId axis) const;
@@ -66,7 +66,7 @@ private:
   MeshId mesh_;
   llvm::SmallVector<Entry, 4> entries_;
   llvm::SmallVector<Shards, 2> shards_;
-  std::optional<KindWord> all_;
+  std::optional<WrittenKind> all_;
   AxisSet claimed_; // by claim()
   AxisSet sharded_; // by shard()
   std::optional<unsigned> spec_length_;
@@ -76,7 +76,7 @@ private:
 };
 
 // The kind on an axis as programs write it, V for a shard; none where nothing is claimed.
-std::optional<KindWord> kind_word(const Type &type, AxisId axis);
+std::optional<WrittenKind> kind_word(const Type &type, AxisId axis);
 // The axes that shard a dimension, outermost first.
 llvm::SmallVector<AxisId, 2> shards_of(const Type &type, unsigned dim);
 inline AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
@@ -108,6 +108,6 @@ std::string check_scale(const Program &program, const Scale &scale);
 // such name.
 std::optional<AxisId> named_in(const Program &program, const Mesh &mesh, StringId base);
 // ``, nearest is `tp```; empty if nothing is near.
-std::string nearest(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> known);
+std::string nearest_suffix(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> known);
 
 } // namespace spmd::ir

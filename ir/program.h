@@ -63,18 +63,18 @@ static_assert(sizeof(Value) == 28);
 // its own.
 struct Operand {
   enum class Form : uint8_t { Value, Literal, List, Name };
-  uint32_t index = 0; // ValueId, index into literals, BlockId, StringId
+  uint32_t index = 0; // ValueId, index into literals, OperandsId, StringId
   Form form = Form::Value;
   bool mut = false; // written in place
   uint16_t zero = 0;
 
   static Operand value(ValueId id, bool mut = false) { return {id.index, Form::Value, mut}; }
   static Operand literal(uint32_t id) { return {id, Form::Literal}; }
-  static Operand list(BlockId id, bool mut = false) { return {id.index, Form::List, mut}; }
+  static Operand list(OperandsId id, bool mut = false) { return {id.index, Form::List, mut}; }
   static Operand name(StringId id) { return {id.index, Form::Name}; }
   bool is_value() const { return form == Form::Value; }
   ValueId as_value() const { return ValueId{index}; }
-  BlockId as_list() const { return BlockId{index}; }
+  OperandsId as_list() const { return OperandsId{index}; }
   StringId as_name() const { return StringId{index}; }
   friend bool operator==(const Operand &, const Operand &) = default;
 };
@@ -85,7 +85,7 @@ static_assert(sizeof(Operand) == 8);
 struct Inst {
   OpNameId op;
   AttrsId attrs;
-  BlockId operands;
+  OperandsId operands;
   ValueId first_result;
   LocId loc;      // none if not stated
   ValueId bwd_of; // a result of the forward op that this one belongs to; none if not stated
@@ -129,7 +129,7 @@ struct Function {
   ContextId context; // none if not stated
   std::vector<FunctionParam> params;
   Body body;                 // unless opaque
-  BlockId results;           // unless opaque
+  OperandsId results;        // unless opaque
   std::vector<ClaimId> outs; // opaque: the types of the results
   uint64_t origin = 0;       // byte offset in the input
 };
@@ -139,13 +139,13 @@ struct Sync {
   Combiner op = Combiner::Sum; // Sum or Avg
 };
 
-// The gradient contract of a parameter (rules/README.md).
 // The setting with which the framework would reduce a gradient over the axes.
 struct SyncHint {
   AxisRefsId axes;
   StringId text; // `the attribute sequence_parallel`
 };
 
+// The gradient contract of a parameter (rules/README.md, "Gradients").
 struct GradContract {
   ClaimId grad; // as backward leaves it; none: the dual
   ClaimId step; // what the optimizer needs; none: the parameter's own
@@ -220,7 +220,7 @@ private:
 
 // A prime that stands in layouts of meshes for a symbol, or for an expression that is no product
 // (ir/mesh/symbols.h).
-struct StandIn {
+struct SymbolPrime {
   ExprId atom;
   int64_t prime;
 };
@@ -283,7 +283,7 @@ struct Program {
   Interner<AttrListId> lists;
   Interner<AxisRefsId> axis_refs;
   Interner<ClaimId> claims;
-  ListStore<BlockId, Operand> blocks;
+  ListStore<OperandsId, Operand> operand_lists;
   std::vector<AttrValue> literals; // operands that are not values
   Store<MeshId> meshes;
   std::vector<Group> groups;
@@ -317,7 +317,7 @@ struct Program {
   uint32_t missing = 0; // bit per Missing
   std::optional<int64_t> world, rank, op_count;
   SymbolTable symbols;
-  std::vector<StandIn> stand_ins; // none: all axes have sizes in numbers
+  std::vector<SymbolPrime> symbol_primes; // none: all axes have sizes in numbers
   std::vector<UserRule> rules;
   std::vector<Param> params;
   Body main;
@@ -342,7 +342,7 @@ struct Program {
   const Param *find_param(ValueId value) const; // null if it is not declared; linear
   ScaleId one() const { return ScaleId{0}; }
   AttrsId no_attrs() const { return AttrsId{0}; }
-  BlockId no_operands() const { return BlockId{0}; }
+  OperandsId no_operands() const { return OperandsId{0}; }
 };
 
 // `%` and the name.

@@ -105,7 +105,7 @@ AxisSet Type::combining() const {
   return set;
 }
 
-Type Type::erased() const {
+Type Type::without_shards() const {
   if (shard_dim == kUnsharded)
     return *this;
   Type type = *this;
@@ -132,7 +132,7 @@ void Type::drop_shards(AxisSet gone) {
   }
 }
 
-void Type::close_orders() {
+void Type::renumber_shard_orders() {
   AxisSet cut = sharded();
   Type before = *this;
   for (AxisId axis : cut) {
@@ -143,7 +143,7 @@ void Type::close_orders() {
   }
 }
 
-Type Type::erased(AxisSet axes) const {
+Type Type::without_shards(AxisSet axes) const {
   Type type = *this;
   type.drop_shards(axes);
   return type;

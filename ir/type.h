@@ -67,12 +67,12 @@ struct Type {
   AxisSet combining() const;
 
   // The same claims with the partition spec forgotten (local judgment), on all axes or on some.
-  Type erased() const;
-  Type erased(AxisSet axes) const;
+  Type without_shards() const;
+  Type without_shards(AxisSet axes) const;
   // Forgets which dimension the axes shard; they stay V.
   void drop_shards(AxisSet axes);
   // Numbers the axes of each dimension without gaps, in the order that they have.
-  void close_orders();
+  void renumber_shard_orders();
   // The type of the gradient; Reduced and R give P, P gives R (rules/README.md).
   Type dual() const;
 

@@ -56,11 +56,11 @@ struct Application {
   llvm::ArrayRef<ResultClaim> results;
   bool infer_partial = false; // sums over sharded dimensions need not be stated
 
-  const ir::Context &where() const { return program.contexts[context]; }
-  const ir::Mesh &mesh() const { return program.meshes[where().mesh]; }
+  const ir::Context &op_context() const { return program.contexts[context]; }
+  const ir::Mesh &mesh() const { return program.meshes[op_context().mesh]; }
   // The axes whose partition specs are judged here, and those of which only kinds are.
-  ir::AxisSet global_axes() const { return mesh().typed_axes() - program.local_axes(where()); }
-  ir::AxisSet local_axes() const { return program.local_axes(where()) & mesh().typed_axes(); }
+  ir::AxisSet global_axes() const { return mesh().typed_axes() - program.local_axes(op_context()); }
+  ir::AxisSet local_axes() const { return program.local_axes(op_context()) & mesh().typed_axes(); }
   const ir::Type &type(const Arg &arg) const { return program.types[arg.type]; }
   // Null if not known.
   const ir::Shape *shape(const Arg &arg) const {
@@ -76,9 +76,9 @@ struct Application {
 };
 
 // A word of a collective with unstated words that was read off its operand or left to its uses.
-struct InferredWord {
+struct InferredKinds {
   ir::AxisSet axes;
-  ir::KindWord src, dst; // dst R|I: undecided, the uses decide
+  ir::WrittenKind src, dst; // dst R|I: undecided, the uses decide
 };
 
 struct Outcome {
@@ -86,7 +86,7 @@ struct Outcome {
   llvm::SmallVector<ir::ShapeId, 1> shapes;     // local; none where it cannot be determined
   llvm::SmallVector<ir::ShardSizesId, 1> sizes; // none: cut evenly; may be shorter than shapes
   llvm::SmallVector<Violation, 0> violations;
-  llvm::SmallVector<InferredWord, 0> inferred;
+  llvm::SmallVector<InferredKinds, 0> inferred;
   llvm::SmallVector<UndecidedExtents, 0> undecided; // comparisons that symbols leave open
 };
 

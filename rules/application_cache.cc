@@ -1,4 +1,4 @@
-// Typing one application of any op, and the cache that makes equal applications cost one look-up.
+// BodyInstance one application of any op, and the cache that makes equal applications cost one look-up.
 // What it costs and spares: checker/README.md, "One cache".
 #include "rules/apply.h"
 
@@ -32,7 +32,7 @@ ir::TypeId without_gradient(ir::Program &program, ir::TypeId id) {
 
 std::optional<OperandIndex> cut_gradient(const Application &app) {
   bool none = lacks_vjp(app.program, app.attrs);
-  for (uint32_t i = 0; none && app.where().grad && i < app.args.size(); ++i)
+  for (uint32_t i = 0; none && app.op_context().grad && i < app.args.size(); ++i)
     if (!app.type(app.args[i]).gradient_free())
       return OperandIndex{i};
   return std::nullopt;
@@ -159,7 +159,7 @@ static void apply_fresh(const Application &app, Outcome &out) {
                    app.slots,   args,   app.results, app.infer_partial};
   dispatch(seen, out);
   if (app.op.form == OpForm::Equation || app.op.form == OpForm::Transition)
-    add_certain(seen, dispatch, out);
+    add_violations_for_all_types(seen, dispatch, out);
   if (!cut)
     return;
   Outcome ignored;

@@ -1,4 +1,4 @@
-// Typing one application of an equation; transitions and boundary ops have files of their own.
+// BodyInstance one application of an equation; transitions and boundary ops have files of their own.
 #include "rules/apply.h"
 
 #include "rules/attributes/attributes.h"
@@ -84,7 +84,7 @@ public:
       : app_(app), row_(row), equation_(row.equation.equation), out_(out),
         axes_(app.mesh().typed_axes()), shard_input_{app, equation_, binding, map,
                                                      app.global_axes()} {
-    bool no_gradients = !app.where().grad;
+    bool no_gradients = !app.op_context().grad;
     for (unsigned i = 0; i < equation_.operand_count; ++i)
       operands_.push_back(group_of(app, binding[i], no_gradients || is_condition(equation_, i)));
     if (binding.generator && binding.generator->count)
@@ -159,7 +159,7 @@ private:
     AxisSet unknown = shards.bad | unstated;
     unknown |= from_shape_only(sum, shards, kinds);
     ir::Type type;
-    type.set_mesh(app_.where().mesh);
+    type.set_mesh(app_.op_context().mesh);
     type.of(Kind::Replicate) = kinds.r | kinds.either | kinds.zero;
     type.of(Kind::Reduced) = kinds.reduced;
     type.of(Kind::Invariant) = kinds.i | kinds.either | kinds.zero;
@@ -172,9 +172,9 @@ private:
           shards.from_shape_only.contains(shard.axis))
         if (!type.unknown.contains(shard.axis))
           type.set_shard(shard.axis, shard.dim, shard.order);
-    type.close_orders();
+    type.renumber_shard_orders();
     type.scale = scale_clash || kinds.bad ? ir::ScaleId() : scale_of(result, scale);
-    type.set_gradient_free(!row_.gradient || !app_.where().grad ||
+    type.set_gradient_free(!row_.gradient || !app_.op_context().grad ||
                            operands_gradient_free(input, app_, sum));
     out_.types[result] = app_.program.types.add(type);
     out_.sizes[result] = shards.sizes;
@@ -355,7 +355,7 @@ AxisSet stated_axes(const Application &app, Outcome &out) {
   const ir::Mesh &mesh = app.mesh();
   for (const ir::AxisRef &ref : app.program.axis_refs[attr->as<ir::AxisRefsId>()].refs) {
     // Of another mesh only what has a counterpart here is an axis.
-    std::optional<AxisSet> named = axes_named(app.program, app.where().mesh, ref);
+    std::optional<AxisSet> named = axes_named(app.program, app.op_context().mesh, ref);
     if (!named || (ref.mesh.valid() && (named->empty() || ref.mesh == mesh.name))) {
       llvm::SmallVector<llvm::StringRef, 8> names;
       for (const ir::Axis &known : mesh.axes)
@@ -382,7 +382,7 @@ bool is_position(const Equation &equation, unsigned operand) {
 // what it leaves out.
 void report_gradients_that_end(const Application &app, const OpDef &row, const Binding &binding,
                                Outcome &out) {
-  if (!app.where().grad || !row.gradient || row.derivative_of)
+  if (!app.op_context().grad || !row.gradient || row.derivative_of)
     return;
   const Equation &equation = row.equation.equation;
   for (const Slot &slot : app.slots) {

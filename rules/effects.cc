@@ -36,9 +36,9 @@ AxisSet communicated_axes(const Application &app) {
   if (!call)
     return axes;
   for (uint32_t operand : operands_of(app)) {
-    ir::Type type = app.type(app.args[operand]).erased();
+    ir::Type type = app.type(app.args[operand]).without_shards();
     TransitionOperand view{app, *call, type};
-    bool backward = app.where().grad && !type.gradient_free();
+    bool backward = app.op_context().grad && !type.gradient_free();
     for (size_t i = 0; i < call->axes.written.size(); ++i)
       for (AxisId axis : call->axes.written[i].axes) {
         AxisEffect effect = effect_of(view, i, axis);

@@ -76,7 +76,7 @@ static bool merge_into(llvm::SmallVectorImpl<Violation> &out, size_t first,
                        const Violation &violation) {
   for (size_t i = first; i < out.size(); ++i) {
     Violation &known = out[i];
-    if (!known.is_like(violation))
+    if (!known.same_finding(violation))
       continue;
     ir::AxisSet *axes = known.axes();
     if (!axes && known == violation)

@@ -46,7 +46,7 @@ public:
   template <ViolationKind Kind> Kind *as() {
     return is<Kind>() ? static_cast<Kind *>(held_) : nullptr;
   }
-  bool is_like(const Violation &other) const { return type_->info == other.type_->info; }
+  bool same_finding(const Violation &other) const { return type_->info == other.type_->info; }
 
   // Name and typed value of each argument, in the order of the struct.
   void for_each_field(FieldVisitor visit) const { type_->fields(held_, visit); }
@@ -56,7 +56,7 @@ public:
   ir::ValueId *value() { return type_->value(held_); }
   OperandIndex *operand() { return type_->operand(held_); }
   friend bool operator==(const Violation &a, const Violation &b) {
-    return a.is_like(b) && a.type_->same(a.held_, b.held_);
+    return a.same_finding(b) && a.type_->same(a.held_, b.held_);
   }
 
 private:

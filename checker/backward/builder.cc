@@ -66,7 +66,7 @@ ValueId BackwardBuilder::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, 
   Inst inst;
   inst.op = op;
   inst.attrs = attrs.valid() ? attrs : program_.no_attrs();
-  inst.operands = program_.blocks.add(operands);
+  inst.operands = program_.operand_lists.add(operands);
   inst.loc = around.loc;
   inst.bwd_of = around.of;
   inst.context = around.context;

@@ -17,10 +17,10 @@ using ir::AxisSet;
 using ir::Inst;
 using ir::InstId;
 using ir::Kind;
-using ir::KindWord;
 using ir::Operand;
 using ir::Type;
 using ir::ValueId;
+using ir::WrittenKind;
 
 // The program and its backward, as far as it is derived.
 struct BackwardState {
@@ -116,7 +116,7 @@ protected:
   }
 
   // Putting out.
-  ir::OpNameId op(llvm::StringRef ours) { return own_op(program_, ours); }
+  ir::OpNameId op(llvm::StringRef ours) { return spmd_op(program_, ours); }
   void learn(ValueId value, const rules::Arg &arg) {
     size_t size = value.index + 1;
     if (types_.size() < size)

@@ -46,8 +46,8 @@ bool ControlBackward::draws(ir::FunctionId id) {
 }
 
 // The body of a function with values of its own, known as those of the function are.
-ControlBackward::Copied ControlBackward::copy_body(ir::FunctionId id) {
-  Copied made;
+ControlBackward::BodyCopy ControlBackward::copy_body(ir::FunctionId id) {
+  BodyCopy made;
   auto copy = [&](ValueId value) {
     rules::Arg known = arg(value);
     ValueId fresh = copier_.copy(value);
@@ -65,7 +65,7 @@ ControlBackward::Copied ControlBackward::copy_body(ir::FunctionId id) {
       learn(inst.result(r), arg(ValueId{before.index + r}));
     made.insts.push_back(inst);
   }
-  for (const Operand &operand : program_.blocks[program_.functions[id].results])
+  for (const Operand &operand : program_.operand_lists[program_.functions[id].results])
     made.results.push_back(operand.is_value() ? copier_(operand.as_value()) : ValueId());
   return made;
 }
@@ -96,7 +96,7 @@ ir::FunctionId ControlBackward::add_function(std::string stem, llvm::ArrayRef<Va
   llvm::SmallVector<Operand, 8> block;
   for (ValueId result : results)
     block.push_back(Operand::value(result));
-  made.results = program_.blocks.add(block);
+  made.results = program_.operand_lists.add(block);
   made.body = insert_body(program_, std::move(body));
   return program_.functions.add(std::move(made));
 }
@@ -111,7 +111,7 @@ ControlBackward::put_call(rules::Boundary call, llvm::ArrayRef<ValueId> operands
   llvm::SmallVector<Operand, 8> block;
   for (ValueId operand : operands)
     block.push_back(Operand::value(operand));
-  inst.operands = program_.blocks.add(block);
+  inst.operands = program_.operand_lists.add(block);
   inst.loc = around.loc;
   inst.bwd_of = around.of;
   inst.context = around.context;
@@ -129,7 +129,7 @@ ControlBackward::put_call(rules::Boundary call, llvm::ArrayRef<ValueId> operands
 }
 
 // One operand may be handed over twice: the sum of what both are given, as the branch returns it.
-ValueId ControlBackward::branch_gradient(const CondParts &cond, const Copied &body,
+ValueId ControlBackward::branch_gradient(const CondParts &cond, const BodyCopy &body,
                                          Gradients &inner, ValueId value) {
   Gradients sum;
   for (size_t i = 0; i < cond.args.size(); ++i)
@@ -153,7 +153,7 @@ ValueId ControlBackward::branch_gradient(const CondParts &cond, const Copied &bo
 // The backward of one branch as a function; none if it cannot be typed.
 std::optional<AttrValue> ControlBackward::reverse_branch(const CondParts &cond,
                                                          ir::FunctionId side) {
-  Copied body = copy_body(side);
+  BodyCopy body = copy_body(side);
   NewBody made;
   for (const Inst &each : body.insts)
     made.add(each, 0);
@@ -236,7 +236,7 @@ ValueId ControlBackward::put_flipped(ValueId value, const InsertionPoint &around
 }
 
 // How many rounds a scan has; none if nothing tells.
-std::optional<ir::Extent> ControlBackward::rounds_of(const ScanParts &scan) const {
+std::optional<ir::Extent> ControlBackward::trip_count(const ScanParts &scan) const {
   std::optional<ir::Extent> length;
   llvm::ArrayRef<ValueId> xs = scan.xs();
   if (!xs.empty() && shapes_[xs[0].index].valid())
@@ -249,7 +249,7 @@ std::optional<ir::Extent> ControlBackward::rounds_of(const ScanParts &scan) cons
 
 // A scan forward that also returns the carries that each round began with.
 bool ControlBackward::save_carries(ScanParts &scan) {
-  Copied body = copy_body(scan.forward);
+  BodyCopy body = copy_body(scan.forward);
   NewBody made;
   for (const Inst &each : body.insts)
     made.add(each, 0);
@@ -258,7 +258,7 @@ bool ControlBackward::save_carries(ScanParts &scan) {
   llvm::SmallVector<rules::Arg, 8> known;
   for (size_t i = 0; i < scan.carries; ++i)
     known.push_back(arg(scan.inst.result(static_cast<uint32_t>(i))));
-  std::optional<ir::Extent> length = rounds_of(scan);
+  std::optional<ir::Extent> length = trip_count(scan);
   for (size_t i = 0; i < scan.carries; ++i) {
     ValueId param = body.params[scan.consts + i];
     returned.push_back(param);
@@ -293,7 +293,7 @@ void ControlBackward::find_positions(ScanParts &scan) {
 
 // The operands of the scan back: constants; gradients of the carries and sums for the constants;
 // what is taken apart.
-bool ControlBackward::hand_over(ScanParts &scan) {
+bool ControlBackward::collect_scan_operands(ScanParts &scan) {
   const auto consts = static_cast<ptrdiff_t>(scan.consts);
   scan.handed.append(scan.args.begin(), scan.args.begin() + consts);
   for (size_t i : scan.carry_positions) {
@@ -345,8 +345,8 @@ llvm::SmallVector<ValueId, 8> ControlBackward::round_back(const ScanParts &scan,
 }
 
 // The backward of one round as a function; none if it cannot be typed.
-std::optional<ir::FunctionId> ControlBackward::reverse_round(const ScanParts &scan) {
-  const Copied &body = scan.body;
+std::optional<ir::FunctionId> ControlBackward::reverse_iteration(const ScanParts &scan) {
+  const BodyCopy &body = scan.body;
   NewBody made;
   for (const Inst &each : body.insts)
     made.add(each, 0);
@@ -377,8 +377,8 @@ std::optional<ir::FunctionId> ControlBackward::reverse_round(const ScanParts &sc
 }
 
 // The scan back, and what it gives to the operands.
-bool ControlBackward::put_scan_back(const ScanParts &scan, ir::FunctionId backward,
-                                    Gradients &gradients) {
+bool ControlBackward::emit_backward_scan(const ScanParts &scan, ir::FunctionId backward,
+                                         Gradients &gradients) {
   llvm::SmallVector<rules::Arg, 8> known;
   for (const auto *positions : {&scan.carry_positions, &scan.const_positions, &scan.x_positions})
     for (size_t i : *positions)
@@ -428,12 +428,12 @@ bool ControlBackward::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> res
     return false;
   scan.body = copy_body(*forward);
   find_positions(scan);
-  if (!hand_over(scan))
+  if (!collect_scan_operands(scan))
     return fail(inst, "has operands whose gradient cannot be typed");
-  std::optional<ir::FunctionId> backward = reverse_round(scan);
+  std::optional<ir::FunctionId> backward = reverse_iteration(scan);
   if (!backward)
     return fail(inst, "has a body whose gradient cannot be typed");
-  return put_scan_back(scan, *backward, gradients);
+  return emit_backward_scan(scan, *backward, gradients);
 }
 
 } // namespace spmd::checker

@@ -24,7 +24,7 @@ public:
   bool through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results, Gradients &gradients);
 
 private:
-  struct Copied {
+  struct BodyCopy {
     std::vector<Inst> insts;
     llvm::SmallVector<ValueId, 8> params, results; // results: none where a number is given back
   };
@@ -36,7 +36,7 @@ private:
     InsertionPoint inside;
   };
   std::optional<AttrValue> reverse_branch(const CondParts &cond, ir::FunctionId side);
-  ValueId branch_gradient(const CondParts &cond, const Copied &body, Gradients &inner,
+  ValueId branch_gradient(const CondParts &cond, const BodyCopy &body, Gradients &inner,
                           ValueId value);
   // A scan whose backward is put together.
   struct ScanParts {
@@ -48,7 +48,7 @@ private:
     size_t consts, carries;
     InsertionPoint around, inside;
     llvm::SmallVector<ValueId, 8> stacks = {}; // the carries that rounds began with, the last first
-    Copied body = {};                          // for the backward
+    BodyCopy body = {};                        // for the backward
     // Positions of the operands that have a gradient.
     llvm::SmallVector<size_t, 8> const_positions = {}, carry_positions = {}, x_positions = {};
     llvm::SmallVector<ValueId, 8> wanted_params = {};                 // their parameters
@@ -59,14 +59,14 @@ private:
   };
   bool save_carries(ScanParts &scan);
   void find_positions(ScanParts &scan);
-  bool hand_over(ScanParts &scan);
-  std::optional<ir::FunctionId> reverse_round(const ScanParts &scan);
+  bool collect_scan_operands(ScanParts &scan);
+  std::optional<ir::FunctionId> reverse_iteration(const ScanParts &scan);
   llvm::SmallVector<ValueId, 8> round_back(const ScanParts &scan, Gradients &inner);
-  bool put_scan_back(const ScanParts &scan, ir::FunctionId backward, Gradients &gradients);
-  std::optional<ir::Extent> rounds_of(const ScanParts &scan) const;
+  bool emit_backward_scan(const ScanParts &scan, ir::FunctionId backward, Gradients &gradients);
+  std::optional<ir::Extent> trip_count(const ScanParts &scan) const;
   ValueId put_flipped(ValueId value, const InsertionPoint &around);
   bool draws(ir::FunctionId id);
-  Copied copy_body(ir::FunctionId id);
+  BodyCopy copy_body(ir::FunctionId id);
   ValueId parameter(const rules::Arg &like, std::string stem);
   ir::FunctionId add_function(std::string stem, llvm::ArrayRef<ValueId> params, NewBody body,
                               llvm::ArrayRef<ValueId> results);

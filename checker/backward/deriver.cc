@@ -115,7 +115,7 @@ std::vector<ValueId> Deriver::asked() const {
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const Inst &inst = program_.insts[InstId{i}];
     if (rules::boundary_of(program_, inst.op) == rules::Boundary::Grad)
-      for (const Operand &operand : program_.blocks[inst.operands])
+      for (const Operand &operand : program_.operand_lists[inst.operands])
         if (operand.is_value())
           values.push_back(operand.as_value());
   }
@@ -154,7 +154,7 @@ ValueId Deriver::gradient_of(ValueId value, const InsertionPoint &around) {
 
 // `%g = grad %x` names the gradient.
 void Deriver::ask_gradient(const Inst &inst) {
-  ValueId value = program_.blocks[inst.operands].front().as_value();
+  ValueId value = program_.operand_lists[inst.operands].front().as_value();
   InsertionPoint around{context_on(wanted(value).mesh(), inst.context), inst.loc, {}};
   ValueId gradient = gradient_of(value, around);
   if (!gradient.valid()) {
@@ -165,7 +165,7 @@ void Deriver::ask_gradient(const Inst &inst) {
   named.op = op("identity");
   named.attrs = program_.no_attrs();
   named.context = around.context;
-  named.operands = program_.blocks.add({Operand::value(gradient)});
+  named.operands = program_.operand_lists.add({Operand::value(gradient)});
   out_.add(named, 0);
 }
 
@@ -195,7 +195,7 @@ std::optional<NoBackward> Deriver::run() {
     const Inst &inst = insts[i];
     const rules::ResolvedOp &op = rules_.resolve(inst.op);
     if (op.boundary == rules::Boundary::Backward) {
-      ValueId loss = program_.blocks[inst.operands].front().as_value();
+      ValueId loss = program_.operand_lists[inst.operands].front().as_value();
       rooted = true;
       root(loss, {inst.context, inst.loc, {}});
     } else if (op.boundary == rules::Boundary::Grad) {
@@ -256,7 +256,7 @@ std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptio
   inline_calls(program);
   write_casts(program, options);
   expand_redistributes(program, options, /*keep_stated=*/true);
-  unwrite(program);
+  functionalize(program);
   if (std::optional<NoBackward> wrong = checked(result))
     return wrong;
   for (const Annotation &annotation : annotate(program, result))

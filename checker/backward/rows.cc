@@ -137,14 +137,14 @@ std::optional<Operand> RowBackward::gradient_operand(const Inst &inst, const rul
     program_.literals.push_back(AttrValue::null());
     members.push_back(Operand::literal(static_cast<uint32_t>(program_.literals.size() - 1)));
   }
-  return Operand::list(program_.blocks.add(members));
+  return Operand::list(program_.operand_lists.add(members));
 }
 
 // `vjp.OP.OPERAND`, with the axes over which its sum goes stated.
 ValueId RowBackward::derived(const Inst &inst, std::string_view operand,
                              std::optional<int64_t> member, Operand given, ValueId of) {
   llvm::SmallVector<Operand, 8> operands = {given};
-  for (Operand each : program_.blocks[inst.operands]) {
+  for (Operand each : program_.operand_lists[inst.operands]) {
     each.mut = false;
     operands.push_back(each);
   }

@@ -29,7 +29,7 @@ TransitionBackward::steps(const rules::Application &app, const rules::Transition
   if (app.results[0].shape.valid())
     view.declared = &program_.shapes[app.results[0].shape];
   llvm::SmallVector<DualStep, 2> made;
-  auto add = [&](const rules::Transition &row, KindWord src, KindWord dst, size_t written) {
+  auto add = [&](const rules::Transition &row, WrittenKind src, WrittenKind dst, size_t written) {
     llvm::SmallVector<ir::AxisRef, 2> refs;
     AxisSet typed;
     for (AxisId axis : call.axes.written[written].axes) {
@@ -57,7 +57,7 @@ TransitionBackward::steps(const rules::Application &app, const rules::Transition
       continue;
     }
     rules::TransitionParts parts = rules::parts_of(*effect.row);
-    KindWord between{.kind = parts.first->dst};
+    WrittenKind between{.kind = parts.first->dst};
     add(*parts.first, effect.src, between, i);
     add(*parts.second, between, effect.dst, i);
   }
@@ -67,7 +67,7 @@ TransitionBackward::steps(const rules::Application &app, const rules::Transition
 // Where a step joined blocks of a value that do not follow the rule for what is cut, the lengths in
 // which its dual cuts.
 std::optional<AttrValue> TransitionBackward::lengths_of(ValueId of, const DualStep &step) {
-  if (step.src.form != KindWord::Form::Shard || !sizes_[of.index].valid())
+  if (step.src.form != WrittenKind::Form::Shard || !sizes_[of.index].valid())
     return std::nullopt;
   const Type found = type(of);
   const ir::Mesh &mesh = program_.meshes[found.mesh()];
@@ -106,9 +106,9 @@ std::optional<AttrValue> TransitionBackward::lengths_of(ValueId of, const DualSt
 std::optional<ir::AttrsId> TransitionBackward::dual_attrs(const Inst &inst, const DualStep &step,
                                                           const rules::Transition &row,
                                                           ValueId of) {
-  auto word = [](Kind kind, KindWord of_forward) {
+  auto word = [](Kind kind, WrittenKind of_forward) {
     of_forward.combiner = ir::Combiner::Sum;
-    return AttrValue::kind(kind == Kind::Varying ? of_forward : KindWord{.kind = kind});
+    return AttrValue::kind(kind == Kind::Varying ? of_forward : WrittenKind{.kind = kind});
   };
   llvm::SmallVector<std::pair<llvm::StringRef, AttrValue>, 8> list = {
       {"src", word(row.src, step.dst)}, {"dst", word(row.dst, step.src)}};
@@ -163,7 +163,7 @@ ValueId TransitionBackward::dual(const Inst &inst, const DualStep &step,
   if (!with)
     return {};
   InsertionPoint around = outside;
-  if (row->dst == Kind::Varying && step.src.form != KindWord::Form::Shard)
+  if (row->dst == Kind::Varying && step.src.form != WrittenKind::Form::Shard)
     around.context = local_on(step.typed, outside.context);
   ValueId made = put(row->name(), Operand::value(gradient), *with, around, stem(of));
   // The backward of an average divides too.

@@ -21,7 +21,7 @@ private:
   // One transition of a call, on axes with the same transition.
   struct DualStep {
     const rules::Transition *row;
-    KindWord src, dst;
+    WrittenKind src, dst;
     llvm::SmallVector<ir::AxisRef, 2> axes;
     AxisSet typed;
   };

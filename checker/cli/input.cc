@@ -86,7 +86,7 @@ static Input load_bytes(const std::string &path, const Options &options) {
 
 Input load(const std::string &path, const Options &options) {
   Input input = load_bytes(path, options);
-  if (ir::mapped_file_was_cut() && input.buffer) {
+  if (ir::mapped_file_was_truncated() && input.buffer) {
     // What was read is zeros in part, so nothing of it says anything.
     input.read = {};
     input.read.errors.push_back(

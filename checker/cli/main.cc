@@ -1,6 +1,6 @@
 // The `spmdlint` binary: finds the command that is named, reads its options, runs it.
 // Relies on nothing being set up before main: start-up is a few table look-ups.
-#include "checker/cli/config.h"
+#include "checker/cli/configuration_file.h"
 #include "checker/cli/output.h"
 #include "checker/cli/process.h"
 #include "ir/support/strings.h"

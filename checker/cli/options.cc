@@ -1,8 +1,8 @@
 // The rows of the option table, and the parser and the help that are derived from them.
 #include "checker/cli/options.h"
 
+#include "checker/cli/choice.h"
 #include "checker/cli/output.h"
-#include "checker/cli/words.h"
 #include "ir/support/misspelling.h"
 #include "ir/support/strings.h"
 

@@ -27,7 +27,7 @@ struct FormatRequest {
 enum class Stage : uint8_t { Ir, Types, Grads, Plan };
 enum class TableFormat : uint8_t { Text, Json, Markdown };
 inline constexpr std::string_view kCostByWords[] = {"axis", "scope", "op", "phase"}; // TrafficBy
-enum class Implicit : uint8_t { Error, Warn, Accept }; // what an implicit redistribution is
+enum class Implicit : uint8_t { Error, Warn, AcceptRule }; // what an implicit redistribution is
 inline constexpr std::string_view kStageWords[] = {"ir", "types", "grads", "plan"};
 inline constexpr std::string_view kTableWords[] = {"text", "json", "md"};
 inline constexpr std::string_view kImplicitWords[] = {"error", "warn", "accept"};
@@ -57,19 +57,19 @@ struct Options {
   bool allow_truncated = false;
   uint64_t max_input = ir::kMaxInput; // bytes
   Configuration configuration;
-  std::string config_file;                    // empty: the nearest one
-  bool isolated = false;                      // no configuration is read
-  Stage stage = Stage::Ir;                    // dump
-  TableFormat table = TableFormat::Text;      // ops, plan, elaborate
-  std::string to, output_file;                // fmt
-  bool compare_only = false;                  // fmt
-  bool outline = false;                       // fmt
-  std::string mesh, topology;                 // plan
-  uint64_t memory = 0;                        // plan; 0: what the ends need
-  bool forward_price = false, prove = false;  // plan
-  std::optional<ir::Dialect> dialect;         // elaborate; none: the program's
-  std::optional<uint64_t> redistribute_limit; // elaborate: of bytes
-  Implicit redistribute = Implicit::Accept;   // elaborate
+  std::string config_file;                      // empty: the nearest one
+  bool isolated = false;                        // no configuration is read
+  Stage stage = Stage::Ir;                      // dump
+  TableFormat table = TableFormat::Text;        // ops, plan, elaborate
+  std::string to, output_file;                  // fmt
+  bool compare_only = false;                    // fmt
+  bool outline = false;                         // fmt
+  std::string mesh, topology;                   // plan
+  uint64_t memory = 0;                          // plan; 0: what the ends need
+  bool forward_price = false, prove = false;    // plan
+  std::optional<ir::Dialect> dialect;           // elaborate; none: the program's
+  std::optional<uint64_t> redistribute_limit;   // elaborate: of bytes
+  Implicit redistribute = Implicit::AcceptRule; // elaborate
   bool help = false;
   std::vector<std::string> given; // options that the command line names, with their dashes
 };

@@ -46,7 +46,7 @@ std::string write_through(llvm::StringRef path, llvm::StringRef bytes) {
     error = write_all(file, bytes);
     ::close(file);
   }
-  return error ? sentence(error) : "";
+  return error ? describe_system_error(error) : "";
 }
 
 // A new file in the same folder, whose name is nobody's; -1, with the reason in errno, if there can
@@ -70,7 +70,7 @@ std::string replace_file(llvm::StringRef path, llvm::StringRef bytes, fs::perms 
   llvm::SmallString<256> beside;
   int file = create_beside(path, beside);
   if (file < 0)
-    return sentence({errno, std::generic_category()});
+    return describe_system_error({errno, std::generic_category()});
   std::error_code error = write_all(file, bytes);
   if (!error && permissions != fs::perms_not_known)
     error = fs::setPermissions(file, permissions);
@@ -80,7 +80,7 @@ std::string replace_file(llvm::StringRef path, llvm::StringRef bytes, fs::perms 
     error = fs::rename(beside, path);
   if (error)
     fs::remove(beside);
-  return error ? sentence(error) : "";
+  return error ? describe_system_error(error) : "";
 }
 
 } // namespace
@@ -88,9 +88,9 @@ std::string replace_file(llvm::StringRef path, llvm::StringRef bytes, fs::perms 
 bool is_folder(const std::string &path) { return fs::is_directory(path); }
 
 bool stdout_is_terminal() { return !terminal_denied && ::isatty(STDOUT_FILENO); }
-void deny_terminal() { terminal_denied = true; }
+void assume_no_terminal() { terminal_denied = true; }
 
-void divert_output(std::string *into) { diverted = into; }
+void capture_output(std::string *into) { diverted = into; }
 
 std::string write_stdout(llvm::StringRef bytes) {
   if (diverted)
@@ -98,7 +98,7 @@ std::string write_stdout(llvm::StringRef bytes) {
   std::error_code error = write_all(STDOUT_FILENO, bytes);
   if (!error || error == std::errc::broken_pipe)
     return "";
-  return "stdout: " + sentence(error);
+  return "stdout: " + describe_system_error(error);
 }
 
 ExitCode wrong_call(llvm::StringRef problem) {
@@ -124,7 +124,7 @@ std::string write_own_file(const std::string &path, llvm::StringRef bytes) {
       return fmt::format("{}: is a directory", path);
     // A link keeps its place: what it leads to is replaced.
     if (std::error_code error = fs::real_path(path, real))
-      return fmt::format("{}: {}", path, sentence(error));
+      return fmt::format("{}: {}", path, describe_system_error(error));
     permissions = status.permissions();
   }
   bool special = fs::exists(status) && !fs::is_regular_file(status);

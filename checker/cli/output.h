@@ -14,7 +14,7 @@ namespace spmd::checker {
 
 inline constexpr const char *kStdinName = "<stdin>";
 
-using ir::sentence;
+using ir::describe_system_error;
 bool is_folder(const std::string &path);
 
 // A reader that went away is no error. Otherwise empty, or what went wrong.
@@ -48,10 +48,10 @@ void set_tool_name(std::string_view name);
 std::string_view tool();
 // From now on what goes to stdout and stderr is kept there, and files are not written: of a process
 // that works beside the one that speaks. Null: as before.
-void divert_output(std::string *into);
+void capture_output(std::string *into);
 bool stdout_is_terminal();
 // It is none, although it looks like one: mpirun gives such to each process.
-void deny_terminal();
+void assume_no_terminal();
 // One line on stderr, with the name of the tool.
 void say(llvm::StringRef text);
 // The same of several lines: line feeds stay.

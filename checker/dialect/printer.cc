@@ -23,7 +23,7 @@ using ir::AxisId;
 using ir::AxisSet;
 using ir::Dialect;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 
 namespace {
 
@@ -33,7 +33,7 @@ llvm::StringRef ref(std::string_view text) { return {text.data(), text.size()}; 
 // What one call does on all of its axes.
 struct AxisMove {
   const rules::Transition *row;
-  KindWord src, dst;
+  WrittenKind src, dst;
   ir::Combiner combiner = ir::Combiner::Sum;
   bool global = false;
   friend bool operator==(const AxisMove &, const AxisMove &) = default;
@@ -126,7 +126,7 @@ struct DialectPrinter::State {
   std::string differences(const ir::Type &was, const ir::Type &is) const {
     std::string text;
     for (AxisId axis : program.meshes[was.mesh()].typed_axes()) {
-      std::optional<KindWord> a = ir::kind_word(was, axis), b = ir::kind_word(is, axis);
+      std::optional<WrittenKind> a = ir::kind_word(was, axis), b = ir::kind_word(is, axis);
       if (a && b && !(*a == *b))
         text += fmt::format("{}{} on {} is {}", text.empty() ? "" : ", ", ir::print(*a),
                             ir::print_axes(program, was.mesh(), axis), ir::print(*b));
@@ -183,7 +183,7 @@ struct DialectPrinter::State {
     return true;
   }
   // The operands of the step, which are those of the call in another order.
-  void reorder(const TypedCall &call, ir::BlockId operands, TypedCall &at) const {
+  void reorder(const TypedCall &call, ir::OperandsId operands, TypedCall &at) const {
     at.list.read(program, operands);
     at.args.clear();
     for (ir::ValueId value : at.list.values)
@@ -239,9 +239,9 @@ struct DialectPrinter::State {
                 lists({lists({numbers({a - 1}), numbers({second})}), batch}));
   }
   // The operands in the order of the other spelling; none if that is not a matter of order.
-  ir::BlockId permuted(const TypedCall &call, const rules::ResolvedOp &old,
-                       const rules::ResolvedOp &now) {
-    llvm::ArrayRef<ir::Operand> operands = program.blocks[call.operands];
+  ir::OperandsId permuted(const TypedCall &call, const rules::ResolvedOp &old,
+                          const rules::ResolvedOp &now) {
+    llvm::ArrayRef<ir::Operand> operands = program.operand_lists[call.operands];
     auto place = [](const rules::ResolvedOp &op, size_t at) {
       return op.order.empty() ? static_cast<uint8_t>(at) : op.order[at];
     };
@@ -253,7 +253,7 @@ struct DialectPrinter::State {
       for (size_t from = 0; from < operands.size(); ++from)
         if (place(old, from) == place(now, at) && operands[from].is_value())
           made.push_back(operands[from]);
-    return made.size() == operands.size() ? program.blocks.add(made) : ir::BlockId();
+    return made.size() == operands.size() ? program.operand_lists.add(made) : ir::OperandsId();
   }
 
   DialectText equation(const TypedCall &call) {
@@ -302,7 +302,7 @@ struct DialectPrinter::State {
           rules::AxisEffect effect = rules::effect_of(view, i, axis);
           AxisMove move{effect.row, effect.src, effect.dst, read.asked(effect.src), effect.global};
           // What the call or its uses decided.
-          if (move.dst.form == KindWord::Form::Either && k < call.results.size() &&
+          if (move.dst.form == WrittenKind::Form::Either && k < call.results.size() &&
               call.results[k].type.valid()) {
             std::optional<Kind> kind = program.types[call.results[k].type].kind(axis);
             move.dst = {.kind = kind.value_or(Kind::Invariant)};
@@ -346,7 +346,7 @@ struct DialectPrinter::State {
       attrs = with(attrs, key, std::nullopt);
     if (!program.find(call.attrs, "type"))
       attrs = with(attrs, "type", AttrValue::claim(program.claims.add(claim)));
-    if (std::string lost = ir::lost_in(program, type, to); !lost.empty())
+    if (std::string lost = ir::describe_loss(program, type, to); !lost.empty())
       printed.no_equivalent.push_back(std::move(lost));
     printed.steps.push_back({std::string(name), attrs, {}});
     return holds(call, printed) ? std::optional(std::move(printed)) : std::nullopt;
@@ -410,7 +410,7 @@ struct DialectPrinter::State {
     DialectText printed;
     printed.found = true;
     if (uniform) {
-      KindWord src = moves.front().src;
+      WrittenKind src = moves.front().src;
       src.combiner = src.kind == Kind::Partial ? moves.front().combiner : src.combiner;
       attrs = with(attrs, "src", AttrValue::kind(src));
       attrs = with(attrs, "dst", AttrValue::kind(moves.front().dst));
@@ -429,11 +429,11 @@ struct DialectPrinter::State {
     printed.found = true;
     llvm::SmallVector<llvm::StringRef, 2> words;
     ref(row.words).split(words, ' ');
-    KindWord src = move.src;
+    WrittenKind src = move.src;
     for (size_t i = 0; i < words.size(); ++i) {
       bool last = i + 1 == words.size();
-      const rules::SpelledWords *spelled = rules::spelled_words(view(words[i]));
-      KindWord dst = move.dst;
+      const rules::SpellingKinds *spelled = rules::spelled_words(view(words[i]));
+      WrittenKind dst = move.dst;
       if (!last)
         dst = {.kind = spelled && spelled->dst ? *spelled->dst : Kind::Invariant};
       ir::AttrsId attrs = call.attrs;
@@ -447,8 +447,8 @@ struct DialectPrinter::State {
       if (spelled && spelled->combiner)
         attrs = with(attrs, "op", std::nullopt);
       // A dimension is said by the end that has it; where the word leaves ends out they are ours.
-      auto end = [&](llvm::StringRef key, const KindWord &word, bool in_word) {
-        bool shard = word.form == KindWord::Form::Shard;
+      auto end = [&](llvm::StringRef key, const WrittenKind &word, bool in_word) {
+        bool shard = word.form == WrittenKind::Form::Shard;
         bool variant = to == Dialect::LTensor && word.kind == Kind::Partial;
         bool said = (shard || !in_word) && !variant;
         attrs = with(attrs, key, said ? std::optional(AttrValue::kind(word)) : std::nullopt);

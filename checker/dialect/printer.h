@@ -19,7 +19,7 @@ struct TypedCall {
   ir::OpNameId op;
   ir::AttrsId attrs;
   ir::ContextId context;
-  ir::BlockId operands;
+  ir::OperandsId operands;
   OperandList list;
   llvm::SmallVector<rules::Arg, 4> args, results;
   llvm::SmallVector<rules::ResultClaim, 2> claims;
@@ -30,7 +30,7 @@ TypedCall call_of(const ir::Program &program, const CheckResult &result, const i
 struct DialectStep {
   std::string name; // as the dialect reads it; `spmd.` in front where it has no word
   ir::AttrsId attrs;
-  ir::BlockId operands; // none: as they are
+  ir::OperandsId operands; // none: as they are
 };
 struct DialectText {
   llvm::SmallVector<DialectStep, 2> steps;

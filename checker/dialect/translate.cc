@@ -83,7 +83,7 @@ private:
       }
   }
   void types_of(Place place, ValueId value, ir::TypeId type) {
-    std::string lost = ir::lost_in(program_, program_.types[type], to_);
+    std::string lost = ir::describe_loss(program_, program_.types[type], to_);
     if (!lost.empty())
       note_loss(place, fmt::format("{}: {}", ir::print_value(program_, value), lost));
   }
@@ -128,7 +128,7 @@ private:
       if (step.operands.valid())
         made.operands = step.operands;
       if (i > 0)
-        made.operands = program_.blocks.add({ir::Operand::value(out.back().first_result)});
+        made.operands = program_.operand_lists.add({ir::Operand::value(out.back().first_result)});
       if (i + 1 < printed.steps.size()) {
         ir::Value between;
         between.name = copier_.fresh_name(

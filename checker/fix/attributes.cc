@@ -17,8 +17,8 @@ namespace spmd::checker {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
-using ir::KindWord;
 using ir::ValueId;
+using ir::WrittenKind;
 using rules::Collective;
 using rules::Transition;
 
@@ -42,7 +42,7 @@ void Candidates::attributes() {
   ir::AttrsId attrs = search_.inst.attrs;
   const rules::Violation &violation = search_.finding.violation;
   if (const auto *wrong = violation.as<rules::WrongSource>())
-    if (wrong->found.form == KindWord::Form::Plain)
+    if (wrong->found.form == WrittenKind::Form::Plain)
       try_attrs(state_.with(attrs, "src", ir::AttrValue::kind(wrong->found)),
                 fmt::format("src = {}", ir::print(wrong->found)), true);
   if (violation.is<rules::NeedlessPartial>())
@@ -110,15 +110,16 @@ void Candidates::state_and_reduce(ir::AttrsId attrs, const std::string &stated) 
       reduce_result(row, {.kind = row.dst}, attrs, stated, partial);
     else
       for (int8_t dim = 0; dim < static_cast<int8_t>(rank); ++dim)
-        if (reduce_result(row, {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = dim},
+        if (reduce_result(row,
+                          {.form = WrittenKind::Form::Shard, .kind = Kind::Varying, .dim = dim},
                           attrs, stated, partial))
           break;
   }
 }
 
-bool Candidates::reduce_result(const Transition &row, KindWord dst, ir::AttrsId attrs,
+bool Candidates::reduce_result(const Transition &row, WrittenKind dst, ir::AttrsId attrs,
                                const std::string &stated, const rules::Arg &partial) {
-  const KindWord src{.kind = Kind::Partial};
+  const WrittenKind src{.kind = Kind::Partial};
   ValueId made = search_.inst.first_result;
   std::optional<rules::Arg> after = search_.walk.transition(state_.op(row.name()), words(src, dst),
                                                             search_.inst.context, partial);
@@ -146,8 +147,8 @@ bool Candidates::reduce_result(const Transition &row, KindWord dst, ir::AttrsId 
 }
 
 void Candidates::name_dimension(ir::AttrsId attrs, int64_t dim) {
-  KindWord shard{
-      .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
+  WrittenKind shard{
+      .form = WrittenKind::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
   try_attrs(state_.with(attrs, "src", ir::AttrValue::kind(shard)),
             fmt::format("src = {}", ir::print(shard)), true);
 }

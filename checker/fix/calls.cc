@@ -1,9 +1,9 @@
 // From the words of a step to a row, and from a row to the text; changes of calls by the violation.
 #include "checker/fix/calls.h"
 
-#include "checker/definitions.h"
 #include "checker/fix/call_rows.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "ir/support/strings.h"
 #include "ir/text/text.h"
@@ -27,7 +27,7 @@ namespace {
 
 using ir::AxisSet;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 using rules::TransitionOp;
 using Form = ScriptCall::Form;
 
@@ -55,7 +55,7 @@ Framework framework_of(const ir::Program &program) {
 struct StatedStep {
   TransitionOp op;
   AxisSet axes;
-  KindWord src, dst;
+  WrittenKind src, dst;
 };
 
 // What a script calls some axes of a mesh.
@@ -88,10 +88,10 @@ bool has_gradient(const ir::Program &program, const Fix &fix) {
   return fix.dual_too || is_forward(program.insts[fix.inst]);
 }
 
-std::optional<Has> has_by(KindWord word) {
-  if (word.form == KindWord::Form::Shard)
+std::optional<Has> has_by(WrittenKind word) {
+  if (word.form == WrittenKind::Form::Shard)
     return Has::S;
-  if (word.form != KindWord::Form::Plain)
+  if (word.form != WrittenKind::Form::Plain)
     return std::nullopt;
   if (word.kind == Kind::Partial)
     return word.combiner == ir::Combiner::Sum ? std::optional(Has::P) : std::nullopt;

@@ -23,8 +23,8 @@ namespace spmd::checker {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
-using ir::KindWord;
 using ir::ValueId;
+using ir::WrittenKind;
 using rules::Collective;
 using rules::Transition;
 using rules::TransitionOp;
@@ -61,7 +61,7 @@ llvm::SmallVector<Fix, kMaxFixes> Candidates::run() {
   // A value among addends of a later sum would still be added once per rank, silently; and where
   // the other operand is gathered, the sum would count that once per rank as well.
   if (search_.finding.violation.is<rules::InvariantMixed>() &&
-      sum_ahead(program_, search_.id, search_.axes).valid())
+      reducing_collective_of(program_, search_.id, search_.axes).valid())
     return {};
   // Each is held against all that depends on it, so a wide op has only so many of its operands
   // tried.
@@ -112,10 +112,10 @@ void Candidates::on_gradient(const rules::GradientTypeMismatch &wrong) {
     return;
   auto word = [&](const ir::Type &type, Kind kind) {
     std::optional<unsigned> dim = type.dim(axis);
-    return dim ? KindWord{.form = KindWord::Form::Shard,
-                          .kind = kind,
-                          .dim = static_cast<int8_t>(*dim)}
-               : KindWord{.kind = kind};
+    return dim ? WrittenKind{.form = WrittenKind::Form::Shard,
+                             .kind = kind,
+                             .dim = static_cast<int8_t>(*dim)}
+               : WrittenKind{.kind = kind};
   };
   for (const Transition &row : rules::transitions())
     if (row.fixes && row.src == *src && row.dst == *dst)
@@ -125,8 +125,8 @@ void Candidates::on_gradient(const rules::GradientTypeMismatch &wrong) {
     after(TransitionOp::AllReduce, Collective::AllReduce, std::nullopt, {.kind = *dst}, made, true);
 }
 
-void Candidates::after(TransitionOp op, Collective collective, std::optional<KindWord> src,
-                       KindWord dst, ValueId made, bool changes) {
+void Candidates::after(TransitionOp op, Collective collective, std::optional<WrittenKind> src,
+                       WrittenKind dst, ValueId made, bool changes) {
   const std::string_view name = rules::name_of(op);
   Edit edit{.inst = search_.id};
   edit.gradients.push_back(made);
@@ -177,7 +177,7 @@ void Candidates::offer(const std::optional<Move> &move) {
   Edit edit{.inst = search_.id,
             .attrs = move->attrs,
             .mover = state_.op(TransitionOp::Redistribute),
-            .mover_attrs = move->redistribute_attrs};
+            .operand_attrs = move->redistribute_attrs};
   for (uint32_t operand : move->operands)
     edit.operands.push_back({operand, move->to});
   state_.tried = true;
@@ -252,7 +252,7 @@ void Candidates::rescale() {
   Edit edit{.inst = search_.id,
             .attrs = {},
             .mover = state_.op(rules::Boundary::Scale),
-            .mover_attrs = state_.with({}, "by", ir::AttrValue::scale(factor))};
+            .operand_attrs = state_.with({}, "by", ir::AttrValue::scale(factor))};
   edit.operands.push_back(
       {wrong->operand.index,
        {program_.types.add(type), state_.known(value).shape, state_.known(value).sizes}});
@@ -262,7 +262,7 @@ void Candidates::rescale() {
   Fix fix;
   fix.inst = search_.id;
   fix.operands = {wrong->operand.index};
-  fix.steps.push_back({value, rules::TransitionOp::None, edit.mover_attrs, state_.known(value),
+  fix.steps.push_back({value, rules::TransitionOp::None, edit.operand_attrs, state_.known(value),
                        edit.operands.front().second});
   const std::string_view scale = rules::boundary_name(rules::Boundary::Scale);
   fix.text = fmt::format("{}({}, by = {})", scale, name, text);
@@ -280,7 +280,7 @@ std::optional<Kind> Candidates::kind_of(uint32_t operand) const {
   return kind && type.of(*kind).contains(search_.axes) ? kind : std::nullopt;
 }
 
-ir::AttrsId Candidates::words(std::optional<KindWord> src, KindWord dst) {
+ir::AttrsId Candidates::words(std::optional<WrittenKind> src, WrittenKind dst) {
   ir::AttrsId attrs = state_.with({}, "axis", state_.axes_value(mesh(), search_.axes));
   if (src)
     attrs = state_.with(attrs, "src", ir::AttrValue::kind(*src));

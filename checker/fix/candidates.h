@@ -27,14 +27,15 @@ private:
   std::string axes_text(ir::AxisSet axes) const;
   int64_t rank_count() const; // along the axes of the finding
   std::optional<ir::Kind> kind_of(uint32_t operand) const;
-  ir::AttrsId words(std::optional<ir::KindWord> src, ir::KindWord dst);
+  ir::AttrsId words(std::optional<ir::WrittenKind> src, ir::WrittenKind dst);
   void add_price(Fix &fix, const rules::Transition &row, const rules::Arg &before,
                  const rules::Arg &after) const;
 
   // Transitions on results and on operands.
   void on_gradient(const rules::GradientTypeMismatch &wrong);
-  void after(rules::TransitionOp op, rules::Collective collective, std::optional<ir::KindWord> src,
-             ir::KindWord dst, ir::ValueId made, bool changes);
+  void after(rules::TransitionOp op, rules::Collective collective,
+             std::optional<ir::WrittenKind> src, ir::WrittenKind dst, ir::ValueId made,
+             bool changes);
   void redistributed();
   void innermost();
   void offer(const std::optional<Move> &move);
@@ -42,12 +43,12 @@ private:
   void on_operand(uint32_t operand);
   llvm::SmallVector<uint32_t, 1> all_invariant() const;
   void with_layouts(const rules::Transition &row, llvm::ArrayRef<uint32_t> operands);
-  bool with_sizes(const rules::Transition &row, llvm::ArrayRef<uint32_t> operands, ir::KindWord src,
-                  ir::KindWord dst);
+  bool with_sizes(const rules::Transition &row, llvm::ArrayRef<uint32_t> operands,
+                  ir::WrittenKind src, ir::WrittenKind dst);
   llvm::SmallVector<unsigned, 6> dims_to_try(unsigned rank) const;
   bool sharded_here(const rules::Transition &row, ir::ValueId value, unsigned dim) const;
-  bool try_row(const rules::Transition &row, llvm::ArrayRef<uint32_t> operands, ir::KindWord src,
-               ir::KindWord dst, ir::AttrsId attrs = {}, llvm::StringRef then = "");
+  bool try_row(const rules::Transition &row, llvm::ArrayRef<uint32_t> operands, ir::WrittenKind src,
+               ir::WrittenKind dst, ir::AttrsId attrs = {}, llvm::StringRef then = "");
   void add_backward(Edit &edit, const rules::Transition &row, ir::ValueId value);
 
   // A random state of the ranks' own, another scale.
@@ -61,7 +62,7 @@ private:
   void drop_partial(ir::AttrsId attrs);
   void state_partial(ir::AttrsId attrs);
   void state_and_reduce(ir::AttrsId attrs, const std::string &stated);
-  bool reduce_result(const rules::Transition &row, ir::KindWord dst, ir::AttrsId attrs,
+  bool reduce_result(const rules::Transition &row, ir::WrittenKind dst, ir::AttrsId attrs,
                      const std::string &stated, const rules::Arg &partial);
   void name_dimension(ir::AttrsId attrs, int64_t dim);
   void drop_inst(uint32_t operand);

@@ -16,7 +16,7 @@ FixFinder::~FixFinder() = default;
 bool FixFinder::tried() const { return state_->tried; }
 bool FixFinder::cut() const { return state_->cut; }
 
-llvm::SmallVector<const Typing *, 4> FixState::typings_of(ir::InstId id) {
+llvm::SmallVector<const BodyInstance *, 4> FixState::typings_of(ir::InstId id) {
   for (const ir::Function &function : program.functions) {
     if (function.opaque || id.index < function.body.first.index ||
         id.index >= function.body.last.index)
@@ -27,8 +27,8 @@ llvm::SmallVector<const Typing *, 4> FixState::typings_of(ir::InstId id) {
     for (ir::InstId i = function.body.first; i.index < function.body.last.index; ++i.index)
       if (program.insts[i].result_count > 0)
         first = std::min(first, program.insts[i].first_result.index);
-    llvm::SmallVector<const Typing *, 4> found;
-    for (const Typing &each : original.typings)
+    llvm::SmallVector<const BodyInstance *, 4> found;
+    for (const BodyInstance &each : original.body_instances)
       if (!each.values.empty() && each.first == first)
         found.push_back(&each);
     return found;
@@ -49,8 +49,9 @@ llvm::SmallVector<Fix, kMaxFixes> FixFinder::find(const Finding &finding) {
     return candidates();
   // Calls with other operands may type the body otherwise, and be right.
   constexpr size_t kTypingsTried = 4;
-  llvm::SmallVector<const Typing *, 4> typings = state_->typings_of(finding.place.as_inst());
-  for (const Typing *typing : ir::as_array(typings).take_front(kTypingsTried)) {
+  llvm::SmallVector<const BodyInstance *, 4> body_instances =
+      state_->typings_of(finding.place.as_inst());
+  for (const BodyInstance *typing : ir::as_array(body_instances).take_front(kTypingsTried)) {
     state_->look_at(*typing);
     if (llvm::SmallVector<Fix, kMaxFixes> found = candidates(); !found.empty())
       return found;

@@ -56,9 +56,9 @@ void say(ir::Program &program, bool one_step, Move &move) {
 
 } // namespace
 
-void MoveFinder::begin() { effort_ = {std::min(kPerFinding, together_), false}; }
+void RedistributionFinder::begin() { effort_ = {std::min(kPerFinding, together_), false}; }
 
-std::optional<Move> MoveFinder::find(ir::InstId id) {
+std::optional<Move> RedistributionFinder::find(ir::InstId id) {
   // The findings of one op on its axes have one answer.
   std::vector<uint32_t> key{id.index};
   OperandList operands;
@@ -79,7 +79,7 @@ std::optional<Move> MoveFinder::find(ir::InstId id) {
   return at->second.first;
 }
 
-std::optional<Move> MoveFinder::search(ir::InstId id) {
+std::optional<Move> RedistributionFinder::search(ir::InstId id) {
   const ir::Inst inst = program_.insts[id];
   OperandList operands;
   operands.read(program_, inst.operands);
@@ -96,7 +96,7 @@ std::optional<Move> MoveFinder::search(ir::InstId id) {
                          inst.context, operands.slots,          args,
                          claims,       options_.infer_partial};
   for (const rules::Arg &arg : args)
-    if (program_.types[arg.type].mesh() != app.where().mesh)
+    if (program_.types[arg.type].mesh() != app.op_context().mesh)
       return std::nullopt;
   const rules::Outcome &outcome = rules_.apply(app);
   rd::Placer placer(program_, rules_, planner_);
@@ -132,7 +132,7 @@ std::optional<Move> MoveFinder::search(ir::InstId id) {
   return move;
 }
 
-void MoveFinder::price(Move &move) {
+void RedistributionFinder::price(Move &move) {
   rd::Request request{move.from.type, move.to.type,
                       rules::global_shape(program_, program_.types[move.from.type], move.from)};
   const rd::Plan &plan = planner_.plan(request);
@@ -141,7 +141,7 @@ void MoveFinder::price(Move &move) {
   say(program_, plan.steps.size() == 1, move);
 }
 
-std::optional<Move> MoveFinder::innermost(ir::InstId id, uint32_t operand, AxisSet axes) {
+std::optional<Move> RedistributionFinder::innermost(ir::InstId id, uint32_t operand, AxisSet axes) {
   begin();
   OperandList operands;
   operands.read(program_, program_.insts[id].operands);

@@ -23,9 +23,9 @@ struct Move {
   ir::AttrsId redistribute_attrs; // of the redistribution: `to` a whole type
 };
 
-class MoveFinder {
+class RedistributionFinder {
 public:
-  MoveFinder(ir::Program &program, const CheckResult &result, const CheckOptions &options)
+  RedistributionFinder(ir::Program &program, const CheckResult &result, const CheckOptions &options)
       : program_(program), result_(result), options_(options), rules_(program),
         planner_(program, {}, &effort_) {}
 
@@ -49,7 +49,7 @@ private:
   const CheckOptions &options_;
   rules::Rules rules_;
   uint64_t together_ = kTogether; // left for all searches
-  rules::redistribute::Effort effort_;
+  rules::redistribute::SearchBudget effort_;
   rules::redistribute::Planner planner_;
   // By instruction and what its operands are: what was found, and whether the search was cut.
   std::map<std::vector<uint32_t>, std::pair<std::optional<Move>, bool>> found_;

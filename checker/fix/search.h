@@ -2,9 +2,9 @@
 // it. Internal to the checker.
 #pragma once
 
-#include "checker/definitions.h"
 #include "checker/fix/redistribute.h"
 #include "checker/gradual/inference.h"
+#include "checker/program_queries.h"
 #include "checker/walk/walk.h"
 #include "ir/support/arrays.h"
 
@@ -22,7 +22,7 @@ struct FixState {
   CheckResult scratch;
   Walk walk;
   const CheckResult &original;
-  MoveFinder moves; // from what is known in `scratch`
+  RedistributionFinder moves; // from what is known in `scratch`
   bool tried = false, cut = false, gradients_read = false;
   llvm::DenseMap<uint32_t, llvm::SmallVector<ir::ValueId, 1>> gradients;
 
@@ -46,15 +46,15 @@ struct FixState {
     return {scratch.types[value.index], scratch.shapes[value.index], scratch.sizes[value.index]};
   }
   // A body is looked at as one call types it.
-  void look_at(const Typing &typing) {
+  void look_at(const BodyInstance &typing) {
     for (uint32_t i = 0; i < typing.values.size(); ++i) {
       scratch.types[typing.first + i] = typing.values[i].type;
       scratch.shapes[typing.first + i] = typing.values[i].shape;
       scratch.sizes[typing.first + i] = typing.values[i].sizes;
     }
   }
-  // The typings of the body that holds an instruction; the main body has none.
-  llvm::SmallVector<const Typing *, 4> typings_of(ir::InstId id);
+  // The body_instances of the body that holds an instruction; the main body has none.
+  llvm::SmallVector<const BodyInstance *, 4> typings_of(ir::InstId id);
 
   ir::OpNameId op(std::string_view name) {
     return ir::OpNameId{program.strings.add(llvm::StringRef(name.data(), name.size())).index};
@@ -94,7 +94,8 @@ public:
     if (!after)
       return false;
     for (const Finding &found : *after) {
-      bool target = found.place == finding.place && found.violation.is_like(finding.violation) &&
+      bool target = found.place == finding.place &&
+                    found.violation.same_finding(finding.violation) &&
                     (axes.empty() || (rules::axes_of(found.violation) & axes));
       if (target || !known(found))
         return false;
@@ -142,7 +143,7 @@ private:
     if (found.severity() == rules::Severity::Info || same_mistake(found))
       return true;
     return llvm::any_of(original_.findings, [&](const Finding &old) {
-      return old.place == found.place && old.violation.is_like(found.violation) &&
+      return old.place == found.place && old.violation.same_finding(found.violation) &&
              rules::axes_of(old.violation).contains(rules::axes_of(found.violation));
     });
   }

@@ -1,7 +1,7 @@
 // Finds the pieces of a statement in the text with the lexer that also reads it.
 #include "checker/fix/text_edits.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/input/input.h"
 #include "ir/text/lexer.h"

@@ -15,8 +15,8 @@ namespace spmd::checker {
 
 using ir::AxisId;
 using ir::Kind;
-using ir::KindWord;
 using ir::ValueId;
+using ir::WrittenKind;
 using rules::Transition;
 using rules::TransitionOp;
 
@@ -28,14 +28,14 @@ void Candidates::sum_operand(uint32_t operand) {
     return;
   const Transition &row =
       *rules::find_transition(TransitionOp::AllReduce, Kind::Partial, Kind::Replicate);
-  KindWord dst{.kind = row.dst};
+  WrittenKind dst{.kind = row.dst};
   rules::Arg before = state_.known(value);
   ir::AttrsId attrs = words(std::nullopt, dst);
   std::optional<rules::Arg> after =
       search_.walk.transition(state_.op(row.op), attrs, search_.inst.context, before);
   if (!after)
     return;
-  Edit edit{.inst = search_.id, .mover = state_.op(row.op), .mover_attrs = attrs};
+  Edit edit{.inst = search_.id, .mover = state_.op(row.op), .operand_attrs = attrs};
   for (uint32_t each = 0; each < search_.tensors.size(); ++each)
     if (search_.tensors[each] == value)
       edit.operands.push_back({each, *after});
@@ -81,7 +81,7 @@ llvm::SmallVector<uint32_t, 1> Candidates::all_invariant() const {
 
 // V stands for a stack or for shards along a dimension; the first form that repairs is enough.
 void Candidates::with_layouts(const Transition &row, llvm::ArrayRef<uint32_t> operands) {
-  KindWord src{.kind = row.src}, dst{.kind = row.dst};
+  WrittenKind src{.kind = row.src}, dst{.kind = row.dst};
   if (row.layouts == rules::Layouts::Plain)
     return void(try_row(row, operands, src, dst));
   ValueId value = search_.tensors[operands.front()];
@@ -89,9 +89,9 @@ void Candidates::with_layouts(const Transition &row, llvm::ArrayRef<uint32_t> op
   unsigned rank =
       shape_id.valid() ? static_cast<unsigned>(program_.shapes[shape_id].dims.size()) : 0;
   for (unsigned dim : dims_to_try(rank)) {
-    KindWord shard{
-        .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
-    KindWord &end = row.src == Kind::Varying ? src : dst;
+    WrittenKind shard{
+        .form = WrittenKind::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
+    WrittenKind &end = row.src == Kind::Varying ? src : dst;
     if (!sharded_here(row, value, dim))
       continue;
     end = shard;
@@ -101,8 +101,8 @@ void Candidates::with_layouts(const Transition &row, llvm::ArrayRef<uint32_t> op
 }
 
 // Sizes in attributes are those of one rank: of a view of the gathered whole, one of them grows.
-bool Candidates::with_sizes(const Transition &row, llvm::ArrayRef<uint32_t> operands, KindWord src,
-                            KindWord dst) {
+bool Candidates::with_sizes(const Transition &row, llvm::ArrayRef<uint32_t> operands,
+                            WrittenKind src, WrittenKind dst) {
   const rules::Violation &violation = search_.finding.violation;
   bool cut = violation.is<rules::StridedShard>() || violation.is<rules::StridedUneven>();
   const ir::AttrValue *shape = program_.find(search_.inst.attrs, "shape");
@@ -153,12 +153,12 @@ bool Candidates::sharded_here(const Transition &row, ValueId value, unsigned dim
   return found.dim(axis) == dim || (declared.valid() && program_.types[declared].dim(axis) == dim);
 }
 
-bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operands, KindWord src,
-                         KindWord dst, ir::AttrsId attrs, llvm::StringRef then) {
+bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operands, WrittenKind src,
+                         WrittenKind dst, ir::AttrsId attrs, llvm::StringRef then) {
   Edit edit{.inst = search_.id,
             .attrs = attrs,
             .mover = state_.op(row.op),
-            .mover_attrs = words(src, dst)};
+            .operand_attrs = words(src, dst)};
   Fix fix;
   fix.inst = search_.id;
   fix.attrs = attrs;
@@ -202,7 +202,7 @@ void Candidates::add_backward(Edit &edit, const Transition &row, ValueId value) 
   for (ValueId gradient : state_.gradients_of(value))
     edit.gradients.push_back(gradient);
   edit.dual_op = state_.op(row.dual.op);
-  edit.dual_attrs = words(std::nullopt, KindWord{.kind = row.dual.dst});
+  edit.dual_attrs = words(std::nullopt, WrittenKind{.kind = row.dual.dst});
 }
 
 } // namespace spmd::checker

@@ -41,7 +41,7 @@ private:
                 program_.strings.add("spmd." + std::string(rules::name_of(step.op))).index},
         .attrs = step.attrs,
         .context = program_.insts[fix.inst].context,
-        .operands = program_.blocks.add({ir::Operand::value(step.value)}),
+        .operands = program_.operand_lists.add({ir::Operand::value(step.value)}),
         .list = {},
         .args = {step.before},
         .results = {step.after},

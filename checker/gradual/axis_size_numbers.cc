@@ -2,7 +2,7 @@
 #include "checker/gradual/axis_size_numbers.h"
 
 #include "checker/operand_list.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/product.h"
@@ -29,7 +29,7 @@ constexpr unsigned kSteps = 6;  // of views and casts between a number and its c
 constexpr size_t kTerms = 1024; // of one loss, and what they are scaled and moved from
 
 bool is_product(const rules::ResolvedOp &op) {
-  return op.computes(Computes::Product) || op.computes(Computes::Quotient);
+  return op.computes(Computes::Mul) || op.computes(Computes::Div);
 }
 
 // The operand whose elements the result has: a copy takes those of what it copies, not of what it
@@ -77,7 +77,7 @@ std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &
   const double number = number_of(operands.slots[1].literal).value_or(0);
   if (number == 0 || !std::isfinite(number))
     return std::nullopt;
-  return op.computes(Computes::Quotient) ? 1 / number : number;
+  return op.computes(Computes::Div) ? 1 / number : number;
 }
 
 AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checked)
@@ -232,7 +232,7 @@ ValueId AxisSizeNumbers::summed(ir::InstId id, rules::Rules &rules) const {
   const rules::ResolvedOp &op = rules.resolve(inst.op);
   OperandList operands;
   operands.read(program_, inst.operands);
-  if (op.computes(Computes::Total))
+  if (op.computes(Computes::ReduceSum))
     return operands.values.empty() ? ValueId() : operands.values[0];
   rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
   if (!op.row || !op.row->reduces || operands.values.size() < 2 || !is_forward(inst) ||
@@ -470,7 +470,7 @@ void AxisSizeNumbers::find_shares_of(ValueId root, rules::Rules &rules) {
     const ValueId from = viewed.valid() ? viewed : before_.lookup(term.index);
     if (from.valid())
       terms.push_back(from);
-    else if (op.computes(Computes::Sum) || op.computes(Computes::Difference))
+    else if (op.computes(Computes::Add) || op.computes(Computes::Sub))
       terms.append(operands.values.begin(), operands.values.end());
     const std::optional<double> factor = factor_of(op, operands);
     if (factor && !operands.values.empty() && is_forward(inst))

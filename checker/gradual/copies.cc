@@ -2,7 +2,7 @@
 // them apart.
 #include "checker/gradual/copies.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/violations/gradients.h"
 

@@ -2,9 +2,9 @@
 // all.
 #include "checker/gradual/cuts.h"
 
-#include "checker/definitions.h"
 #include "checker/operand_list.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/factors/factors.h"
 #include "rules/ops/registry.h"
@@ -156,7 +156,7 @@ void Cuts::converted(InstId id, const rules::ResolvedOp &op, const OperandList &
   rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
   const AxisSet axes = rules::named_axes(app);
   const ir::AttrValue *to = app.attr("dst");
-  if (!to || to->form != ir::AttrForm::Kind || to->as_kind().form != ir::KindWord::Form::Shard ||
+  if (!to || to->form != ir::AttrForm::Kind || to->as_kind().form != ir::WrittenKind::Form::Shard ||
       to->as_kind().dim < 0)
     return;
   const ir::MeshId mesh = program_.contexts[inst.context].mesh;

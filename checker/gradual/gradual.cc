@@ -1,7 +1,6 @@
 // The two passes, and what one tells the other.
 #include "checker/gradual/gradual.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/inference.h"
 #include "checker/gradual/micro_batches/micro_batches.h"
@@ -11,7 +10,8 @@
 #include "checker/gradual/step/returned.h"
 #include "checker/gradual/step/unseen_collectives.h"
 #include "checker/operand_list.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 #include "checker/walk/suppress.h"
 #include "checker/walk/walk.h"
 
@@ -67,7 +67,7 @@ Gradual::Gradual(ir::Program &program, const CheckOptions &options)
     reported_.insert(
         {static_cast<unsigned>(finding.place.form), finding.place.index, finding.info().name});
   copies_.find_updated_equally(program, first_, cuts_);
-  find_stretched();
+  find_broadcast();
   state_cuts();
   find_derivatives();
 }
@@ -102,7 +102,7 @@ void Gradual::find_derivatives() {
 // A number that is stretched over a dimension, or made there, is a block of it as well as the
 // whole, and so is what is computed of nothing else that has the dimension. Numbers that are
 // counted up are not.
-void Gradual::find_stretched() {
+void Gradual::find_broadcast() {
   rules::Rules rules(program_);
   OperandList operands;
   llvm::DenseSet<uint32_t> some; // values that are constant along any
@@ -127,21 +127,21 @@ void Gradual::find_stretched() {
       for (ValueId value : operands.values)
         for (const CutPositions::Found &each : positions.of(value))
           if (each.cls == cls)
-            all = all.value_or(true) && stretched_.count({value.index, cls}) != 0;
+            all = all.value_or(true) && broadcast_dims_.count({value.index, cls}) != 0;
       return all;
     };
     for (uint32_t r = 0; r < inst.result_count; ++r)
       for (const CutPositions::Found &each : positions.of(inst.result(r)))
         if (stretches || constant(each.cls).value_or(false)) {
-          stretched_.insert({inst.result(r).index, each.cls});
+          broadcast_dims_.insert({inst.result(r).index, each.cls});
           some.insert(inst.result(r).index);
         }
   }
 }
 
-bool Gradual::is_stretched(ValueId value, unsigned dim) const {
+bool Gradual::is_broadcast_along(ValueId value, unsigned dim) const {
   return llvm::any_of(cuts_.positions().of(value), [&](const CutPositions::Found &each) {
-    return each.at.dim == dim && stretched_.count({value.index, each.cls}) != 0;
+    return each.at.dim == dim && broadcast_dims_.count({value.index, each.cls}) != 0;
   });
 }
 
@@ -152,7 +152,7 @@ AxisSet Gradual::blocks_of_number(const ir::Inst &inst, ValueId value, AxisSet c
   AxisSet blocks;
   for (AxisId axis : op.row &&op.row->factors == rules::expand_factors ? cut : AxisSet())
     if (const std::optional<unsigned> dim = cuts_.dim(value, axis);
-        dim && is_stretched(value, *dim))
+        dim && is_broadcast_along(value, *dim))
       blocks |= axis;
   return blocks;
 }
@@ -237,12 +237,13 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
   rules::take_kinds(type, first, lost & type.unknown);
   AxisSet blocks = type.of(Kind::Varying);
   for (AxisId axis : type.equal())
-    if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && is_stretched(value, *dim))
+    if (std::optional<unsigned> dim = cuts_.dim(value, axis);
+        dim && is_broadcast_along(value, *dim))
       blocks |= axis; // equal blocks of one tensor
   for (AxisId axis : cuts_.in_order(value, blocks))
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && type.dim(axis) != dim) {
       type.drop_shards(axis);
-      type.close_orders();
+      type.renumber_shard_orders();
       cut(type, axis, *dim);
     }
   return type;
@@ -276,11 +277,11 @@ static bool keeps_addends_apart(const ir::Program &program, const Updates &updat
     return false;
   const rules::ResolvedOp op = op_of(program, place.as_inst());
   if (compares)
-    return !updates.are_made_of(place.as_inst());
+    return !updates.feeds_parameter(place.as_inst());
   if (sends)
     return op.transition == rules::TransitionOp::Broadcast &&
-           (!updates.are_made_of(place.as_inst()) ||
-            updates.are_handed_on_in_turn(place.as_inst()));
+           (!updates.feeds_parameter(place.as_inst()) ||
+            updates.is_broadcast_by_each_owner(place.as_inst()));
   return op.row &&
          (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
 }
@@ -331,7 +332,7 @@ static bool keeps_count(const Updates &updates, const Place &place,
       !(violation.is<rules::ScaleMismatch>() || violation.is<rules::PartialWithVarying>() ||
         violation.is<rules::PartialPlusReplicate>()))
     return false;
-  return updates.is_tally(place.as_inst()) && !updates.are_made_of(place.as_inst());
+  return updates.is_tally(place.as_inst()) && !updates.feeds_parameter(place.as_inst());
 }
 
 // Nothing is wrong there, whichever pass says so.
@@ -367,7 +368,7 @@ static bool asks_whether_finite(const ir::Program &program, const Place &place,
   if (place.form != Place::Form::Inst || !violation.is<rules::PartialIntoNonlinear>())
     return false;
   const rules::ResolvedOp op = op_of(program, place.as_inst());
-  if (op.computes(rules::Computes::Magnitude))
+  if (op.computes(rules::Computes::Abs))
     return compared_with_infinity(program, place.as_inst());
   const rules::OpDef *row = op.row;
   if (!row || row->dtype != rules::DTypeRule::Boolean)
@@ -388,7 +389,7 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
     return true;
   if (asks_whether_finite(program_, place, violation))
     return false;
-  return violation.info().by_meaning && !(rules::axes_of(violation) & open);
+  return violation.info().holds_for_inferred_cuts && !(rules::axes_of(violation) & open);
 }
 
 namespace {
@@ -432,8 +433,8 @@ AxisSet split_data(ir::Program &program, const CheckResult &result) {
     operands.read(program, inst.operands);
     rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
     const ir::AttrValue *to = app.attr("dst");
-    if (to && to->form == ir::AttrForm::Kind && to->as_kind().form == ir::KindWord::Form::Shard &&
-        type.unknown)
+    if (to && to->form == ir::AttrForm::Kind &&
+        to->as_kind().form == ir::WrittenKind::Form::Shard && type.unknown)
       axes |= rules::named_axes(app) & type.unknown;
   }
   return axes;
@@ -512,7 +513,8 @@ void keep_errors(const ir::Program &program, const Updates &updates, const Check
                  CheckResult &second) {
   for (const Finding &finding : first.findings) {
     AxisSet axes = rules::axes_of(finding.violation);
-    if (finding.severity() != rules::Severity::Error || !finding.info().by_meaning || !axes)
+    if (finding.severity() != rules::Severity::Error || !finding.info().holds_for_inferred_cuts ||
+        !axes)
       continue;
     // What varies by kinds may be the addend that it is to meet: only the second pass can tell.
     if (&finding.info() == &rules::PartialWithVarying::info ||
@@ -635,8 +637,8 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   note_unjudged(program, result);
   find_equal_batches(program, result);
   judge_accumulation(program, result);
-  judge_unseen(program, result);
-  judge_returned(program, result);
+  judge_unseen_collectives(program, result);
+  judge_received_gradients(program, result);
   judge_owned_norms(program, result);
   judge_expert_gradients(program, result);
   judge_micro_batches(program, result);

@@ -54,8 +54,8 @@ public:
 private:
   void state_cuts();
   void assume_same(const ir::Param &param);
-  void find_stretched();
-  bool is_stretched(ir::ValueId value, unsigned dim) const;
+  void find_broadcast();
+  bool is_broadcast_along(ir::ValueId value, unsigned dim) const;
   ir::AxisSet blocks_of_number(const ir::Inst &inst, ir::ValueId value, ir::AxisSet cut) const;
   void find_derivatives();
   ir::TypeId with_cuts(ir::TypeId declared, ir::ValueId value) const;
@@ -76,7 +76,7 @@ private:
   llvm::DenseMap<uint32_t, AssumedCut> assumed_cuts_; // by value: see assumed_cuts()
   llvm::DenseSet<uint32_t> derivatives_; // values that the forward makes of derivatives
   // Values that are constant along a dimension, with the class of its position.
-  llvm::DenseSet<std::pair<uint32_t, CutPositions::Class>> stretched_;
+  llvm::DenseSet<std::pair<uint32_t, CutPositions::Class>> broadcast_dims_;
   ir::AxisSet inferred_; // axes along which some cut was not stated
 };
 

@@ -38,14 +38,14 @@ std::optional<double> stated(const rules::Application &app, unsigned position,
 // Each element of the result is one of an operand, scaled by a number at most.
 bool keeps(const rules::Application &app) {
   const Computes computes = app.op.row->computes;
-  if ((computes == Computes::Product || computes == Computes::Quotient) && app.slots.size() == 2)
+  if ((computes == Computes::Mul || computes == Computes::Div) && app.slots.size() == 2)
     return app.slots[1].form == rules::Slot::Form::Literal;
   const rules::Equation &row = app.op.row->equation.equation;
   for (unsigned a = 0; a < row.atom_count; ++a)
     if (row.atoms[a].form != rules::Atom::Form::Ref)
       return false;
   return row.sum_count > 0 && row.terms[0].atom_count == 1 && row.terms[0].divisors == 0 &&
-         (row.term_count == 1 || app.op.row->factors) && computes != Computes::Total;
+         (row.term_count == 1 || app.op.row->factors) && computes != Computes::ReduceSum;
 }
 
 bool is_power(const rules::Application &app, double exponent) {
@@ -54,18 +54,18 @@ bool is_power(const rules::Application &app, double exponent) {
 
 bool squares(const rules::Application &app, llvm::ArrayRef<ValueId> operands) {
   return app.op.computes(Computes::Square) || is_power(app, 2) ||
-         (app.op.computes(Computes::Product) && operands.size() == 2 && operands[0] == operands[1]);
+         (app.op.computes(Computes::Mul) && operands.size() == 2 && operands[0] == operands[1]);
 }
 
 // By the root of how many an instruction divides each of its operands.
 double divides_by_root_of(const rules::Application &app) {
-  const bool product = app.op.computes(Computes::Product);
+  const bool product = app.op.computes(Computes::Mul);
   const double number =
-      product || app.op.computes(Computes::Quotient) ? std::abs(stated(app, 1, {}).value_or(1)) : 1;
+      product || app.op.computes(Computes::Div) ? std::abs(stated(app, 1, {}).value_or(1)) : 1;
   return number == 0 ? 1 : product ? 1 / (number * number) : number * number;
 }
 
-bool is_number(double value, int64_t expected) {
+bool is_scalar(double value, int64_t expected) {
   return std::abs(value - double(expected)) <= 1e-6 * double(expected);
 }
 
@@ -135,7 +135,7 @@ Norms::Facts Norms::infer(const rules::Application &app, llvm::ArrayRef<ValueId>
     whole |= equal;
     // Divided by the root of the number of ranks, it counts once among them.
     if (counted &&
-        !is_number(shares(operands[i]), rules::size_of(app.program.meshes[type.mesh()], counted)))
+        !is_scalar(shares(operands[i]), rules::size_of(app.program.meshes[type.mesh()], counted)))
       mixed |= counted;
   }
   Root joined{some & (all | whole), mixed & some};

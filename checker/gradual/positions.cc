@@ -2,9 +2,9 @@
 // goes along them until nothing is new.
 #include "checker/gradual/positions.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/operand_list.h"
+#include "checker/program_queries.h"
 
 #include "ir/support/product.h"
 #include "rules/apply.h"
@@ -140,7 +140,7 @@ std::optional<int64_t> CutPositions::extent(ValueId value, unsigned dim) const {
   return extent_of(program_, checked_.shapes[value.index], dim);
 }
 
-Stacks::Extents CutPositions::extents(ValueId value) const {
+AllToAllViews::Extents CutPositions::extents(ValueId value) const {
   llvm::SmallVector<int64_t, 6> found;
   const ir::ShapeId id = checked_.shapes[value.index];
   if (!id.valid() || !program_.shapes[id].ranked)
@@ -222,7 +222,7 @@ void CutPositions::body(ir::InstId id, const rules::ResolvedOp &op) {
     };
     for (size_t i = 0; i < function.params.size() && i + given < operands.values.size(); ++i)
       link(operands.values[i + given], function.params[i].value, scans && i >= consts + carried);
-    llvm::ArrayRef<ir::Operand> returned = program_.blocks[function.results];
+    llvm::ArrayRef<ir::Operand> returned = program_.operand_lists[function.results];
     for (uint32_t r = 0; r < inst.result_count && returned.size() == inst.result_count; ++r) {
       if (returned[r].is_value())
         link(inst.result(r), returned[r].as_value(), scans && r >= carried);

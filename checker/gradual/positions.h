@@ -6,7 +6,7 @@
 #pragma once
 
 #include "checker/check.h"
-#include "checker/gradual/blocks/stacks.h"
+#include "checker/gradual/blocks/all_to_all_views.h"
 
 #include "rules/factors/factors.h"
 
@@ -39,7 +39,7 @@ public:
   // In front of the whole dimension; none where its extent is not known.
   std::optional<Class> in_front(ir::ValueId value, unsigned dim) const;
   size_t classes() const { return nodes_.size(); } // a bound of their numbers
-  const Stacks &stacks() const { return stacks_; }
+  const AllToAllViews &stacks() const { return stacks_; }
   // Those of dimensions that a row needs whole on each rank, as attention does the elements of a
   // head.
   llvm::DenseSet<Class> whole() const { return classes_of(whole_); }
@@ -86,11 +86,11 @@ private:
   uint32_t find(uint32_t node) const;
   void unite(uint32_t a, uint32_t b);
   std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
-  Stacks::Extents extents(ir::ValueId value) const;
+  AllToAllViews::Extents extents(ir::ValueId value) const;
 
   ir::Program &program_;
   const CheckResult &checked_;
-  Stacks stacks_;
+  AllToAllViews stacks_;
   std::vector<std::pair<ir::ValueId, ir::ValueId>> exchanges_; // operands and results
   std::vector<Node> nodes_;
   std::vector<uint32_t> open_; // nodes that were not yet taken along their links

@@ -1,8 +1,8 @@
 // Gathers the facts of one finding; the sentences are those that people read in every format.
 #include "checker/render/facts.h"
 
-#include "checker/definitions.h"
 #include "checker/fix/calls.h"
+#include "checker/program_queries.h"
 
 #include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
@@ -100,7 +100,7 @@ void add_types(const Report &report, const Finding &finding, std::vector<Fact> &
     if (report.words != ir::Dialect::Spmd)
       text += fmt::format("{}{}: {}", text.empty() ? "" : "; ",
                           ir::kDialectWords[static_cast<unsigned>(report.words)],
-                          ir::print_words(program, program.types[type], report.words));
+                          ir::print_kinds_in(program, program.types[type], report.words));
     if (!text.empty())
       facts.push_back(fact(Fact::Form::Type, ir::print_named(program, value), std::move(text)));
   }
@@ -160,7 +160,7 @@ void add_fixes(const Diagnostic &diagnostic, std::vector<Fact> &facts) {
     made.backward = backward_price(fix);
     made.fix = &fix;
   }
-  if (diagnostic.fixes_cut)
+  if (diagnostic.fix_budget_exhausted)
     facts.push_back(fact(Fact::Form::Rest, "fix",
                          "the search was cut short: there may be others, or cheaper ones"));
   else if (diagnostic.fixes_sought && diagnostic.fixes.empty())

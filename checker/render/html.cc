@@ -325,7 +325,7 @@ void print_summary(Page &page) {
                         10),
         "of the values known on every axis",
         percent(totals.values - totals.unknown_values, totals.values));
-  for (const Judged::Proof &proof : totals.proofs)
+  for (const CheckCoverage::Proof &proof : totals.proofs)
     print_card(page, fmt::format("{} / {}", proof.parameters, totals.trained),
                "gradients proved on " + proof.axis, percent(proof.parameters, totals.trained));
   if (totals.confirmed)
@@ -384,7 +384,7 @@ void print_traffic(Page &page, std::string_view title, const TrafficRows &rows, 
 }
 
 // Nothing for a program that names no modules.
-void print_modules(Page &page, const Report &report, llvm::ArrayRef<Message> messages,
+void print_modules(Page &page, const Report &report, llvm::ArrayRef<CommCall> messages,
                    const std::string &of) {
   ModuleGraph graph = module_graph(*report.program, messages);
   if (!graph.nodes.empty())
@@ -400,7 +400,7 @@ void print_communication(Page &page) {
   for (const Report &report : page.reports) {
     if (!report.program)
       continue;
-    std::vector<Message> messages = communication_of(*report.program, *report.result);
+    std::vector<CommCall> messages = comm_calls(*report.program, *report.result);
     std::string of = page.reports.size() == 1 ? "" : " of " + html(report.input);
     print_modules(page, report, messages, of);
     if (messages.empty())
@@ -456,7 +456,7 @@ void render_html(llvm::ArrayRef<Report> reports, SourceCache &sources, const Ren
       << kPageStyle
       << "</style></head>\n<body>\n<a class=\"skip\" href=\"#findings\">to the findings</a>\n"
          "<header><div><strong>spmdlint</strong><nav><a href=\"#findings\">Findings</a>"
-         "<a href=\"#coverage\">Judged</a><a href=\"#communication\">Communication</a>"
+         "<a href=\"#coverage\">CheckCoverage</a><a href=\"#communication\">Communication</a>"
          "<a href=\"#program\">Program</a></nav><input id=\"search\" type=\"search\" "
          "placeholder=\"Search ( / )\" aria-label=\"search findings and program\">"
          "<button id=\"theme\" aria-label=\"light or dark\">◐</button></div></header>\n<main>\n";

@@ -2,7 +2,7 @@
 // suppressions. checker/report/output.schema.json describes it; keys stand in a fixed order.
 #include "checker/render/render.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 #include "checker/render/json_text.h"
 #include "checker/rewrite/annotate.h"
 
@@ -87,7 +87,7 @@ struct FieldPrinter {
     return out;
   }
   Json operator()(ir::Kind kind) const { return ir::info(kind).word; }
-  Json operator()(ir::KindWord word) const { return ir::print(word); }
+  Json operator()(ir::WrittenKind word) const { return ir::print(word); }
   Json operator()(ir::Combiner combiner) const { return ir::word(combiner); }
   Json operator()(int64_t number) const { return number; }
   Json operator()(rules::RankCount ranks) const {
@@ -127,7 +127,7 @@ Json operands_json(const Report &report, const Finding &finding) {
                             program.values[value].global_shape);
     out.push_back({{"value", ir::print_value(program, value)}, {"type", text_or_null(text)}});
     if (type.valid() && report.words != ir::Dialect::Spmd)
-      out.back()["words"] = ir::print_words(program, program.types[type], report.words);
+      out.back()["words"] = ir::print_kinds_in(program, program.types[type], report.words);
   }
   return out;
 }
@@ -179,7 +179,7 @@ Json finding_json(const Report &report, size_t input, const Diagnostic &diagnost
           {"notes", std::move(notes)},
           {"fixes", std::move(fixes)},
           {"fixes_sought", diagnostic.fixes_sought},
-          {"fixes_cut", diagnostic.fixes_cut},
+          {"fix_budget_exhausted", diagnostic.fix_budget_exhausted},
           {"suppression",
            finding.suppressed ? Json{{"reason", text_or_null(finding.reason)}} : Json(nullptr)},
           {"fold_key", diagnostic.fold_key},
@@ -197,14 +197,14 @@ Json annotation_json(const Report &report, size_t input, const Annotation &annot
   const ir::Program &program = *report.program;
   const ir::Inst &inst = program.insts[annotation.inst];
   Json words = Json::array();
-  for (const InferredAt &at : annotation.words)
+  for (const InferredSrcDst &at : annotation.words)
     words.push_back(
         {{"axes", axes_json(program, program.contexts[inst.context].mesh, at.word.axes)},
          {"src", ir::print(at.word.src)},
          {"dst", ir::print(at.word.dst)},
          {"addends", read_as_addends(program, at)},
          {"why", kWhyWords[static_cast<unsigned>(at.why)]},
-         {"use", at.why == InferredAt::Why::Use ? place_json(report, at.use) : Json(nullptr)}});
+         {"use", at.why == InferredSrcDst::Why::Use ? place_json(report, at.use) : Json(nullptr)}});
   return {{"op", program.op_name(inst.op).str()},
           {"input", input},
           {"place", place_json(report, Place::inst(annotation.inst))},
@@ -241,7 +241,7 @@ Json input_json(const Report &report) {
     if (report.judged.trained) {
       out["trained"] = report.judged.trained;
       out["confirmed"] = report.judged.confirmed;
-      for (const Judged::Proof &proof : report.judged.proofs)
+      for (const CheckCoverage::Proof &proof : report.judged.proofs)
         out["proved"][proof.axis] = proof.parameters;
     }
   }
@@ -257,7 +257,7 @@ Json summary_json(const Totals &totals) {
           {"not_shown", totals.cut},
           {"ops", totals.ops},
           {"unknown_ops", totals.unknown_ops},
-          {"undecided_words", totals.undecided},
+          {"undecided_dst_count", totals.undecided},
           {"not_selected", totals.not_selected},
           {"values", totals.values},
           {"unknown_values", totals.unknown_values},

@@ -1,7 +1,9 @@
 // JUnit XML: a suite per input. One case says whether it was read and judged; then there is one
 // for each claim of the program, and for each finding that none of these reports. A finding below
-// --fail-on passes, and says what it found; a claim that is not decided is skipped.
+// --fail-on passes, and says what it found; a claim that is not decided is skipped. With --expect
+// there is one for each expectation, and for each finding that is not expected.
 #include "checker/render/facts.h"
+#include "checker/report/expected.h"
 #include "checker/report/verdicts/verdicts.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -104,6 +106,18 @@ llvm::DenseSet<const Diagnostic *> add_claims(Suite &suite, const Report &report
   return reported;
 }
 
+void add_expectations(Suite &suite, const Report &report) {
+  for (const ExpectationOutcome &each : outcomes_of_expectations(*report.program, *report.result)) {
+    const SourcePlace place = locate(report, each.place);
+    suite.failures += !each.difference.empty();
+    suite.add(
+        class_of(place), fmt::format("expects {} at {}", each.subject, print(place)),
+        each.difference.empty()
+            ? ""
+            : fmt::format("<failure type=\"expectation\" message=\"{}\"/>", xml(each.difference)));
+  }
+}
+
 std::string properties(const Report &report) {
   Totals totals = totals_of(report);
   std::string text = "    <properties>\n";
@@ -111,7 +125,7 @@ std::string properties(const Report &report) {
     text += fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", xml(name), xml(value));
   };
   add("summary", counts_line(totals));
-  for (const Judged::Proof &proof : totals.proofs)
+  for (const CheckCoverage::Proof &proof : totals.proofs)
     add("gradients proved on " + proof.axis,
         fmt::format("{} of {}", proof.parameters, totals.trained));
   return text + "    </properties>\n";
@@ -128,6 +142,10 @@ Suite suite_of(const Report &report, SourceCache &sources, const RenderOptions &
     suite.add_error(report.input, "nothing judged", why);
   if (suite.errors == 0)
     suite.add(report.input, "is read and judged", "");
+  if (options.expect && report.program) {
+    add_expectations(suite, report);
+    return suite;
+  }
   llvm::DenseSet<const Diagnostic *> reported;
   if (report.program)
     reported = add_claims(suite, report, sources, options);

@@ -2,7 +2,7 @@
 // 40 000 ops is one or two megabytes.
 #include "checker/render/page_data.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 #include "checker/render/json_text.h"
 
 #include "ir/claims.h"

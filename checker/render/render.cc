@@ -44,8 +44,8 @@ const Renderer *find_renderer(std::string_view name) {
 static void add_proofs(Totals &totals, const Report &report) {
   totals.trained += report.judged.trained;
   totals.confirmed += report.judged.confirmed;
-  for (const Judged::Proof &proof : report.judged.proofs) {
-    auto same = [&](const Judged::Proof &each) { return each.axis == proof.axis; };
+  for (const CheckCoverage::Proof &proof : report.judged.proofs) {
+    auto same = [&](const CheckCoverage::Proof &each) { return each.axis == proof.axis; };
     if (auto at = llvm::find_if(totals.proofs, same); at != totals.proofs.end())
       at->parameters += proof.parameters;
     else
@@ -74,7 +74,7 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
     totals.unchecked_ops += report.judged.unchecked_ops;
     totals.uncalled_ops += report.judged.uncalled_ops;
     totals.unjudged += !report.judged.anything(), totals.one_rank += report.judged.one_rank;
-    totals.undecided += undecided_words(*report.result);
+    totals.undecided += undecided_dst_count(*report.result);
     add_proofs(totals, report);
   }
   return totals;
@@ -82,7 +82,7 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
 
 double Totals::proof() const {
   double least = 100;
-  for (const Judged::Proof &each : proofs)
+  for (const CheckCoverage::Proof &each : proofs)
     least = std::min(least, 100.0 * double(each.parameters) / double(trained));
   return least;
 }
@@ -90,7 +90,7 @@ double Totals::proof() const {
 // `12 of 12 parameters proved on dp, 8 on tp; not proved since model.py:31 (`sort`)`
 static std::string proof_text(const Totals &totals) {
   std::string text;
-  for (const Judged::Proof &each : totals.proofs)
+  for (const CheckCoverage::Proof &each : totals.proofs)
     text += text.empty()
                 ? fmt::format("; gradients of {} of {} parameter{} proved on {}", each.parameters,
                               totals.trained, totals.trained == 1 ? "" : "s", each.axis)

@@ -20,6 +20,8 @@ struct RenderOptions {
   unsigned width = 100;                             // of quoted lines; 0: they are not cut
   bool quiet = false;                               // no line with counts
   rules::Severity fail_on = rules::Severity::Error; // what is as severe fails the run
+  bool expect =
+      false; // what the programs expect is to be found, and no more, whatever fail_on says
 };
 
 using RenderFunction = void (*)(llvm::ArrayRef<Report> reports, SourceCache &sources,
@@ -59,14 +61,14 @@ struct Totals {
   uint64_t errors = 0, warnings = 0, infos = 0, suppressed = 0, known = 0, cut = 0;
   uint64_t undecided = 0; // collectives without a word that no use decides
   uint64_t not_selected = 0;
-  uint64_t values = 0, unknown_values = 0; // Judged
+  uint64_t values = 0, unknown_values = 0; // CheckCoverage
   uint64_t unchecked_ops = 0, uncalled_ops = 0;
   uint64_t unjudged = 0,
            one_rank = 0;  // inputs in which nothing was judged; without an axis of several ranks
   uint64_t confirmed = 0; // parameters whose gradients a recorder measured, and found right
   uint64_t trained = 0;   // parameters of programs judged without declarations
-  std::vector<Judged::Proof> proofs; // of them, by axis
-  std::string lost;                  // where the first proof ended; empty: nowhere
+  std::vector<CheckCoverage::Proof> proofs; // of them, by axis
+  std::string lost;                         // where the first proof ended; empty: nowhere
   // Of the axis on which the fewest are proved, in percent.
   double proof() const;
   // Typed ops among all, in percent.

@@ -2,7 +2,7 @@
 // and asks the planner for the way from the first type to the last.
 #include "checker/report/cheapest.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/ops/registry.h"
 #include "rules/redistribute/plan.h"
@@ -33,7 +33,7 @@ struct Sequence {
 
 class Sequences {
 public:
-  Sequences(ir::Program &program, const CheckResult &result, llvm::ArrayRef<Message> messages);
+  Sequences(ir::Program &program, const CheckResult &result, llvm::ArrayRef<CommCall> messages);
   std::vector<Sequence> run();
   std::optional<plans::Request> request(const Sequence &sequence);
 
@@ -44,15 +44,15 @@ private:
 
   ir::Program &program_;
   const CheckResult &result_;
-  std::map<uint32_t, const Message *> messages_;
+  std::map<uint32_t, const CommCall *> messages_;
   // Per value how much depends on it besides one transition; with more than one use it cannot go.
   std::vector<unsigned> uses_;
 };
 
 Sequences::Sequences(ir::Program &program, const CheckResult &result,
-                     llvm::ArrayRef<Message> messages)
+                     llvm::ArrayRef<CommCall> messages)
     : program_(program), result_(result), uses_(program.values.size()) {
-  for (const Message &message : messages)
+  for (const CommCall &message : messages)
     messages_[message.inst.index] = &message;
   for (uint32_t i = 0; i < program.insts.size(); ++i)
     for (ValueId value : tensors_of(program, InstId{i}))
@@ -72,7 +72,7 @@ bool Sequences::place(InstId step, llvm::StringRef key, ir::AxisId axis, ir::Typ
     return kind.has_value();
   const ir::AttrValue *word = program_.find(program_.insts[step].attrs, key);
   if (!word || word->form != ir::AttrForm::Kind ||
-      word->as_kind().form != ir::KindWord::Form::Shard || word->as_kind().dim < 0)
+      word->as_kind().form != ir::WrittenKind::Form::Shard || word->as_kind().dim < 0)
     return false;
   const auto dim = static_cast<unsigned>(word->as_kind().dim);
   for (ir::AxisId other : type.sharded())
@@ -164,7 +164,7 @@ std::optional<plans::Request> Sequences::request(const Sequence &sequence) {
 } // namespace
 
 std::vector<std::optional<int64_t>> cheapest_bytes(ir::Program &program, const CheckResult &result,
-                                                   llvm::ArrayRef<Message> messages,
+                                                   llvm::ArrayRef<CommCall> messages,
                                                    const plans::Topology &topology) {
   std::vector<std::optional<int64_t>> left;
   std::map<uint32_t, std::vector<size_t>> by_inst;
@@ -172,7 +172,7 @@ std::vector<std::optional<int64_t>> cheapest_bytes(ir::Program &program, const C
     left.push_back(messages[i].bytes);
     by_inst[messages[i].inst.index].push_back(i);
   }
-  plans::Effort effort{.left = kEffort};
+  plans::SearchBudget effort{.left = kEffort};
   plans::Planner planner(program, topology, &effort);
   Sequences sequences(program, result, messages);
   for (const Sequence &sequence : sequences.run()) {

@@ -8,11 +8,12 @@
 
 namespace spmd::checker {
 
-// Per message the bytes that are left of it: those of the plan go to the first messages of a
-// sequence. As they are where a plan sends no less, where a step changes what the tensor means or
-// an end of it is not known, and in bodies of functions.
+// Bytes per call if each chain of transitions of one tensor were replaced by its cheapest plan. The
+// bytes of a plan are charged to the first calls of its chain, so later ones may have 0. Unchanged:
+// chains for which no plan sends less, chains with a step that changes what the tensor means or
+// with an end of unknown type, and those in bodies of functions.
 std::vector<std::optional<int64_t>> cheapest_bytes(ir::Program &program, const CheckResult &result,
-                                                   llvm::ArrayRef<Message> messages,
+                                                   llvm::ArrayRef<CommCall> messages,
                                                    const rules::redistribute::Topology &topology);
 
 } // namespace spmd::checker

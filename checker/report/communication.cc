@@ -27,7 +27,7 @@ public:
   Reader(ir::Program &program, const CheckResult &result)
       : program_(program), result_(result), rules_(program), planner_(program) {}
 
-  void read(ir::InstId id, std::vector<Message> &out);
+  void read(ir::InstId id, std::vector<CommCall> &out);
 
 private:
   std::optional<int64_t> bytes_of(const rules::Arg &arg) const {
@@ -37,7 +37,7 @@ private:
   }
   // Of the larger side of all operands and all results.
   std::optional<int64_t> larger_side(const TypedCall &call) const;
-  Message message(Collective collective, ir::AxisSet axes, int64_t ranks) const {
+  CommCall message(Collective collective, ir::AxisSet axes, int64_t ranks) const {
     return {.inst = inst_,
             .collective = collective,
             .mesh = mesh_,
@@ -45,8 +45,8 @@ private:
             .ranks = ranks,
             .bytes = {}};
   }
-  void call(const rules::Application &app, const TypedCall &typed, std::vector<Message> &out);
-  void planned(const rules::Application &app, std::vector<Message> &out);
+  void call(const rules::Application &app, const TypedCall &typed, std::vector<CommCall> &out);
+  void planned(const rules::Application &app, std::vector<CommCall> &out);
 
   ir::Program &program_;
   const CheckResult &result_;
@@ -78,7 +78,7 @@ Collective collective_of(rules::TransitionOp op) {
 }
 
 void Reader::call(const rules::Application &app, const TypedCall &typed,
-                  std::vector<Message> &out) {
+                  std::vector<CommCall> &out) {
   rules::Outcome ignored;
   std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
   if (!call)
@@ -87,7 +87,7 @@ void Reader::call(const rules::Application &app, const TypedCall &typed,
   auto add = [&](Collective collective, ir::AxisSet axes, int64_t ranks) {
     if (collective == Collective::None || ranks < 2)
       return;
-    Message made = message(collective, axes, ranks);
+    CommCall made = message(collective, axes, ranks);
     made.combiner = call->combiner;
     if (bytes)
       made.bytes = rules::ring_bytes(collective, *bytes, ranks);
@@ -98,7 +98,7 @@ void Reader::call(const rules::Application &app, const TypedCall &typed,
     return;
   }
   for (uint32_t operand : rules::operands_of(app)) {
-    ir::Type type = app.type(app.args[operand]).erased();
+    ir::Type type = app.type(app.args[operand]).without_shards();
     rules::TransitionOperand view{app, *call, type};
     for (size_t i = 0; i < call->axes.written.size(); ++i)
       for (ir::AxisId axis : call->axes.written[i].axes)
@@ -107,7 +107,7 @@ void Reader::call(const rules::Application &app, const TypedCall &typed,
   }
 }
 
-void Reader::planned(const rules::Application &app, std::vector<Message> &out) {
+void Reader::planned(const rules::Application &app, std::vector<CommCall> &out) {
   std::optional<rules::redistribute::Request> request = rules::redistribute::request_of(app);
   if (!request || rules::redistribute::refuse(program_, *request) ||
       !rules::redistribute::can_be_planned(program_, *request))
@@ -125,7 +125,7 @@ void Reader::planned(const rules::Application &app, std::vector<Message> &out) {
   }
 }
 
-void Reader::read(ir::InstId id, std::vector<Message> &out) {
+void Reader::read(ir::InstId id, std::vector<CommCall> &out) {
   const ir::Inst inst = program_.insts[id];
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
   const bool sends = op.boundary == rules::Boundary::Send;
@@ -155,8 +155,8 @@ void Reader::read(ir::InstId id, std::vector<Message> &out) {
 
 } // namespace
 
-std::vector<Message> communication_of(ir::Program &program, const CheckResult &result) {
-  std::vector<Message> out;
+std::vector<CommCall> comm_calls(ir::Program &program, const CheckResult &result) {
+  std::vector<CommCall> out;
   Reader reader(program, result);
   for (uint32_t i = 0; i < program.insts.size(); ++i)
     reader.read(ir::InstId{i}, out);
@@ -198,7 +198,7 @@ std::array<std::string_view, 3> traffic_columns(TrafficBy by) {
   return {"op", "collective", "axis"};
 }
 
-TrafficKey traffic_key(const ir::Program &program, const Message &message, TrafficBy by) {
+TrafficKey traffic_key(const ir::Program &program, const CommCall &message, TrafficBy by) {
   constexpr std::string_view kPhases[] = {"", "forward", "backward", "recomputed", "optimizer"};
   const ir::Inst &inst = program.insts[message.inst];
   std::string axes =
@@ -216,9 +216,9 @@ TrafficKey traffic_key(const ir::Program &program, const Message &message, Traff
   return {program.op_name(inst.op).str(), collective, axes};
 }
 
-TrafficRows add_up(const ir::Program &program, llvm::ArrayRef<Message> messages, TrafficBy by) {
+TrafficRows add_up(const ir::Program &program, llvm::ArrayRef<CommCall> messages, TrafficBy by) {
   std::map<TrafficKey, Traffic> rows;
-  for (const Message &message : messages) {
+  for (const CommCall &message : messages) {
     Traffic &row = rows[traffic_key(program, message, by)];
     ++row.calls;
     row.unknown += !message.bytes;

@@ -17,7 +17,7 @@
 
 namespace spmd::checker {
 
-struct Message {
+struct CommCall {
   ir::InstId inst;
   rules::Collective collective = rules::Collective::None; // None: a `send`
   ir::MeshId mesh;
@@ -27,7 +27,7 @@ struct Message {
   std::optional<ir::Combiner> combiner = {}; // that the call states
 };
 // In program order. Instructions of a body count once, however often it runs.
-std::vector<Message> communication_of(ir::Program &program, const CheckResult &result);
+std::vector<CommCall> comm_calls(ir::Program &program, const CheckResult &result);
 
 // The part of the model that an instruction belongs to; empty if none is stated.
 std::string scope_of(const ir::Program &program, ir::InstId inst);
@@ -43,9 +43,9 @@ enum class TrafficBy : uint8_t { Axis, Scope, Op, Phase };
 using TrafficKey = std::array<std::string, 3>;
 // What the parts of a key are: `collective`, `axis`, `phase`.
 std::array<std::string_view, 3> traffic_columns(TrafficBy by);
-TrafficKey traffic_key(const ir::Program &program, const Message &message, TrafficBy by);
+TrafficKey traffic_key(const ir::Program &program, const CommCall &message, TrafficBy by);
 using TrafficRows = std::vector<std::pair<TrafficKey, Traffic>>;
 // The most bytes first.
-TrafficRows add_up(const ir::Program &program, llvm::ArrayRef<Message> messages, TrafficBy by);
+TrafficRows add_up(const ir::Program &program, llvm::ArrayRef<CommCall> messages, TrafficBy by);
 
 } // namespace spmd::checker

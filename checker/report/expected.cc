@@ -51,7 +51,7 @@ std::string kinds_text(const ir::Program &program, ir::TypeId id,
     return "";
   ir::Type type = program.types[id];
   if (program.mode == ir::Mode::Local)
-    type = type.erased();
+    type = type.without_shards();
   if (asked)
     type.clear((type.claimed() | type.unknown) & ~*asked);
   return ir::print_kinds(program, type);
@@ -72,30 +72,32 @@ std::string unmet_type(const ir::Program &program, const CheckResult &result,
 
 } // namespace
 
-std::vector<Unmet> unmet_expectations(const ir::Program &program, const CheckResult &result) {
-  std::vector<Unmet> unmet;
+std::vector<ExpectationOutcome> outcomes_of_expectations(const ir::Program &program,
+                                                         const CheckResult &result) {
+  std::vector<ExpectationOutcome> outcomes;
   std::vector<bool> met(result.findings.size());
   for (const ir::Expectation &expected : program.expectations) {
-    Place place = Place::inst(expected.inst);
+    const Place place = Place::inst(expected.inst);
     if (!expected.finding.valid()) {
-      if (std::string text = unmet_type(program, result, expected); !text.empty())
-        unmet.push_back({place, std::move(text)});
+      outcomes.push_back(
+          {place, ir::print_value(program, expected.value), unmet_type(program, result, expected)});
       continue;
     }
+    const std::string subject = text_of(program, expected);
     bool found = false;
     for (size_t i = 0; i < result.findings.size(); ++i)
-      if (result.findings[i].place == place &&
-          text_of(program, result.findings[i]) == text_of(program, expected))
+      if (result.findings[i].place == place && text_of(program, result.findings[i]) == subject)
         found = met[i] = true;
-    if (!found)
-      unmet.push_back({place, text_of(program, expected) + " was expected"});
+    outcomes.push_back({place, subject, found ? "" : subject + " was expected"});
   }
   for (size_t i = 0; i < result.findings.size(); ++i) {
     const Finding &finding = result.findings[i];
-    if (!met[i] && !finding.suppressed && finding.severity() != rules::Severity::Info)
-      unmet.push_back({finding.place, text_of(program, finding) + " was not expected"});
+    if (met[i] || finding.suppressed || finding.severity() == rules::Severity::Info)
+      continue;
+    const std::string subject = text_of(program, finding);
+    outcomes.push_back({finding.place, subject, subject + " was not expected"});
   }
-  return unmet;
+  return outcomes;
 }
 
 } // namespace spmd::checker

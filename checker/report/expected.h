@@ -8,12 +8,13 @@
 
 namespace spmd::checker {
 
-struct Unmet {
+struct ExpectationOutcome {
   Place place;
-  std::string text; // `error[no-spec] on tp was expected`
+  std::string subject;    // `error[no-spec] on tp`, or the value `%3` whose type is expected
+  std::string difference; // `error[no-spec] on tp was expected`; empty: it is as expected
 };
-// In the order of the program: what was expected and is not there, then findings other than infos
-// that nobody expected.
-std::vector<Unmet> unmet_expectations(const ir::Program &program, const CheckResult &result);
+// Those that the program states, in its order, then findings other than infos that it does not.
+std::vector<ExpectationOutcome> outcomes_of_expectations(const ir::Program &program,
+                                                         const CheckResult &result);
 
 } // namespace spmd::checker

@@ -2,9 +2,9 @@
 // are shown, of no others.
 #include "checker/report/report.h"
 
-#include "checker/definitions.h"
 #include "checker/fix/calls.h"
 #include "checker/fix/fix_finder.h"
+#include "checker/program_queries.h"
 #include "checker/report/verified_edits.h"
 #include "checker/walk/suppress.h"
 
@@ -87,7 +87,7 @@ std::string fold_step(const Report &report, const Finding &finding) {
 
 bool concerns_parameters(const Report &report, const Finding &finding) {
   const Place &place = finding.place;
-  if (!finding.info().by_meaning)
+  if (!finding.info().holds_for_inferred_cuts)
     return false;
   return place.form == Place::Form::Param ||
          (place.form == Place::Form::Inst && frame_of(report, place).valid() &&
@@ -294,7 +294,7 @@ void accept(Report &report, Diagnostic &diagnostic) {
   if (diagnostic.first->suppressed)
     return;
   std::optional<Accepted> accepted;
-  for (const Accept &ask : report.accept)
+  for (const AcceptRule &ask : report.accept)
     if (!accepted)
       accepted = ask(report, diagnostic);
   if (!accepted || accepted->places == 0)
@@ -332,10 +332,10 @@ void drop_unheld(const Report &report, uint64_t &rechecked, Diagnostic &diagnost
 void add_saving(const Report &report, unsigned &tried, Diagnostic &diagnostic) {
   const Finding &finding = *diagnostic.first;
   diagnostic.fixes_sought = true;
-  diagnostic.fixes_cut = tried >= kMostSavings;
+  diagnostic.fix_budget_exhausted = tried >= kMostSavings;
   for (const Saving &saving : report.savings) {
     if (saving.finding.place != finding.place || saving.finding.violation != finding.violation ||
-        diagnostic.fixes_cut)
+        diagnostic.fix_budget_exhausted)
       continue;
     ++tried;
     if (is_verified(report, saving))
@@ -362,13 +362,13 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     if (fixes && finding.info().is_cost)
       add_saving(report, tried, diagnostic);
     // A program that checks has nothing to repair: what a run refutes is not what it says.
-    if (!fixes || finding.info().drawn_by != rules::DrawnBy::Check)
+    if (!fixes || finding.info().drawn_by != rules::ReportedBy::Check)
       continue;
     if (!finder)
       finder.emplace(*report.program, *report.result, check_options);
     diagnostic.fixes = finder->find(finding);
     diagnostic.fixes_sought = finder->tried();
-    diagnostic.fixes_cut = finder->cut();
+    diagnostic.fix_budget_exhausted = finder->cut();
     drop_unheld(report, rechecked, diagnostic);
     if (report.words != ir::Dialect::Spmd)
       translate_fixes(*report.program, report.words, diagnostic.fixes);
@@ -392,7 +392,7 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   for (uint32_t i = 0; options.shown_path && i < program.files.size(); ++i)
     report.shown_paths.push_back(options.shown_path(program, ir::FileId{i}));
   report.words = options.dialect.value_or(ir::dialect_of(program));
-  report.judged = judged_part(program, result);
+  report.judged = check_coverage(program, result);
   report.first_uses = first_uses(program, result, ir::format_of(bytes).by_hand);
   fold(report, options);
   identify(report);

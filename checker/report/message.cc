@@ -2,7 +2,7 @@
 // the struct. Relies on ir/text/text.h for whatever has a text form.
 #include "checker/report/message.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/dialect/print_type.h"
 #include "ir/mesh/symbols.h"
@@ -51,11 +51,11 @@ using Words = llvm::SmallVector<std::string, 4>;
 
 // Names the tensors among some operands by position, `0`, `1[3]`, or by the word they were given
 // with.
-void add_words(const ir::Program &program, ir::BlockId block, llvm::StringRef prefix,
+void add_words(const ir::Program &program, ir::OperandsId block, llvm::StringRef prefix,
                Words &words) {
   unsigned position = 0;
   std::string given;
-  for (const ir::Operand &operand : program.blocks[block]) {
+  for (const ir::Operand &operand : program.operand_lists[block]) {
     if (operand.form == ir::Operand::Form::Name) {
       given = program.strings[operand.as_name()].str();
       continue;
@@ -80,15 +80,15 @@ std::string operand_text(const ir::Program &program, const Finding &finding, uns
   return fmt::format("operand {}", index < words.size() ? words[index] : std::to_string(index));
 }
 
-std::string kind_text(ir::KindWord word) {
+std::string kind_text(ir::WrittenKind word) {
   switch (word.form) {
-  case ir::KindWord::Form::Shard:
+  case ir::WrittenKind::Form::Shard:
     return fmt::format("sharded on dimension {}", word.dim);
-  case ir::KindWord::Form::Either:
+  case ir::WrittenKind::Form::Either:
     return "replicate or invariant";
-  case ir::KindWord::Form::Unknown:
+  case ir::WrittenKind::Form::Unknown:
     return "of unknown kind";
-  case ir::KindWord::Form::Plain:
+  case ir::WrittenKind::Form::Plain:
     break;
   }
   std::string name(info(word.kind).name);
@@ -247,7 +247,7 @@ std::string field_text(const ir::Program &program, const Finding &finding,
             return ir::print_axes(program, mesh_of(program, finding.place), axes);
           },
           [&](ir::Kind kind) { return std::string(ir::info(kind).name); },
-          [&](ir::KindWord word) { return kind_text(word); },
+          [&](ir::WrittenKind word) { return kind_text(word); },
           [&](ir::Combiner combiner) { return std::string(ir::word(combiner)); },
           [&](int64_t number) { return std::to_string(number); },
           [&](rules::RankCount ranks) { return ir::print_ranks(program, ranks.count); },

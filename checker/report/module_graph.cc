@@ -1,7 +1,7 @@
 // Follows each operand of the forward back through collectives to the module that made it.
 #include "checker/report/module_graph.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
@@ -18,7 +18,7 @@ constexpr size_t kMostDepth = 8;
 
 class GraphBuilder {
 public:
-  GraphBuilder(const ir::Program &program, llvm::ArrayRef<Message> messages)
+  GraphBuilder(const ir::Program &program, llvm::ArrayRef<CommCall> messages)
       : program_(program), messages_(messages) {
     for (uint32_t i = 0; i < messages.size(); ++i)
       of_inst_[messages[i].inst.index].push_back(i);
@@ -37,7 +37,7 @@ private:
   void connect(ir::InstId user, ir::ValueId value);
 
   const ir::Program &program_;
-  llvm::ArrayRef<Message> messages_;
+  llvm::ArrayRef<CommCall> messages_;
   llvm::DenseMap<uint32_t, llvm::SmallVector<uint32_t, 1>> of_inst_; // messages
   size_t depth_ = 1;
   ModuleGraph graph_;
@@ -66,7 +66,7 @@ uint32_t GraphBuilder::node(ir::InstId id) {
 
 void GraphBuilder::add(Moved &moved, ir::InstId id) {
   for (uint32_t index : of_inst_[id.index]) {
-    const Message &message = messages_[index];
+    const CommCall &message = messages_[index];
     TrafficKey key = traffic_key(program_, message, TrafficBy::Op);
     Traffic &row = moved[fmt::format("{} over {}", key[1], key[2])];
     ++row.calls;
@@ -123,7 +123,7 @@ ModuleGraph GraphBuilder::build(size_t depth) {
 
 } // namespace
 
-ModuleGraph module_graph(const ir::Program &program, llvm::ArrayRef<Message> messages,
+ModuleGraph module_graph(const ir::Program &program, llvm::ArrayRef<CommCall> messages,
                          size_t most) {
   GraphBuilder builder(program, messages);
   size_t depth = 1;

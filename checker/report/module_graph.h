@@ -30,7 +30,7 @@ struct ModuleGraph {
 
 // Modules of equal layers are one. Names are cut so that there are at most about `most` nodes.
 // Empty if the program names no two modules.
-ModuleGraph module_graph(const ir::Program &program, llvm::ArrayRef<Message> messages,
+ModuleGraph module_graph(const ir::Program &program, llvm::ArrayRef<CommCall> messages,
                          size_t most = 24);
 
 } // namespace spmd::checker

@@ -2,7 +2,7 @@
 // the program sums it.
 #include "checker/report/provenance.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
@@ -59,7 +59,7 @@ llvm::SmallVector<Note, 2> notes_of_measured(const ir::Program &program, ValueId
   else
     notes.push_back({Note::Form::Since, {}, false, "no collective takes it"});
   for (const ir::Param &param : program.params) {
-    if (!param.gradient_ratio || !rules::off_slope(*param.gradient_ratio).empty())
+    if (!param.gradient_ratio || !rules::describe_gradient_ratio(*param.gradient_ratio).empty())
       continue;
     const std::string right = ir::print_named(program, param.value);
     if (InstId sum = collective_of_gradient(program, param.value); sum.valid())

@@ -4,7 +4,7 @@
 
 #include "checker/body_values.h"
 #include "checker/check.h"
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 #include "checker/report/message.h"
 #include "checker/report/verdicts/blame.h"
 #include "checker/walk/gradients/joint.h"
@@ -107,7 +107,7 @@ private:
     std::optional<ir::FunctionId> function = function_of_param(program_, value);
     if (!function || program_.values[value].declared.valid())
       return {};
-    for (ValueId operand : passed_for(program_, *function, value))
+    for (ValueId operand : arguments_for_param(program_, *function, value))
       if (same_kind(operand, value))
         return operand;
     return {};
@@ -456,7 +456,7 @@ void add_sum_ahead(const ir::Program &program, const Finding &finding,
                    llvm::SmallVectorImpl<Note> &notes) {
   if (mixed.kind != Kind::Varying)
     return;
-  InstId sum = sum_ahead(program, finding.place.as_inst(), mixed.axes);
+  InstId sum = reducing_collective_of(program, finding.place.as_inst(), mixed.axes);
   if (!sum.valid())
     return;
   notes.push_back(
@@ -539,7 +539,7 @@ llvm::SmallVector<Note, 2> explain_value(const ir::Program &program, const Check
 
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding) {
-  if (finding.info().drawn_by == rules::DrawnBy::Run)
+  if (finding.info().drawn_by == rules::ReportedBy::Run)
     return explain_run(finding);
   if (const auto *open = finding.violation.as<rules::UndecidedExtents>())
     return explain_symbols(program, *open);

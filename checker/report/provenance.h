@@ -17,9 +17,9 @@ struct Note {
     Gradient,
     Hint,
     Assumed,
-    Measured, // by a run: what, the mistake that gives such data, how to run it again
-    Guess,
-    Rerun
+    Measured, // what a run measured
+    Guess,    // the mistake that would give such data
+    Rerun     // the command that repeats the run
   };
   Form form = Form::Since;
   Place place;
@@ -45,9 +45,9 @@ llvm::SmallVector<Note, 2> explain_value(const ir::Program &program, const Check
 ir::ValueId parameter_of(const ir::Program &program, const CheckResult &result,
                          const Finding &finding);
 
-// Whether the type of a declared value on the axis was found by comparing ranks, and nothing
-// states it; then, what was seen, with the sum of its gradient that makes it replicate. `passed`:
-// what the sentence says of the way from there.
+// is_observed: the type of a declared value on the axis comes from comparing ranks, and nothing
+// states it. note_of_observed: the note that says what was seen, and which sum of the gradient would
+// make it replicate; `passed`: the phrase for the ops between the value and the finding.
 bool is_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis);
 Note note_of_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis,
                       std::string_view passed);

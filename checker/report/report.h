@@ -2,8 +2,8 @@
 #pragma once
 
 #include "checker/check.h"
+#include "checker/check_coverage.h"
 #include "checker/fix/fix.h"
-#include "checker/judged.h"
 #include "checker/report/message.h"
 #include "checker/report/provenance.h"
 #include "checker/report/savings.h"
@@ -35,20 +35,21 @@ struct Diagnostic {
   llvm::SmallVector<Note, 2> notes = {};
   llvm::SmallVector<Fix, 3> fixes = {};
   bool fixes_sought = false; // false: they were not asked for, or the finding has none by nature
-  size_t known = 0;          // of the places, those that were there before
-  bool fixes_cut = false;    // the search ended at its budget: there may be others, or cheaper ones
+  size_t known = 0;          // of the places, those in the baseline or the earlier output
+  bool fix_budget_exhausted =
+      false; // the search ended at its budget: there may be others, or cheaper ones
 };
 
-// What whoever asks for a report accepts of a finding: some of its places, because they are known,
-// or because a comment says so.
+// Places of a finding that need no attention, and why: they are in the baseline or in an earlier
+// output, or a comment in the source says so. The suppressions of the program itself are applied by
+// check().
 struct Accepted {
   std::string reason;
   size_t places = 0;  // at most as many as the finding has; all: it is suppressed
-  bool known = false; // it was there before
+  bool known = false; // it is in the baseline or the earlier output
 };
 struct Report;
-struct Diagnostic;
-using Accept = std::function<std::optional<Accepted>(const Report &, const Diagnostic &)>;
+using AcceptRule = std::function<std::optional<Accepted>(const Report &, const Diagnostic &)>;
 
 struct ReportOptions {
   bool fold = true;
@@ -56,9 +57,9 @@ struct ReportOptions {
   std::optional<ir::Dialect> dialect; // types in its words too; none: that of the program
   unsigned max_findings = 200;        // diagnostics; more are counted, not explained
   std::vector<std::string> select,
-      ignore;                      // finding names or groups; empty select: the group `default`
-  std::vector<Accept> accept = {}; // the first that accepts a finding is the one that counts
-  bool compared = false;           // one of them knows what was there before
+      ignore;                          // finding names or groups; empty select: the group `default`
+  std::vector<AcceptRule> accept = {}; // the first that accepts a finding is the one that counts
+  bool compared = false;               // one of them knows what was there before
   // What a source is called where people read it; none: as the program states it.
   std::function<std::string(const ir::Program &, ir::FileId)> shown_path = {};
 };
@@ -74,11 +75,11 @@ struct Report {
   ir::Dialect words = ir::Dialect::Spmd; // types are printed in these too
   unsigned cut = 0;                      // diagnostics beyond max_findings
   unsigned errors = 0, warnings = 0, infos = 0, suppressed = 0; // unfolded, suppressed ones apart
-  unsigned known = 0;         // of the suppressed ones: they were there before
-  std::vector<Accept> accept; // ReportOptions::accept
-  bool compared = false;      // with what was there before
-  unsigned not_selected = 0;  // not suppressed either; in none of the counts above
-  Judged judged;
+  unsigned known = 0;             // of the suppressed ones: they were there before
+  std::vector<AcceptRule> accept; // ReportOptions::accept
+  bool compared = false;          // with what was there before
+  unsigned not_selected = 0;      // not suppressed either; in none of the counts above
+  CheckCoverage judged;
   ir::InputLines lines;                           // of `bytes`
   llvm::DenseMap<uint32_t, ir::LocId> first_uses; // declared values: where each is read first
   std::deque<Finding> added;            // findings that the report adds to those of the check

@@ -3,7 +3,7 @@
 // means, lead back to the same data.
 #include "checker/report/savings.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 #include "checker/report/communication.h"
 
 #include "rules/ops/registry.h"
@@ -25,8 +25,8 @@ namespace {
 using ir::AxisSet;
 using ir::InstId;
 using ir::Kind;
-using ir::KindWord;
 using ir::ValueId;
+using ir::WrittenKind;
 using rules::Collective;
 using rules::TransitionOp;
 
@@ -65,9 +65,9 @@ private:
   std::string new_step(const Step &first, const Step &second, TransitionOp op) const;
   // What the axis is at an end of a step: as the call says, where only kinds are judged and types
   // have no blocks; else by the type.
-  KindWord source(const Step &step, ir::AxisId axis) const;
-  KindWord target(const Step &step, ir::AxisId axis) const;
-  KindWord word(const Step &step, llvm::StringRef key, ValueId value, ir::AxisId axis) const;
+  WrittenKind source(const Step &step, ir::AxisId axis) const;
+  WrittenKind target(const Step &step, ir::AxisId axis) const;
+  WrittenKind word(const Step &step, llvm::StringRef key, ValueId value, ir::AxisId axis) const;
   std::string name_of(const Step &step) const { return program_.op_name(op(step)).str(); }
   ir::OpNameId op(const Step &step) const { return program_.insts[step.inst].op; }
   unsigned products_between(InstId first, InstId last) const;
@@ -81,19 +81,19 @@ private:
   // `step`: what takes the place of what goes; of no op where a value does.
   void add(const Step &at, rules::Violation violation, std::string text, Rewrite rewrite,
            FixStep step);
-  FixStep fix_step(ValueId from, TransitionOp op, AxisSet axes, KindWord src, KindWord dst);
+  FixStep fix_step(ValueId from, TransitionOp op, AxisSet axes, WrittenKind src, WrittenKind dst);
 
   ir::Program &program_;
   const CheckResult &result_;
-  std::map<uint32_t, Message> messages_; // of instructions that send once
-  std::vector<unsigned> uses_;           // per value, outputs and gradients included
-  std::vector<InstId> writer_;           // per value: what writes over it; none if nothing does
+  std::map<uint32_t, CommCall> messages_; // of instructions that send once
+  std::vector<unsigned> uses_;            // per value, outputs and gradients included
+  std::vector<InstId> writer_;            // per value: what writes over it; none if nothing does
   llvm::DenseMap<uint32_t, llvm::SmallVector<InstId, 2>> users_;
   std::map<std::array<uint32_t, 5>, Step> seen_;
   std::vector<Saving> found_;
 };
 
-KindWord addend(const Step &step) {
+WrittenKind addend(const Step &step) {
   return {.kind = Kind::Partial, .combiner = step.combiner.value_or(ir::Combiner::Sum)};
 }
 
@@ -105,11 +105,11 @@ std::string bytes_text(std::optional<int64_t> bytes) {
   return bytes && *bytes > 0 ? std::to_string(*bytes) : "";
 }
 
-bool is_plain(KindWord word, Kind kind) {
-  return word.form == KindWord::Form::Plain && word.kind == kind;
+bool is_plain(WrittenKind word, Kind kind) {
+  return word.form == WrittenKind::Form::Plain && word.kind == kind;
 }
-bool is_shard(KindWord word) { return word.form == KindWord::Form::Shard; }
-bool is_unknown(KindWord word) { return word.form == KindWord::Form::Unknown; }
+bool is_shard(WrittenKind word) { return word.form == WrittenKind::Form::Shard; }
+bool is_unknown(WrittenKind word) { return word.form == WrittenKind::Form::Unknown; }
 
 std::optional<int64_t> sum(std::optional<int64_t> a, std::optional<int64_t> b) {
   return a && b ? std::optional(*a + *b) : std::nullopt;
@@ -119,7 +119,7 @@ Search::Search(ir::Program &program, const CheckResult &result)
     : program_(program), result_(result), uses_(program.values.size()),
       writer_(program.values.size()) {
   std::map<uint32_t, unsigned> sends;
-  for (const Message &message : communication_of(program, result)) {
+  for (const CommCall &message : comm_calls(program, result)) {
     messages_[message.inst.index] = message;
     ++sends[message.inst.index];
   }
@@ -132,7 +132,7 @@ Search::Search(ir::Program &program, const CheckResult &result)
       ++uses_[value.index];
       users_[value.index].push_back(InstId{i});
     }
-    for (const ir::Operand &operand : program.blocks[inst.operands])
+    for (const ir::Operand &operand : program.operand_lists[inst.operands])
       if (operand.is_value() && operand.mut)
         writer_[operand.index] = InstId{i};
   }
@@ -207,20 +207,22 @@ bool Search::same_type(ValueId a, ValueId b) const {
          result_.sizes[a.index] == result_.sizes[b.index];
 }
 
-KindWord Search::word(const Step &step, llvm::StringRef key, ValueId value, ir::AxisId axis) const {
+WrittenKind Search::word(const Step &step, llvm::StringRef key, ValueId value,
+                         ir::AxisId axis) const {
   const ir::AttrValue *stated = program_.find(program_.insts[step.inst].attrs, key);
   if (stated && stated->form == ir::AttrForm::Kind)
     return stated->as_kind();
   const ir::Type &type = program_.types[result_.types[value.index]];
   if (std::optional<unsigned> dim = type.dim(axis))
-    return {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
+    return {
+        .form = WrittenKind::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
   std::optional<Kind> kind = type.kind(axis);
-  return kind ? KindWord{.kind = *kind} : KindWord{.form = KindWord::Form::Unknown};
+  return kind ? WrittenKind{.kind = *kind} : WrittenKind{.form = WrittenKind::Form::Unknown};
 }
-KindWord Search::source(const Step &step, ir::AxisId axis) const {
+WrittenKind Search::source(const Step &step, ir::AxisId axis) const {
   return word(step, "src", step.from, axis);
 }
-KindWord Search::target(const Step &step, ir::AxisId axis) const {
+WrittenKind Search::target(const Step &step, ir::AxisId axis) const {
   return word(step, "dst", step.to, axis);
 }
 
@@ -247,7 +249,7 @@ std::string Search::new_step(const Step &first, const Step &second, TransitionOp
   std::string names = ir::print_axes(program_, mesh, axes);
   if (axes.size() > 1)
     names = "(" + names + ")";
-  const KindWord src = source(first, axes.first()), dst = target(second, axes.first());
+  const WrittenKind src = source(first, axes.first()), dst = target(second, axes.first());
   std::string attributes = "axis = " + names;
   if (states(first, "src") || !(is_plain(src, Kind::Varying) || is_unknown(src)))
     attributes += ", src = " + ir::print(src);
@@ -265,7 +267,8 @@ std::string Search::new_step(const Step &first, const Step &second, TransitionOp
                      rules::name_of(op), over ? "_" : "", over ? "mut " : "", from, attributes);
 }
 
-FixStep Search::fix_step(ValueId from, TransitionOp op, AxisSet axes, KindWord src, KindWord dst) {
+FixStep Search::fix_step(ValueId from, TransitionOp op, AxisSet axes, WrittenKind src,
+                         WrittenKind dst) {
   const ir::Mesh &mesh = program_.meshes[program_.types[result_.types[from.index]].mesh()];
   ir::AxisRefs refs;
   for (ir::AxisId axis : axes)
@@ -299,7 +302,7 @@ void Search::pair(const Step &second) {
   AxisSet axes = first->axes | second.axes;
   bool placed = true, back = true; // no addends; each axis is at the end what it was
   for (ir::AxisId axis : axes) {
-    const KindWord from = source(*first, axis);
+    const WrittenKind from = source(*first, axis);
     placed &= !is_plain(from, Kind::Partial) && !is_unknown(from);
     back &= from == target(second, axis);
   }
@@ -325,15 +328,15 @@ void Search::slice(const Step &first, const Step &second) {
       !is_shard(target(second, second.axes.first())) || says_more(first) || says_more(second) ||
       (first.in_place && is_declared(first.from)))
     return;
-  auto put = [&](rules::Violation violation, TransitionOp op, KindWord src) {
+  auto put = [&](rules::Violation violation, TransitionOp op, WrittenKind src) {
     std::string made = new_step(first, second, op);
     add(second, std::move(violation), fmt::format("put `{}` in the place of both", made),
         {.statements = {{first.inst, ""}, {second.inst, made}}, .renamed = {}, .moved = {}},
         fix_step(first.from, op, first.axes, src, target(second, second.axes.first())));
   };
   std::optional<int64_t> bytes = first.bytes;
-  const KindWord from = source(first, first.axes.first());
-  const bool addends = from == KindWord{.kind = Kind::Partial} ||
+  const WrittenKind from = source(first, first.axes.first());
+  const bool addends = from == WrittenKind{.kind = Kind::Partial} ||
                        (is_plain(from, Kind::Varying) && !states(first, "src"));
   if (first.op == TransitionOp::AllReduce && addends) {
     if (bytes) // what reduce_scatter sends is half of it

@@ -1,6 +1,6 @@
 // Where the factor of a scale comes from: walks definitions back, through gradients to their loss,
 // to the op that averaged, counted or multiplied.
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 #include "checker/report/provenance.h"
 
 #include "checker/report/report.h"

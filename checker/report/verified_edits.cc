@@ -59,7 +59,7 @@ bool repairs(const Report &report, const std::string &text, const Finding &findi
     return after.of_name < before.of_name && after.all < before.all;
   auto left = [&](ir::Program &program, const CheckResult &of) {
     return llvm::count_if(savings_of(program, of), [&](const Saving &saving) {
-      return saving.finding.violation.is_like(finding.violation);
+      return saving.finding.violation.same_finding(finding.violation);
     });
   };
   return after.all <= before.all &&

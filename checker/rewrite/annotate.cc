@@ -15,7 +15,7 @@ namespace spmd::checker {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::InstId;
-using ir::KindWord;
+using ir::WrittenKind;
 
 namespace {
 
@@ -46,10 +46,10 @@ llvm::SmallVector<AxisSet, 2> written_axes(const ir::Program &program, const ir:
 
 class Annotator {
 public:
-  Annotator(ir::Program &program, llvm::ArrayRef<InferredAt> words)
+  Annotator(ir::Program &program, llvm::ArrayRef<InferredSrcDst> words)
       : program_(program), words_(words), inst_(program.insts[words[0].inst]),
         written_(written_axes(program, inst_)) {
-    for (const InferredAt &at : words)
+    for (const InferredSrcDst &at : words)
       all_ |= at.word.axes;
     if (written_.empty())
       written_.push_back(all_);
@@ -61,23 +61,23 @@ public:
       decide(program_.claims[type->as<ir::ClaimId>()]);
       return attrs_;
     }
-    state("src", [&](const InferredAt &at) -> std::optional<KindWord> {
+    state("src", [&](const InferredSrcDst &at) -> std::optional<WrittenKind> {
       if (read_as_addends(program_, at))
         return std::nullopt;
       return at.word.src;
     });
-    state("dst", [](const InferredAt &at) { return std::optional(at.word.dst); });
+    state("dst", [](const InferredSrcDst &at) { return std::optional(at.word.dst); });
     return attrs_;
   }
 
 private:
   // The one word on these axes; none if there is no one word.
-  template <class Word> std::optional<KindWord> on(AxisSet axes, Word word_of) const {
-    std::optional<KindWord> found;
-    for (const InferredAt &at : words_) {
+  template <class Word> std::optional<WrittenKind> on(AxisSet axes, Word word_of) const {
+    std::optional<WrittenKind> found;
+    for (const InferredSrcDst &at : words_) {
       if (!(at.word.axes & axes))
         continue;
-      std::optional<KindWord> word = word_of(at);
+      std::optional<WrittenKind> word = word_of(at);
       if (!word || (found && *found != *word))
         return std::nullopt;
       found = word;
@@ -88,12 +88,12 @@ private:
   template <class Word> void state(llvm::StringRef key, Word word_of) {
     if (program_.find(attrs_, key))
       return;
-    if (std::optional<KindWord> same = on(all_, word_of))
+    if (std::optional<WrittenKind> same = on(all_, word_of))
       return put(key, ir::AttrValue::kind(*same));
     ir::AttrList list;
     for (AxisSet axes : written_) {
       // An axis of one rank is whatever is written.
-      std::optional<KindWord> word = on(axes ? axes : AxisSet(all_.first()), word_of);
+      std::optional<WrittenKind> word = on(axes ? axes : AxisSet(all_.first()), word_of);
       if (!word)
         return;
       list.items.push_back(ir::AttrValue::kind(*word));
@@ -104,7 +104,7 @@ private:
   // What a whole type leaves open is decided in it.
   void decide(ir::Claim claim) {
     ir::Type type = program_.types[claim.type];
-    for (const InferredAt &at : words_)
+    for (const InferredSrcDst &at : words_)
       type.set_kind(at.word.axes, at.word.dst.kind);
     claim.type = program_.types.add(type);
     put("type", ir::AttrValue::claim(program_.claims.add(claim)));
@@ -120,7 +120,7 @@ private:
   }
 
   ir::Program &program_;
-  llvm::ArrayRef<InferredAt> words_;
+  llvm::ArrayRef<InferredSrcDst> words_;
   const ir::Inst inst_;
   llvm::SmallVector<AxisSet, 2> written_;
   AxisSet all_;
@@ -129,8 +129,8 @@ private:
 
 } // namespace
 
-bool read_as_addends(const ir::Program &program, const InferredAt &at) {
-  if (at.word.src.form != KindWord::Form::Plain || at.word.src.kind != ir::Kind::Varying)
+bool read_as_addends(const ir::Program &program, const InferredSrcDst &at) {
+  if (at.word.src.form != WrittenKind::Form::Plain || at.word.src.kind != ir::Kind::Varying)
     return false;
   rules::ResolvedOp op = rules::resolve_op(program, program.insts[at.inst].op);
   return op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces;
@@ -139,7 +139,7 @@ bool read_as_addends(const ir::Program &program, const InferredAt &at) {
 std::vector<Annotation> annotate(ir::Program &program, const CheckResult &result) {
   std::vector<Annotation> made;
   llvm::DenseMap<uint32_t, size_t> of_inst;
-  for (const InferredAt &at : result.inferred) {
+  for (const InferredSrcDst &at : result.inferred) {
     auto [slot, is_new] = of_inst.try_emplace(at.inst.index, made.size());
     if (is_new)
       made.push_back({at.inst, {}, {}, {}});
@@ -155,10 +155,10 @@ std::vector<Annotation> annotate(ir::Program &program, const CheckResult &result
   return made;
 }
 
-uint64_t undecided_words(const CheckResult &result) {
+uint64_t undecided_dst_count(const CheckResult &result) {
   llvm::DenseMap<uint32_t, bool> counted;
-  for (const InferredAt &at : result.inferred)
-    if (at.why == InferredAt::Why::NoUse)
+  for (const InferredSrcDst &at : result.inferred)
+    if (at.why == InferredSrcDst::Why::NoUse)
       counted[at.inst.index] = true;
   return counted.size();
 }

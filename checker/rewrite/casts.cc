@@ -54,17 +54,17 @@ public:
 
 private:
   // The operands with one of the tensors among them marked.
-  ir::BlockId with(ir::BlockId block, const WrittenCast &cast, const ir::Inst &inst, size_t &at,
-                   std::vector<ir::Inst> &out) {
-    llvm::SmallVector<ir::Operand, 8> operands(program_.blocks[block].begin(),
-                                               program_.blocks[block].end());
+  ir::OperandsId with(ir::OperandsId block, const WrittenCast &cast, const ir::Inst &inst,
+                      size_t &at, std::vector<ir::Inst> &out) {
+    llvm::SmallVector<ir::Operand, 8> operands(program_.operand_lists[block].begin(),
+                                               program_.operand_lists[block].end());
     for (ir::Operand &operand : operands) {
       if (operand.form == ir::Operand::Form::List)
         operand.index = with(operand.as_list(), cast, inst, at, out).index;
       else if (operand.is_value() && at++ == cast.operand)
         operand.index = mark(operand.as_value(), cast.axes, inst, out).index;
     }
-    return program_.blocks.add(operands);
+    return program_.operand_lists.add(operands);
   }
   ValueId mark(ValueId of, AxisSet axes, const ir::Inst &use, std::vector<ir::Inst> &out) {
     ir::Value value;
@@ -80,7 +80,7 @@ private:
         {program_.strings.add("axis"), ir::AttrValue::axes(program_.axis_refs.add(refs))});
     ir::Inst cast = use;
     cast.op = ir::OpNameId{program_.strings.add("mark_varying").index};
-    cast.operands = program_.blocks.add({ir::Operand::value(of)});
+    cast.operands = program_.operand_lists.add({ir::Operand::value(of)});
     cast.attrs = program_.attrs.add(std::move(dict));
     cast.first_result = program_.values.add(value);
     cast.result_count = 1;

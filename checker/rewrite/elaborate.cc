@@ -184,7 +184,7 @@ private:
       for (unsigned i = 0; binding[other] && i < binding[other]->count; ++i)
         carries |= !app.type(app.args[binding[other]->first + i]).gradient_free();
       const rules::OpDef *derived =
-          carries && app.where().grad ? rules::derivative(row, other) : nullptr;
+          carries && app.op_context().grad ? rules::derivative(row, other) : nullptr;
       if (derived && reads(*derived))
         return true;
     }
@@ -249,8 +249,8 @@ private:
     value.name = copier_.fresh_name(name_of(of));
     insertion.value = program_.values.add(value);
     Inst move = use;
-    move.op = own_op(program_, rules::name_of(rules::TransitionOp::Redistribute));
-    move.operands = program_.blocks.add({ir::Operand::value(of)});
+    move.op = spmd_op(program_, rules::name_of(rules::TransitionOp::Redistribute));
+    move.operands = program_.operand_lists.add({ir::Operand::value(of)});
     move.first_result = insertion.value;
     move.result_count = 1;
     move.attrs = to_type(insertion, decision.had[operand]);
@@ -263,16 +263,16 @@ private:
     const ir::ValueName name = program_.values[value].name;
     return (name.is_number() ? "v" : "") + ir::print(name, program_.strings).substr(1);
   }
-  ir::BlockId replaced(ir::BlockId block, llvm::ArrayRef<ValueId> values, size_t &next) {
-    llvm::SmallVector<ir::Operand, 8> operands(program_.blocks[block].begin(),
-                                               program_.blocks[block].end());
+  ir::OperandsId replaced(ir::OperandsId block, llvm::ArrayRef<ValueId> values, size_t &next) {
+    llvm::SmallVector<ir::Operand, 8> operands(program_.operand_lists[block].begin(),
+                                               program_.operand_lists[block].end());
     for (ir::Operand &operand : operands) {
       if (operand.form == ir::Operand::Form::List)
         operand.index = replaced(operand.as_list(), values, next).index;
       else if (operand.is_value())
         operand.index = values[next++].index;
     }
-    return program_.blocks.add(operands);
+    return program_.operand_lists.add(operands);
   }
   AxisSet stated(ir::AttrsId attrs, ir::ContextId context) const {
     AxisSet axes;
@@ -382,7 +382,7 @@ private:
   const CheckOptions &options_;
   // Moves that the search for one op looks at, on every machine the same.
   static constexpr uint64_t kPerOp = 150'000;
-  rd::Effort effort_;
+  rd::SearchBudget effort_;
   rd::Planner planner_;
   BodyCopier copier_;                      // for names
   std::map<uint32_t, Decision> decisions_; // by instruction

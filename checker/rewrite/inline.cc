@@ -1,7 +1,7 @@
 // Bodies in the place of their calls.
 #include "checker/rewrite/inline.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/support/strings.h"
 #include "rules/boundary/name.h"
@@ -25,7 +25,7 @@ using ir::InstId;
 using ir::Operand;
 using ir::ValueId;
 
-ir::OpNameId own_op(ir::Program &program, llvm::StringRef name) {
+ir::OpNameId spmd_op(ir::Program &program, llvm::StringRef name) {
   return {program.strings.add(program.is_own_dialect() ? name.str() : "spmd." + name.str()).index};
 }
 
@@ -74,12 +74,12 @@ Operand BodyCopier::operator()(const Operand &operand) {
   return made;
 }
 
-ir::BlockId BodyCopier::operator()(ir::BlockId block) {
-  llvm::SmallVector<Operand, 8> operands(program_.blocks[block].begin(),
-                                         program_.blocks[block].end());
+ir::OperandsId BodyCopier::operator()(ir::OperandsId block) {
+  llvm::SmallVector<Operand, 8> operands(program_.operand_lists[block].begin(),
+                                         program_.operand_lists[block].end());
   for (Operand &operand : operands)
     operand = (*this)(operand);
-  return program_.blocks.add(operands);
+  return program_.operand_lists.add(operands);
 }
 
 Inst BodyCopier::copy(const Inst &inst, AxisSet local) {
@@ -233,8 +233,8 @@ private:
       return std::nullopt;
     return attr->as<ir::FunctionId>();
   }
-  void tensors(ir::BlockId block, llvm::SmallVectorImpl<ValueId> &out) const {
-    for (const Operand &operand : program_.blocks[block]) {
+  void tensors(ir::OperandsId block, llvm::SmallVectorImpl<ValueId> &out) const {
+    for (const Operand &operand : program_.operand_lists[block]) {
       if (operand.is_value())
         out.push_back(operand.as_value());
       if (operand.form == Operand::Form::List)
@@ -258,7 +258,7 @@ private:
     std::optional<ir::FunctionId> id = function(inst.attrs, "body");
     if (!id || program_.functions[*id].opaque)
       return false;
-    llvm::ArrayRef<Operand> results = program_.blocks[program_.functions[*id].results];
+    llvm::ArrayRef<Operand> results = program_.operand_lists[program_.functions[*id].results];
     llvm::SmallVector<Operand, 4> returned(results.begin(), results.end());
     if (llvm::any_of(returned, [](const Operand &operand) { return !operand.is_value(); }))
       return false;
@@ -291,9 +291,9 @@ private:
   void leave(const Inst &inst, uint32_t result, ValueId value, AxisSet local, uint64_t origin,
              NewBody &out) {
     Inst made;
-    made.op = own_op(program_, "identity");
+    made.op = spmd_op(program_, "identity");
     made.attrs = program_.no_attrs();
-    made.operands = program_.blocks.add({Operand::value(value)});
+    made.operands = program_.operand_lists.add({Operand::value(value)});
     made.first_result = copier_.copy(inst.result(result));
     made.result_count = 1;
     made.loc = inst.loc;
@@ -353,7 +353,7 @@ private:
     return nullptr;
   }
   bool writes(const Inst &inst) const {
-    return llvm::any_of(program_.blocks[inst.operands],
+    return llvm::any_of(program_.operand_lists[inst.operands],
                         [](const Operand &operand) { return operand.mut; });
   }
   // `alias %new, %old`: the views that led from the old content to %old, taken of %new. False where
@@ -383,12 +383,12 @@ private:
       ValueId result = &view == &views.front() && !inside ? inst.first_result
                        : &view == &views.front()          ? copier_.copy(inst.first_result)
                                                           : copier_.copy(view.first_result);
-      llvm::ArrayRef<Operand> before = program_.blocks[view.operands];
+      llvm::ArrayRef<Operand> before = program_.operand_lists[view.operands];
       llvm::SmallVector<Operand, 8> block(before.begin(), before.end());
       for (Operand &operand : block)
         if (operand.is_value() && operand.as_value() == program_.values[view.first_result].alias_of)
           operand = Operand::value(base);
-      made.operands = program_.blocks.add(block);
+      made.operands = program_.operand_lists.add(block);
       made.first_result = result;
       made.loc = inst.loc;
       program_.values[result].alias_of = base;
@@ -427,7 +427,7 @@ static std::optional<std::string> without_write(llvm::StringRef name) {
   return std::nullopt;
 }
 
-void unwrite(ir::Program &program) {
+void functionalize(ir::Program &program) {
   llvm::DenseSet<uint32_t> outside;
   for (const ir::Param &param : program.params)
     if (param.role != ir::Role::Input)
@@ -438,7 +438,7 @@ void unwrite(ir::Program &program) {
       return;
   for (uint32_t i = first; i < last; ++i) {
     Inst &inst = program.insts[InstId{i}];
-    llvm::ArrayRef<Operand> before = program.blocks[inst.operands];
+    llvm::ArrayRef<Operand> before = program.operand_lists[inst.operands];
     llvm::SmallVector<Operand, 8> operands(before.begin(), before.end());
     bool hidden = llvm::any_of(operands, [](const Operand &each) { return each.mut; });
     for (const Operand &each : operands)
@@ -449,7 +449,7 @@ void unwrite(ir::Program &program) {
       continue;
     for (Operand &each : operands)
       each.mut = false;
-    inst.operands = program.blocks.add(operands);
+    inst.operands = program.operand_lists.add(operands);
     inst.op = ir::OpNameId{program.strings.add(*name).index};
     for (uint32_t r = 0; r < inst.result_count; ++r)
       program.values[inst.result(r)].alias_of = {};

@@ -15,7 +15,7 @@
 namespace spmd::checker {
 
 // The name of one of our own ops, whatever dialect the program is in.
-ir::OpNameId own_op(ir::Program &program, llvm::StringRef name);
+ir::OpNameId spmd_op(ir::Program &program, llvm::StringRef name);
 
 // The program must be checked and clean: calls fit their functions. Opaque functions stay called.
 void inline_calls(ir::Program &program);
@@ -23,7 +23,7 @@ void inline_calls(ir::Program &program);
 // Writes of the main body that nobody outside can see give new values instead, so that what they
 // overtook can still be read: a backward reads it. Parameters and buffers stay written in place,
 // and so does all where views of what was written through other views are taken.
-void unwrite(ir::Program &program);
+void functionalize(ir::Program &program);
 
 // Copies instructions of a program into other bodies of the same program, with values of their own.
 class BodyCopier {
@@ -36,7 +36,7 @@ public:
   // A new value like `value`, of the same name if that is free, else of a similar one.
   ir::ValueId copy(ir::ValueId value);
   ir::Operand operator()(const ir::Operand &operand);
-  ir::BlockId operator()(ir::BlockId block);
+  ir::OperandsId operator()(ir::OperandsId block);
   // Results are copied, operands replaced; `local`: axes that are local besides those of its
   // context.
   ir::Inst copy(const ir::Inst &inst, ir::AxisSet local);

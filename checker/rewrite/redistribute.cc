@@ -42,7 +42,7 @@ public:
 
 private:
   std::optional<rules::redistribute::Request> request_of(const Inst &inst, ValueId &operand) {
-    llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
+    llvm::ArrayRef<ir::Operand> operands = program_.operand_lists[inst.operands];
     if (operands.size() != 1 || !operands[0].is_value())
       return std::nullopt;
     operand = operands[0].as_value();
@@ -102,7 +102,7 @@ private:
     std::string name = "spmd." + std::string(op);
     made.op = ir::OpNameId{program_.strings.add(name).index};
     made.attrs = attrs;
-    made.operands = program_.blocks.add({ir::Operand::value(operand)});
+    made.operands = program_.operand_lists.add({ir::Operand::value(operand)});
     made.first_result = result;
     made_->push_back(made);
   }

@@ -49,7 +49,7 @@ void Collector::add(BodyResult &body_result, CheckResult &into) {
     if (finding.violation.is<rules::AssumedRule>())
       fresh = assumed_.insert(program_.insts[finding.place.as_inst()].op.index).second;
     else if (const auto *open = finding.violation.as<rules::UndecidedExtents>())
-      fresh = questions_.insert(rules::question(program_, open->a, open->b) >> 1).second;
+      fresh = questions_.insert(rules::equality_key(program_, open->a, open->b) >> 1).second;
     if (fresh)
       into.findings.push_back(std::move(*entry.finding));
   }

@@ -21,8 +21,8 @@ struct BodyResult {
     uint32_t body = kNone; // that was run there, in place of a finding
   };
   std::vector<Entry> entries;
-  std::vector<Typing::Site> sites;
-  std::vector<InferredAt> inferred;
+  std::vector<BodyInstance::Site> sites;
+  std::vector<InferredSrcDst> inferred;
   std::vector<KindFact> open;
   CheckStats stats;
   bool refused = false; // an edit that is tried does not take the operands that it moves

@@ -63,9 +63,9 @@ bool Edits::apply(ir::Inst &inst) {
 }
 
 bool Edits::touched(const ir::Inst &inst) const {
-  llvm::SmallVector<ir::BlockId, 4> open{inst.operands};
+  llvm::SmallVector<ir::OperandsId, 4> open{inst.operands};
   while (!open.empty())
-    for (const ir::Operand &operand : program_.blocks[open.pop_back_val()]) {
+    for (const ir::Operand &operand : program_.operand_lists[open.pop_back_val()]) {
       if (operand.is_value() && changed_.count(operand.index))
         return true;
       if (operand.form == ir::Operand::Form::List)
@@ -85,7 +85,7 @@ void Edits::drop(const ir::Inst &inst) {
 
 // Gradients of edited operands go through the dual; one that refuses them leaves them as they are,
 // and the claims on them tell.
-void Edits::take_gradients_back(const ir::Inst &inst) {
+void Edits::apply_dual_to_gradients(const ir::Inst &inst) {
   const Edit &edit = *state_.edit;
   if (edit.gradients.empty())
     return;
@@ -154,7 +154,7 @@ void Edits::edit_operands(const ir::Inst &inst) {
       continue;
     std::optional<rules::Arg> made = arg;
     if (!main)
-      made = transition(state_.edit->mover, state_.edit->mover_attrs, inst.context,
+      made = transition(state_.edit->mover, state_.edit->operand_attrs, inst.context,
                         state_.args[position]);
     if (made)
       state_.args[position] = *made;

@@ -19,7 +19,7 @@ struct Edit {
   // What makes the operands that, on its own attributes. Needed in a body, which is typed for each
   // call anew: there they are seen as what it gives for the operands of the call.
   ir::OpNameId mover = {};
-  ir::AttrsId mover_attrs = {};
+  ir::AttrsId operand_attrs = {};
   bool drop = false; // the result is the operand; of a coalesced call: that of `member` is
   uint32_t member = 0;
   // A transition forward has its dual backward: where the program contains the backward, gradients
@@ -46,7 +46,7 @@ public:
   // Of the edited instruction, whose operands are known. True if it is dropped.
   bool apply(ir::Inst &inst);
   // Of each instruction, whose results are known.
-  void take_gradients_back(const ir::Inst &inst);
+  void apply_dual_to_gradients(const ir::Inst &inst);
   void remember(ir::ValueId value) { undo_.push_back({value, state_.known(value)}); }
   // One transition applied to one operand; none if it is refused.
   std::optional<rules::Arg> transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context,

@@ -23,8 +23,9 @@ public:
   // With what is known of a declared value and no type can state.
   virtual ir::Type with_cuts(ir::ValueId value, const ir::Type &type) const = 0;
 
-  // Of each instruction, in this order; the state of the walk holds its operands. Each of the first
-  // two may see operands otherwise: before it is known which are read, and behind that.
+  // Called for each instruction in this order, with its operands in the state of the walk. begin()
+  // and bind() may change how the rule sees them: begin() before operands are bound to the row,
+  // bind() after.
   virtual void begin(const ir::Inst &inst, const rules::ResolvedOp &op) = 0;
   virtual void bind(const ir::Inst &inst, const rules::Application &app) = 0;
   // What the results are if it only says of per-rank values what they are to each other; none: the

@@ -66,7 +66,8 @@ void ProgramInterface::declare(uint32_t index) {
     if (AxisSet drifted = state_.inference->drifted(param, type))
       state_.report({Place::Form::Param, index},
                     rules::CopiesDrift{param.value, drifted, "the first step"});
-  if (std::string off = rules::off_slope(param.gradient_ratio.value_or(1)); !off.empty())
+  if (std::string off = rules::describe_gradient_ratio(param.gradient_ratio.value_or(1));
+      !off.empty())
     state_.report({Place::Form::Param, index},
                   rules::WrongGradient{param.value, std::move(off), {}});
   if (state_.inference) {

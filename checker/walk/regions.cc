@@ -2,8 +2,8 @@
 // is not understood shows the same elements as its base, or some of them.
 #include "checker/walk/regions.h"
 
-#include "checker/definitions.h"
 #include "checker/operand_list.h"
+#include "checker/program_queries.h"
 
 #include "rules/boundary/name.h"
 #include "rules/factors/factors.h"

@@ -63,10 +63,9 @@ private:
   llvm::DenseMap<uint32_t, std::optional<Region>> known_;
 };
 
-// Which of many names of one storage may show an element that another one shows. Elements lie in
-// rows, as long as the last dimension of the storage: a name is filed under the stretches of all
-// elements that it lies in, or under those of the columns, whichever are fewer. So neither blocks
-// of rows nor blocks of columns are compared with all others.
+// Finds the names of one storage that may overlap a region without comparing all pairs. The storage
+// is divided into ranges of rows and as many of columns; a name is filed under the rows or the
+// columns that it spans, whichever are fewer.
 class RegionIndex {
 public:
   RegionIndex(int64_t elements, int64_t columns) : elements_(elements), columns_(columns) {}

@@ -1,7 +1,7 @@
 // What is known and what is reported, while a program is walked.
 #include "checker/walk/state.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/shards/remesh.h"
@@ -44,10 +44,10 @@ AxisSet WalkState::local_axes(ir::MeshId mesh, ir::ContextId id) const {
 
 Type WalkState::seen(ir::TypeId declared, ir::ContextId context) const {
   Type type = ir::canonical_scale(program, program.types[declared]);
-  return type.erased(local_axes(type.mesh(), context));
+  return type.without_shards(local_axes(type.mesh(), context));
 }
 
-Type WalkState::seen_from(const Type &type, ir::MeshId mesh) {
+Type WalkState::remapped_to(const Type &type, ir::MeshId mesh) {
   return type.mesh() == mesh ? type : rules::remesh(program, type, mesh, {}).type;
 }
 

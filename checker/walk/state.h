@@ -37,7 +37,7 @@ public:
   }
   void learn_type(ir::ValueId value, ir::TypeId type) { result.types[value.index] = type; }
   // A parameter, a buffer or state of the optimizer.
-  bool is_kept(ir::ValueId value) const { return value.valid() && kept[value.index]; }
+  bool is_persistent(ir::ValueId value) const { return value.valid() && kept[value.index]; }
   bool gradient_free(const ir::Value &value, bool by_rule) const;
 
   // --- types ---
@@ -48,7 +48,7 @@ public:
   // A claim as it is judged at a place: without the specs of axes that are local there.
   ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
   // A type on another mesh over the same ranks.
-  ir::Type seen_from(const ir::Type &type, ir::MeshId mesh);
+  ir::Type remapped_to(const ir::Type &type, ir::MeshId mesh);
   ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
   // On one axis alone, as if the value were of that kind there.
   ir::TypeId as_kind(ir::Type type, ir::AxisId axis, ir::Kind kind);
@@ -66,7 +66,7 @@ public:
   CheckResult &result;
   rules::Rules rules;
   Storage storage;
-  std::vector<bool> kept; // per value: see is_kept
+  std::vector<bool> kept; // per value: see is_persistent
   // The instruction that is being typed.
   OperandList operands;
   Args args;

@@ -16,10 +16,10 @@ void Storage::find_last_uses() {
       if (operand.is_value())
         last_use_[operand.index] = InstId{i};
     };
-    for (const ir::Operand &operand : program_.blocks[insts[i].operands]) {
+    for (const ir::Operand &operand : program_.operand_lists[insts[i].operands]) {
       note(operand);
       if (operand.form == ir::Operand::Form::List)
-        llvm::for_each(program_.blocks[operand.as_list()], note);
+        llvm::for_each(program_.operand_lists[operand.as_list()], note);
     }
   }
 }
@@ -27,7 +27,7 @@ void Storage::find_last_uses() {
 // Names and writes of one storage that are looked through one by one.
 static constexpr size_t kFew = 32;
 
-llvm::SmallVector<ValueId, 2> Storage::others_after(ValueId value, InstId id) {
+llvm::SmallVector<ValueId, 2> Storage::other_names_after(ValueId value, InstId id) {
   llvm::SmallVector<ValueId, 2> names;
   for (ValueId name = names_[value.index].root; name.valid(); name = names_[name.index].next) {
     names.push_back(name);

@@ -29,14 +29,14 @@ public:
   }
   // The type of a name whose storage was written with another one.
   void keep_type(ir::ValueId value, ir::TypeId type) { before_.try_emplace(value.index, type); }
-  std::optional<ir::TypeId> before_writes(ir::ValueId value) const {
+  std::optional<ir::TypeId> type_before_write(ir::ValueId value) const {
     auto found = before_.find(value.index);
     return found == before_.end() ? std::nullopt : std::optional(found->second);
   }
   void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
   bool any_written() const { return !histories_.empty(); }
   // The last instruction that wrote what `value` shows after it was made; none if it is current.
-  ir::InstId overtaken_by(ir::ValueId value) {
+  ir::InstId stale_since(ir::ValueId value) {
     const ir::ValueId root = names_[value.index].root; // most storage is never written
     return root.valid() && names_[root.index].history ? last_write(value) : ir::InstId();
   }
@@ -46,9 +46,11 @@ public:
   llvm::SmallVector<Write, 4> writes_after(ir::ValueId value, ir::InstId until);
   ir::ValueId root(ir::ValueId value) const { return names_[value.index].root; }
   // True if another name of the same elements, made before `id`, is used after it.
-  bool shared_after(ir::ValueId value, ir::InstId id) { return !others_after(value, id).empty(); }
+  bool has_other_names_after(ir::ValueId value, ir::InstId id) {
+    return !other_names_after(value, id).empty();
+  }
   // Those names.
-  llvm::SmallVector<ir::ValueId, 2> others_after(ir::ValueId value, ir::InstId id);
+  llvm::SmallVector<ir::ValueId, 2> other_names_after(ir::ValueId value, ir::InstId id);
   Regions &regions() { return regions_; }
 
 private:

@@ -135,8 +135,8 @@ private:
   bool drawn_elsewhere(ir::StringId finding) const {
     llvm::StringRef name = program_.strings[finding];
     const rules::DiagnosticInfo *info = rules::find_violation({name.data(), name.size()});
-    return info && (info->is_cost || info->drawn_by == rules::DrawnBy::Run ||
-                    info->drawn_by == rules::DrawnBy::Elaborate);
+    return info && (info->is_cost || info->drawn_by == rules::ReportedBy::Run ||
+                    info->drawn_by == rules::ReportedBy::Elaborate);
   }
   std::string text(ir::StringId id) const { return program_.strings[id].str(); }
   bool lapsed(const ir::Suppression &row) const {

@@ -37,7 +37,7 @@ void Walk::run() {
   contracts_.judge_unread();
   undecided_.settle(declared, reported, late);
   Collector(program_, state_.bodies).add(state_.main, result_);
-  undecided_.settle_words();
+  undecided_.settle_src_dst();
   typing_.keep_typings();
   state_.main = {};
   result_.stats.applications = state_.rules.distinct();
@@ -62,7 +62,7 @@ std::optional<std::vector<Finding>> Walk::retype(const Edit &edit) {
 
 void Walk::resume() {
   state_.recording = false;
-  undecided_.take_decided_words();
+  undecided_.use_decided_src_dst();
   interface_.resume();
   for (uint32_t i = 0; i < program_.values.size(); ++i)
     state_.storage.define(ValueId{i});

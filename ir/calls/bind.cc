@@ -80,7 +80,7 @@ private:
             fmt::format("it takes {} by position, and {} are given", place, call_.args.size()));
       if (takes_rest(place, i)) {
         llvm::ArrayRef<Operand> rest = llvm::ArrayRef<Operand>(call_.args).drop_front(i);
-        given_[place] = Operand::list(program_.blocks.add(rest));
+        given_[place] = Operand::list(program_.operand_lists.add(rest));
         return true;
       }
       given_[place] = call_.args[i];
@@ -156,7 +156,7 @@ private:
                  ? Fit::Converted
                  : Fit::None;
     Fit worst = Fit::Exact;
-    for (Operand item : program_.blocks[operand.as_list()])
+    for (Operand item : program_.operand_lists[operand.as_list()])
       worst = std::max(worst, is_null(item) ? Fit::Exact : fit_of_one(parameter.type, item));
     return worst;
   }

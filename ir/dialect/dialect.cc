@@ -175,7 +175,7 @@ bool strided_uneven(const Program &program, const Type &type, ShapeId local, Sha
 
 } // namespace
 
-std::string lost_in(const Program &program, const Type &type, Dialect dialect) {
+std::string describe_loss(const Program &program, const Type &type, Dialect dialect) {
   const Mesh &mesh = program.meshes[type.mesh()];
   std::string text;
   if (dialect == Dialect::Spmd)
@@ -232,7 +232,7 @@ Dialect dialect_of(const Program &program) {
   return find_dialect(program.strings[program.dialect]).value_or(Dialect::Spmd);
 }
 
-std::string print_words(const Program &program, const Type &type, Dialect dialect) {
+std::string print_kinds_in(const Program &program, const Type &type, Dialect dialect) {
   const Mesh &mesh = program.meshes[type.mesh()];
   switch (dialect) {
   case Dialect::Spmd:
@@ -250,7 +250,7 @@ std::string print_words(const Program &program, const Type &type, Dialect dialec
   return print_kinds(program, type);
 }
 
-void fill_declarations(Program &program) {
+void state_default_kinds(Program &program) {
   Dialect dialect = dialect_of(program);
   if (dialect != Dialect::Jax && dialect != Dialect::LTensor)
     return;

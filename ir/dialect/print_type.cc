@@ -36,7 +36,7 @@ static void append_scale(std::string &out, const Program &program, const Type &t
 // else one by one, as long as the order in which they are written says the same.
 static std::string print_claim(const Program &program, const Type &type, AxisId axis, bool join) {
   const Mesh &mesh = program.meshes[type.mesh()];
-  std::optional<KindWord> word = kind_word(type, axis);
+  std::optional<WrittenKind> word = kind_word(type, axis);
   std::optional<unsigned> dim = type.dim(axis);
   if (!word)
     return "";

@@ -72,15 +72,15 @@ llvm::Expected<AxisId> axis_named(const Program &program, const Mesh &mesh, Stri
 llvm::Error read_own(const Program &program, const Mesh &mesh, StringRef text, Type &type) {
   std::optional<StringRef> inside = between(text, "[", "]");
   auto [kind, name] = inside.value_or(text).rsplit('@');
-  std::optional<KindWord> word = parse_kind(kind.trim());
-  if (!inside || !word || word->form == KindWord::Form::Shard)
+  std::optional<WrittenKind> word = parse_kind(kind.trim());
+  if (!inside || !word || word->form == WrittenKind::Form::Shard)
     return make_error(fmt::format("`{}` is no kind of ours such as [V@tp]", text.str()));
   llvm::Expected<AxisId> axis = axis_named(program, mesh, name.trim());
   if (!axis)
     return axis.takeError();
-  if (word->form == KindWord::Form::Either)
+  if (word->form == WrittenKind::Form::Either)
     return type.set_either(*axis), llvm::Error::success();
-  if (word->form == KindWord::Form::Unknown)
+  if (word->form == WrittenKind::Form::Unknown)
     return type.set_unknown(*axis), llvm::Error::success();
   type.set_kind(*axis, word->kind);
   if (word->kind == Kind::Partial)

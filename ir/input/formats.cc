@@ -1,7 +1,7 @@
 // The table of input formats, and how the format of some bytes is recognised.
 // Relies on one reader and one printer per format, each in a file of its own.
 #include "ir/input/compression.h"
-#include "ir/input/read_cursor.h"
+#include "ir/input/json_cursor.h"
 #include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -96,7 +96,9 @@ struct OpenedFile {
   }
 };
 
-std::string sentence_of(int error) { return sentence({error, std::generic_category()}); }
+std::string sentence_of(int error) {
+  return describe_system_error({error, std::generic_category()});
+}
 
 std::string too_large(uint64_t most) {
   return fmt::format("there are more than {} bytes (--max-input)", most);
@@ -135,7 +137,7 @@ std::unique_ptr<llvm::MemoryBuffer> read_to_end(int file, std::string &problem, 
 
 } // namespace
 
-std::string sentence(std::error_code error) {
+std::string describe_system_error(std::error_code error) {
   std::string text = error.message();
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z' &&
       !(text.size() > 1 && text[1] >= 'A' && text[1] <= 'Z'))
@@ -177,6 +179,6 @@ void guard_mapped_files() {
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
-bool mapped_file_was_cut() { return was_cut; }
+bool mapped_file_was_truncated() { return was_cut; }
 
 } // namespace spmd::ir

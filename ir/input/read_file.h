@@ -15,7 +15,7 @@ namespace spmd::ir {
 inline constexpr uint64_t kMaxInput = uint64_t(1) << 30;
 
 // What the system says of an error, as part of a sentence.
-std::string sentence(std::error_code error);
+std::string describe_system_error(std::error_code error);
 
 // Regular files are mapped, unless they are small; pipes and devices are read to their end. Null,
 // with the reason in `problem`, if that cannot be done or if there are more than `most` bytes. `-`
@@ -27,6 +27,6 @@ std::unique_ptr<llvm::MemoryBuffer> read_file(const std::string &path, std::stri
 // the process (SIGBUS).
 void guard_mapped_files();
 // Whether that happened: what was read since is not to be trusted.
-bool mapped_file_was_cut();
+bool mapped_file_was_truncated();
 
 } // namespace spmd::ir

@@ -1,6 +1,6 @@
 // Numbers of JSON: whole ones stay exact, up to 2^53; all others are the nearest double.
 // Relies on the cursor for where a number begins and for what may follow it.
-#include "ir/input/read_cursor.h"
+#include "ir/input/json_cursor.h"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@ namespace spmd::ir {
 inline bool holds_value(const Program &program, Operand operand) {
   if (operand.form != Operand::Form::List)
     return operand.is_value();
-  return llvm::any_of(program.blocks[operand.as_list()],
+  return llvm::any_of(program.operand_lists[operand.as_list()],
                       [&](Operand item) { return holds_value(program, item); });
 }
 
@@ -20,8 +20,8 @@ inline AttrValue as_attr(Program &program, Operand operand) {
   if (operand.form == Operand::Form::Literal)
     return program.literals[operand.index];
   AttrList list;
-  for (size_t i = 0; i < program.blocks[operand.as_list()].size(); ++i)
-    list.items.push_back(as_attr(program, program.blocks[operand.as_list()][i]));
+  for (size_t i = 0; i < program.operand_lists[operand.as_list()].size(); ++i)
+    list.items.push_back(as_attr(program, program.operand_lists[operand.as_list()][i]));
   return AttrValue::list(program.lists.add(std::move(list)));
 }
 

@@ -4,7 +4,7 @@
 #include "ir/json/print.h"
 #include "ir/mesh/symbols.h"
 
-#include "ir/input/read_cursor.h"
+#include "ir/input/json_cursor.h"
 #include "ir/support/escape.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -91,11 +91,11 @@ private:
 
   // Operations.
   void op(InstId id, ContextId outer);
-  void operand_members(BlockId id);
-  void operands(BlockId id) { operand_list(p_.blocks[id]); }
+  void operand_members(OperandsId id);
+  void operands(OperandsId id) { operand_list(p_.operand_lists[id]); }
   void operand_list(llvm::ArrayRef<Operand> list);
   void operand(const Operand &operand);
-  void mutated(BlockId id);
+  void mutated(OperandsId id);
   void location(LocId id);
   void attrs(const Inst &inst, MeshId mesh);
   void regions(AttrsId id);

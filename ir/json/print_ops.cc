@@ -180,8 +180,8 @@ void JsonPrinter::op(InstId id, ContextId outer) {
 }
 
 // Operands by position, and then those by name.
-void JsonPrinter::operand_members(BlockId id) {
-  llvm::ArrayRef<Operand> all = p_.blocks[id];
+void JsonPrinter::operand_members(OperandsId id) {
+  llvm::ArrayRef<Operand> all = p_.operand_lists[id];
   auto is_name = [](const Operand &operand) { return operand.form == Operand::Form::Name; };
   llvm::ArrayRef<Operand> named = all.drop_front(llvm::find_if(all, is_name) - all.begin());
   if (named.size() != all.size()) {
@@ -212,7 +212,7 @@ void JsonPrinter::operand(const Operand &operand) {
   if (operand.is_value())
     return value_name(operand.as_value());
   if (operand.form == Operand::Form::List)
-    return operand_list(p_.blocks[operand.as_list()]);
+    return operand_list(p_.operand_lists[operand.as_list()]);
   const AttrValue &value = p_.literals[operand.index];
   if (value.form != AttrForm::String)
     return attr_value(value, {}, {});
@@ -221,10 +221,10 @@ void JsonPrinter::operand(const Operand &operand) {
   out_ += '}';
 }
 
-void JsonPrinter::mutated(BlockId id) {
+void JsonPrinter::mutated(OperandsId id) {
   std::string positions;
   unsigned place = 0;
-  for (const Operand &operand : p_.blocks[id]) {
+  for (const Operand &operand : p_.operand_lists[id]) {
     if (operand.form == Operand::Form::Name)
       continue;
     if (operand.mut)
@@ -308,7 +308,7 @@ void JsonPrinter::claim_list(const AttrList &list, const Inst &inst, bool result
 }
 
 std::optional<unsigned> JsonPrinter::rank_of_operand(const Inst &inst, size_t i) const {
-  llvm::ArrayRef<Operand> operands = p_.blocks[inst.operands];
+  llvm::ArrayRef<Operand> operands = p_.operand_lists[inst.operands];
   if (i >= operands.size() || !operands[i].is_value())
     return std::nullopt;
   return rank_of(p_.values[operands[i].as_value()].shape);

@@ -85,15 +85,16 @@ void JsonPrinter::type(TypeId id, std::optional<unsigned> rank, bool own_shape) 
     spec |= shards_of(type, dim).size() > 1;
   bool open = false;
   for (AxisId axis : mesh.typed_axes()) {
-    std::optional<KindWord> word = kind_word(type, axis);
+    std::optional<WrittenKind> word = kind_word(type, axis);
     if (!word)
       continue;
     if (!open)
       key("type"), out_ += '{';
     open = true;
     if (std::optional<unsigned> dim = type.dim(axis); dim && !spec)
-      *word = {
-          .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
+      *word = {.form = WrittenKind::Form::Shard,
+               .kind = Kind::Varying,
+               .dim = static_cast<int8_t>(*dim)};
     key(p_.strings[mesh[axis].name]);
     text(ir::print(*word));
   }

@@ -34,7 +34,8 @@ bool is_taken(const Program &program, const Mesh &mesh, int64_t prime) {
     return llvm::any_of(each.axes,
                         [&](const Axis &axis) { return has_factor(axis.layout, prime); });
   };
-  return llvm::any_of(program.stand_ins, [&](StandIn each) { return each.prime == prime; }) ||
+  return llvm::any_of(program.symbol_primes,
+                      [&](SymbolPrime each) { return each.prime == prime; }) ||
          in_axes(mesh) || llvm::any_of(program.meshes, in_axes) ||
          llvm::any_of(program.groups, [&](const Group &group) {
            return has_factor(group.layout, prime) ||
@@ -43,13 +44,13 @@ bool is_taken(const Program &program, const Mesh &mesh, int64_t prime) {
 }
 
 int64_t prime_for(Program &program, const Mesh &mesh, ExprId atom) {
-  for (StandIn each : program.stand_ins)
+  for (SymbolPrime each : program.symbol_primes)
     if (each.atom == atom)
       return each.prime;
   int64_t prime = kFirstPrime;
   while (!is_prime(prime) || is_taken(program, mesh, prime))
     prime += 2;
-  program.stand_ins.push_back({atom, prime});
+  program.symbol_primes.push_back({atom, prime});
   return prime;
 }
 
@@ -70,13 +71,13 @@ std::string never(const Program &program, ExprId atom) {
 
 } // namespace
 
-std::optional<int64_t> stand_in(Program &program, const Mesh &mesh, Extent size,
-                                std::string &error) {
+std::optional<int64_t> symbol_prime(Program &program, const Mesh &mesh, Extent size,
+                                    std::string &error) {
   if (size.is_number()) {
-    const auto *same = llvm::find_if(llvm::ArrayRef(program.stand_ins), [&](StandIn each) {
+    const auto *same = llvm::find_if(llvm::ArrayRef(program.symbol_primes), [&](SymbolPrime each) {
       return has_factor(size.number(), each.prime);
     });
-    if (same == llvm::ArrayRef(program.stand_ins).end())
+    if (same == llvm::ArrayRef(program.symbol_primes).end())
       return size.number();
     error = fmt::format("multiples of {} cannot be determined from sizes that are symbols",
                         same->prime);
@@ -87,8 +88,9 @@ std::optional<int64_t> stand_in(Program &program, const Mesh &mesh, Extent size,
     error = never(program, size.expr());
     return error.empty() ? std::optional(prime_for(program, mesh, size.expr())) : std::nullopt;
   }
-  std::optional<int64_t> left = stand_in(program, mesh, expr.left, error);
-  std::optional<int64_t> right = left ? stand_in(program, mesh, expr.right, error) : std::nullopt;
+  std::optional<int64_t> left = symbol_prime(program, mesh, expr.left, error);
+  std::optional<int64_t> right =
+      left ? symbol_prime(program, mesh, expr.right, error) : std::nullopt;
   int64_t both = 0;
   if (!left || !right)
     return std::nullopt;
@@ -99,12 +101,12 @@ std::optional<int64_t> stand_in(Program &program, const Mesh &mesh, Extent size,
 }
 
 bool is_symbolic(const Program &program, int64_t ranks) {
-  return ranks != 0 &&
-         llvm::any_of(program.stand_ins, [&](StandIn each) { return ranks % each.prime == 0; });
+  return ranks != 0 && llvm::any_of(program.symbol_primes,
+                                    [&](SymbolPrime each) { return ranks % each.prime == 0; });
 }
 
 bool is_symbolic(const Program &program, const Mesh &mesh) {
-  return !program.stand_ins.empty() && llvm::any_of(mesh.axes, [&](const Axis &axis) {
+  return !program.symbol_primes.empty() && llvm::any_of(mesh.axes, [&](const Axis &axis) {
     return llvm::any_of(axis.layout, [&](Atom atom) {
       return is_symbolic(program, atom.size) || is_symbolic(program, atom.stride);
     });
@@ -112,10 +114,10 @@ bool is_symbolic(const Program &program, const Mesh &mesh) {
 }
 
 Extent rank_extent(Program &program, int64_t ranks) {
-  if (program.stand_ins.empty() || ranks == 0)
+  if (program.symbol_primes.empty() || ranks == 0)
     return ranks;
   llvm::SmallVector<Extent, 4> factors;
-  for (StandIn each : program.stand_ins)
+  for (SymbolPrime each : program.symbol_primes)
     for (; ranks % each.prime == 0; ranks /= each.prime)
       factors.push_back(Extent::symbolic(each.atom));
   Extent all = ranks;
@@ -130,7 +132,7 @@ std::string print_ranks(const Program &program, int64_t ranks) {
   if (ranks == 0 || !is_symbolic(program, ranks))
     return std::to_string(ranks);
   std::string text;
-  for (StandIn each : program.stand_ins)
+  for (SymbolPrime each : program.symbol_primes)
     for (; ranks % each.prime == 0; ranks /= each.prime) {
       Extent atom = Extent::symbolic(each.atom);
       bool plain = program.exprs[each.atom].form == Expr::Form::Symbol;
@@ -142,7 +144,7 @@ std::string print_ranks(const Program &program, int64_t ranks) {
 
 std::optional<int64_t> most_ranks(const Program &program, int64_t ranks) {
   int64_t most = 1;
-  for (StandIn each : program.stand_ins)
+  for (SymbolPrime each : program.symbol_primes)
     for (; ranks % each.prime == 0; ranks /= each.prime) {
       const SymbolInfo *symbol = symbol_of(program, each.atom);
       if (!symbol || !symbol->max || __builtin_mul_overflow(most, *symbol->max, &most))
@@ -169,16 +171,16 @@ int64_t assumed_value(const Program &program, ExprId atom) {
 
 int64_t assumed_ranks(const Program &program, int64_t ranks) {
   int64_t values = 1;
-  for (StandIn each : program.stand_ins)
+  for (SymbolPrime each : program.symbol_primes)
     for (; ranks != 0 && ranks % each.prime == 0; ranks /= each.prime)
       values *= assumed_value(program, each.atom);
   return ranks * values;
 }
 
 Extent assumed(Program &program, Extent extent) {
-  if (extent.is_number() || program.stand_ins.empty())
+  if (extent.is_number() || program.symbol_primes.empty())
     return extent;
-  for (StandIn each : program.stand_ins)
+  for (SymbolPrime each : program.symbol_primes)
     if (each.atom == extent.expr())
       return assumed_value(program, each.atom);
   const Expr expr = program.exprs[extent.expr()];
@@ -191,7 +193,7 @@ Extent assumed(Program &program, Extent extent) {
 
 std::string print_assumed(const Program &program) {
   std::string text;
-  for (StandIn each : program.stand_ins)
+  for (SymbolPrime each : program.symbol_primes)
     text += fmt::format("{}{} = {}", text.empty() ? "" : ", ",
                         print(Extent::symbolic(each.atom), program.exprs, program.strings),
                         assumed_value(program, each.atom));

@@ -12,8 +12,8 @@ namespace spmd::ir {
 
 // What stands for a size or a stride in a layout of `mesh`, which is being read. None, with what is
 // wrong.
-std::optional<int64_t> stand_in(Program &program, const Mesh &mesh, Extent size,
-                                std::string &error);
+std::optional<int64_t> symbol_prime(Program &program, const Mesh &mesh, Extent size,
+                                    std::string &error);
 // Whether a product of sizes, or of strides, depends on a symbol.
 bool is_symbolic(const Program &program, int64_t ranks);
 bool is_symbolic(const Program &program, const Mesh &mesh);

@@ -57,10 +57,10 @@ private:
   void find_runs();
   void find_uses();
   void describe(Run &run);
-  void describe(BlockId block, Run &run);
+  void describe(OperandsId block, Run &run);
   void add_value(ValueId id, Run &run);
   FunctionId make_function(const Run &model, const std::vector<bool> &returned);
-  BlockId rename(BlockId block, const llvm::DenseMap<uint32_t, ValueId> &params);
+  OperandsId rename(OperandsId block, const llvm::DenseMap<uint32_t, ValueId> &params);
   Inst inner(Inst inst, llvm::StringRef layer);
   Inst call(const Run &run, FunctionId function, const std::vector<bool> &returned);
   ValueId root(ValueId id) const;
@@ -97,13 +97,13 @@ void Outliner::find_uses() {
     if (id.valid())
       last_use_[id.index] = std::max(last_use_[id.index], by);
   };
-  std::vector<BlockId> open;
+  std::vector<OperandsId> open;
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const Inst &inst = program_.insts[InstId{i}];
     for (open = {inst.operands}; !open.empty();) {
-      BlockId block = open.back();
+      OperandsId block = open.back();
       open.pop_back();
-      for (const Operand &operand : program_.blocks[block])
+      for (const Operand &operand : program_.operand_lists[block])
         if (operand.is_value()) {
           use(operand.as_value(), i);
           if (operand.mut)
@@ -138,8 +138,8 @@ void Outliner::add_value(ValueId id, Run &run) {
   run.print.push_back(place);
 }
 
-void Outliner::describe(BlockId block, Run &run) {
-  for (const Operand &operand : program_.blocks[block]) {
+void Outliner::describe(OperandsId block, Run &run) {
+  for (const Operand &operand : program_.operand_lists[block]) {
     run.print.push_back(static_cast<uint32_t>(operand.form) << 1 | operand.mut);
     switch (operand.form) {
     case Operand::Form::Value:
@@ -156,7 +156,7 @@ void Outliner::describe(BlockId block, Run &run) {
       break;
     }
     case Operand::Form::List:
-      run.print.push_back(static_cast<uint32_t>(program_.blocks[operand.as_list()].size()));
+      run.print.push_back(static_cast<uint32_t>(program_.operand_lists[operand.as_list()].size()));
       describe(operand.as_list(), run);
       break;
     case Operand::Form::Name:
@@ -175,7 +175,7 @@ void Outliner::describe(Run &run) {
                      {inst.op.index, inst.attrs.index, inst.context.index,
                       static_cast<uint32_t>(inst.phase), inst.result_count,
                       program_.strings.add(scope).index,
-                      static_cast<uint32_t>(program_.blocks[inst.operands].size())});
+                      static_cast<uint32_t>(program_.operand_lists[inst.operands].size())});
     for (const Attr &attr : program_.attrs[inst.attrs].attrs)
       run.whole &= attr.value.form != AttrForm::Value;
     describe(inst.operands, run);
@@ -211,8 +211,8 @@ void Outliner::find_runs() {
   }
 }
 
-BlockId Outliner::rename(BlockId block, const llvm::DenseMap<uint32_t, ValueId> &params) {
-  llvm::ArrayRef<Operand> old = program_.blocks[block];
+OperandsId Outliner::rename(OperandsId block, const llvm::DenseMap<uint32_t, ValueId> &params) {
+  llvm::ArrayRef<Operand> old = program_.operand_lists[block];
   llvm::SmallVector<Operand, 8> operands(old.begin(), old.end()); // interning moves blocks
   for (Operand &operand : operands) {
     if (operand.is_value()) {
@@ -223,7 +223,7 @@ BlockId Outliner::rename(BlockId block, const llvm::DenseMap<uint32_t, ValueId> 
       operand.index = rename(operand.as_list(), params).index;
     }
   }
-  return program_.blocks.add(operands);
+  return program_.operand_lists.add(operands);
 }
 
 // The number of the layer is a `*` in a function that all of them call.
@@ -283,7 +283,7 @@ FunctionId Outliner::make_function(const Run &model, const std::vector<bool> &re
   for (size_t r = 0; r < model.made.size(); ++r)
     if (returned[r])
       results.push_back(Operand::value(model.made[r]));
-  function.results = program_.blocks.add(results);
+  function.results = program_.operand_lists.add(results);
   return program_.functions.add(std::move(function));
 }
 
@@ -297,7 +297,7 @@ Inst Outliner::call(const Run &run, FunctionId function, const std::vector<bool>
   llvm::SmallVector<Operand, 8> operands;
   for (ValueId id : run.inputs)
     operands.push_back(Operand::value(renamed(id)));
-  made.operands = program_.blocks.add(operands);
+  made.operands = program_.operand_lists.add(operands);
   // The results of a call have ids of their own, one after the other.
   llvm::SmallVector<ValueId, 8> kept;
   for (size_t r = 0; r < run.made.size(); ++r)

@@ -38,7 +38,7 @@ private:
   void check_type(const Type &type);
   void check_extent(Extent extent, size_t limit);
   void check_attr_value(const AttrValue &value);
-  void check_block(BlockId id, std::vector<uint8_t> &depths);
+  void check_block(OperandsId id, std::vector<uint8_t> &depths);
   void check_mesh(const Mesh &mesh, MeshId id);
   void check_function(const Function &function);
   void check_param(const Param &param);
@@ -139,9 +139,9 @@ void IdVerifier::check_attr_value(const AttrValue &value) {
     fail("an attribute holds an id that does not exist");
 }
 
-void IdVerifier::check_block(BlockId id, std::vector<uint8_t> &depths) {
+void IdVerifier::check_block(OperandsId id, std::vector<uint8_t> &depths) {
   bool named = false;
-  for (Operand operand : program_.blocks[id]) {
+  for (Operand operand : program_.operand_lists[id]) {
     bool is_name = operand.form == Operand::Form::Name;
     if (named && is_name)
       fail("a name in an operand list has no operand");
@@ -197,8 +197,8 @@ void IdVerifier::check_attributes() {
 }
 
 void IdVerifier::check_blocks() {
-  std::vector<uint8_t> depths(program_.blocks.size());
-  for_each<BlockId>(program_.blocks, [&](BlockId id) {
+  std::vector<uint8_t> depths(program_.operand_lists.size());
+  for_each<OperandsId>(program_.operand_lists, [&](OperandsId id) {
     at("blocks", id.index);
     if (findings_.empty())
       check_block(id, depths);
@@ -306,7 +306,7 @@ void IdVerifier::check_function(const Function &function) {
   if (!function.body.first.valid() || !function.results.valid())
     fail("function `" + program_.strings[function.name].str() + "` is not defined");
   else
-    need(function.results, program_.blocks, "operand list");
+    need(function.results, program_.operand_lists, "operand list");
 }
 
 void IdVerifier::check_document() {
@@ -392,7 +392,7 @@ void IdVerifier::check_insts() {
     at("ops", id.index, program_.origins[id.index]);
     need(inst.op, program_.strings, "op name");
     need(inst.attrs, program_.attrs, "dictionary");
-    need(inst.operands, program_.blocks, "operand list");
+    need(inst.operands, program_.operand_lists, "operand list");
     may(inst.loc, program_.locs, "location");
     may(inst.bwd_of, program_.values, "value");
     need(inst.context, program_.contexts, "context");

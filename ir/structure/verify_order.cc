@@ -38,7 +38,7 @@ private:
   void fail(FunctionId caller, Call call, const char *what, const char *name = "trace-reference");
   void define(ValueId id, uint32_t scope);
   void use(ValueId id, uint32_t scope, const char *what);
-  void use_block(BlockId id, uint32_t scope);
+  void use_block(OperandsId id, uint32_t scope);
   void check_inst(const Inst &inst, uint32_t scope);
   void walk(Body body, uint32_t scope);
   std::vector<Call> calls_in(const Function &function) const;
@@ -87,8 +87,8 @@ void OrderVerifier::use(ValueId id, uint32_t scope, const char *what) {
                    " is not defined before its use");
 }
 
-void OrderVerifier::use_block(BlockId id, uint32_t scope) {
-  for (Operand operand : program_.blocks[id]) {
+void OrderVerifier::use_block(OperandsId id, uint32_t scope) {
+  for (Operand operand : program_.operand_lists[id]) {
     if (operand.is_value())
       use(operand.as_value(), scope, "operand");
     else if (operand.form == Operand::Form::List)

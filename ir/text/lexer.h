@@ -87,7 +87,7 @@ enum class Statement : uint8_t {
 struct StatementWord {
   std::string_view word;
   Statement statement;
-  bool outside_blocks = true; // it stands nowhere else
+  bool top_level_only = true; // it stands nowhere else
 };
 // Null if the word begins none of them.
 const StatementWord *find_statement(llvm::StringRef word);

@@ -87,7 +87,7 @@ const AttributeSpec *find_spec(llvm::ArrayRef<AttributeSpec> specs, llvm::String
       return &spec;
   return nullptr;
 }
-llvm::StringRef nearest(llvm::ArrayRef<AttributeSpec> specs, llvm::StringRef key) {
+llvm::StringRef nearest_suffix(llvm::ArrayRef<AttributeSpec> specs, llvm::StringRef key) {
   llvm::StringRef found;
   for (const AttributeSpec &spec : specs)
     if (each_name(spec, [&](llvm::StringRef name) {
@@ -175,13 +175,13 @@ private:
   void judge_name(const AttributeList &list, llvm::StringRef name, bool by_hand) {
     // `dim` is no slip, where an op has no dimensions to name.
     bool is_dim = find_spec(AttributeSpec{dim_names()}, name);
-    llvm::StringRef near = is_dim ? llvm::StringRef() : nearest(list.specs, name);
+    llvm::StringRef near = is_dim ? llvm::StringRef() : nearest_suffix(list.specs, name);
     if (near.empty() && !is_dim)
-      near = nearest(kAnywhere, name);
+      near = nearest_suffix(kAnywhere, name);
     if ((by_hand || !near.empty()) && is_of_a_spelling(name))
       return;
     if (near.empty() && by_hand && !is_dim && list.shared)
-      near = nearest(kShared, name);
+      near = nearest_suffix(kShared, name);
     if (!near.empty())
       return report(name, fmt::format("`{}`: the op has no attribute of this name", near.str()));
     if (!by_hand || list.open)

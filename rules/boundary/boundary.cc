@@ -44,12 +44,12 @@ struct StatedClaim {
 // On axes that only a region made local a claim says what the value is to the outside.
 Type on_mesh(const Application &app, const Type &stated, Outcome &out) {
   Type type = ir::canonical_scale(app.program, stated);
-  if (type.mesh() == app.where().mesh)
-    return type.erased(app.program.local_axes(app.where().mesh));
-  Remeshed moved = remesh(app.program, type, app.where().mesh, {0});
+  if (type.mesh() == app.op_context().mesh)
+    return type.without_shards(app.program.local_axes(app.op_context().mesh));
+  Remeshed moved = remesh(app.program, type, app.op_context().mesh, {0});
   if (moved.violation)
     out.violations.push_back(std::move(*moved.violation));
-  return moved.type.erased(app.program.local_axes(app.where().mesh));
+  return moved.type.without_shards(app.program.local_axes(app.op_context().mesh));
 }
 
 // Sets S(i), the axes in the order of the call; false if the operand has no dimension i.
@@ -64,20 +64,20 @@ bool set_shard_word(const Application &app, Type &type, const CallAxes &axes, in
   for (const WrittenAxis &written : axes.written)
     for (AxisId axis : written.axes)
       type.set_shard(axis, static_cast<unsigned>(dim), order++);
-  type.drop_shards(app.program.local_axes(app.where().mesh));
+  type.drop_shards(app.program.local_axes(app.op_context().mesh));
   return true;
 }
 
 bool set_word(const Application &app, Type &type, const CallAxes &call, const ir::AttrValue *attr) {
   if (!attr || attr->form != ir::AttrForm::Kind)
     return false;
-  ir::KindWord word = attr->as_kind();
+  ir::WrittenKind word = attr->as_kind();
   AxisSet axes = call.all();
-  if (word.form == ir::KindWord::Form::Shard)
+  if (word.form == ir::WrittenKind::Form::Shard)
     return set_shard_word(app, type, call, word.dim);
-  if (word.form == ir::KindWord::Form::Either) {
+  if (word.form == ir::WrittenKind::Form::Either) {
     type.set_either(axes);
-  } else if (word.form == ir::KindWord::Form::Unknown) {
+  } else if (word.form == ir::WrittenKind::Form::Unknown) {
     type.set_unknown(axes);
   } else {
     type.set_kind(axes, word.kind);
@@ -89,7 +89,7 @@ bool set_word(const Application &app, Type &type, const CallAxes &call, const ir
 
 // `type`, or `axis` with `src`, `dst` or both; false, with a violation, if neither is stated.
 bool read_claim(const Application &app, StatedClaim &claim, Outcome &out) {
-  claim.before.set_mesh(app.where().mesh);
+  claim.before.set_mesh(app.op_context().mesh);
   claim.after = claim.before;
   const ir::AttrValue *type = app.attr("type");
   if (type && type->form == ir::AttrForm::Claim) {
@@ -215,7 +215,8 @@ void rescale(const Application &app, Outcome &out) {
     return;
   }
   Type type = seen_operand(app, 0);
-  ir::ScaleId factor = ir::canonical_scale(app.program, by->as<ir::ScaleId>(), app.where().mesh);
+  ir::ScaleId factor =
+      ir::canonical_scale(app.program, by->as<ir::ScaleId>(), app.op_context().mesh);
   type.scale = ir::product(app.program, type.scale, factor);
   give_like_first(app, out, type);
 }
@@ -272,7 +273,7 @@ void axis_index(const Application &app, Outcome &out) {
   if (!axes)
     return;
   Type type;
-  type.set_mesh(app.where().mesh);
+  type.set_mesh(app.op_context().mesh);
   type.set_kind(app.mesh().typed_axes(), Kind::Replicate);
   type.set_kind(axes->all(), Kind::Varying);
   type.set_gradient_free(true);
@@ -318,16 +319,17 @@ void reinterpret_mesh(const Application &app, Outcome &out) {
   if (attr && attr->form == ir::AttrForm::Claim)
     stated = app.program.claims[attr->as<ir::ClaimId>()].type;
   if (stated.valid() && app.program.types[stated].mesh() == *mesh) {
-    AxisSet local = counterparts(app.program, app.where().mesh, app.where().local, *mesh) |
-                    app.program.local_axes(*mesh);
-    Type claim = app.program.types[stated].erased(local);
+    AxisSet local =
+        counterparts(app.program, app.op_context().mesh, app.op_context().local, *mesh) |
+        app.program.local_axes(*mesh);
+    Type claim = app.program.types[stated].without_shards(local);
     ClaimCheck check = check_claim(type, claim, type.gradient_free());
     if (AxisSet wrong = check.mismatched | check.unowned)
       out.violations.push_back(
           ClaimMismatch{{},
                         restricted_id(app, type, wrong),
                         restricted_id(app, claim, wrong),
-                        counterparts(app.program, *mesh, wrong, app.where().mesh)});
+                        counterparts(app.program, *mesh, wrong, app.op_context().mesh)});
     type = check.type;
   }
   give_like_first(app, out, type);
@@ -375,7 +377,7 @@ void recv(const Application &app, Outcome &out) {
   Type type = on_mesh(app, app.program.types[app.results[0].declared], out);
   ir::ShapeId shape = app.results[0].shape;
   bool differentiable = !shape.valid() || ir::differentiable(app.program.shapes[shape].dtype);
-  type.set_gradient_free(!app.where().grad || !differentiable);
+  type.set_gradient_free(!app.op_context().grad || !differentiable);
   Outcome ignored; // extents that do not belong together are reported with the declaration
   give_result(app, out, type, shape,
               sizes_of(app, type, shape, app.results[0].global, {}, ignored));
@@ -401,7 +403,7 @@ void send(const Application &app, Outcome &out) {
 
 void token(const Application &app, Outcome &out) {
   Type type;
-  type.set_mesh(app.where().mesh);
+  type.set_mesh(app.op_context().mesh);
   type.set_either(app.mesh().typed_axes());
   type.set_gradient_free(true);
   give_result(app, out, type, {});
@@ -436,7 +438,7 @@ void unlike(const Application &app, Outcome &out) {
     return;
   }
   const double times = whole ? static_cast<double>(ratio->as_integer()) : ratio->as_number();
-  if (std::string factor = off_slope(times); !factor.empty())
+  if (std::string factor = describe_gradient_ratio(times); !factor.empty())
     out.violations.push_back(
         UnlikeOneDevice{app.program.strings[value->as<ir::StringId>()].str(), std::move(factor)});
 }
@@ -470,34 +472,34 @@ constexpr BoundaryOp kBoundaryOps[] = {
      BoundaryData::Same},
     {Boundary::Backward, 1, apply_backward,
      "roots the gradients: its operand is a loss, invariant or partial on every axis", "",
-     BoundaryData::Own, kActs},
+     BoundaryData::Own, kHasSideEffects},
     {Boundary::Grad, 1, apply_grad,
      "the gradient of a value: partial where it is replicate, replicate where it is partial, else "
      "of its type",
-     "", BoundaryData::Own, kActs},
+     "", BoundaryData::Own, kHasSideEffects},
     {Boundary::Step, 2, apply_step, "the optimizer: a parameter and its gradient", "",
-     BoundaryData::None, kWrites | kActs},
+     BoundaryData::None, kWritesOperand | kHasSideEffects},
     {Boundary::TotalNorm, 1, total_norm,
      "the norm of a list of gradients, squares summed over the axes", kAxes, BoundaryData::Norms},
     {Boundary::ClipNorm, 1, clip_norm, "scales gradients so that their total norm is bounded",
      "axis: axes, group: any, max_norm: number", BoundaryData::Norms},
     {Boundary::Report, 1, report, "publishes a number, which must be the same on every rank", "",
-     BoundaryData::Same, kKeeps | kActs},
+     BoundaryData::Same, kResultsOutliveProgram | kHasSideEffects},
     {Boundary::Store, 2, store, "the new content of a buffer, of the type of the buffer", "",
-     BoundaryData::Own, kWrites | kKeeps | kActs},
+     BoundaryData::Own, kWritesOperand | kResultsOutliveProgram | kHasSideEffects},
     {Boundary::Send, 1, send, "hands a value to another rank; untyped across stages",
-     "axis: axes, group: any, peer: whole, tag: any", BoundaryData::Own, kActs},
+     "axis: axes, group: any, peer: whole, tag: any", BoundaryData::Own, kHasSideEffects},
     {Boundary::Recv, 0, recv, "receives a value, whose type is stated", "peer: whole, tag: any",
-     BoundaryData::Own, kActs},
+     BoundaryData::Own, kHasSideEffects},
     {Boundary::Wait, 1, pass_first, "the value of an asynchronous op", "", BoundaryData::Same},
     {Boundary::Token, 0, token, "orders effects; carries no data", "", BoundaryData::None},
     {Boundary::Diverge, 0, diverge,
      "ranks that run different collectives here, seen when all of them ran",
      "call: word, ranks: word, instead: word, others: word, stack: word, other_stack: word",
-     BoundaryData::None, kActs},
+     BoundaryData::None, kHasSideEffects},
     {Boundary::Unlike, 0, unlike,
      "a result that was seen to differ from what one device makes of the same arguments",
-     "value: word, ratio: number", BoundaryData::None, kActs},
+     "value: word, ratio: number", BoundaryData::None, kHasSideEffects},
 };
 
 constexpr CallOp kCallOps[] = {
@@ -551,8 +553,8 @@ bool has_effect(Boundary op, uint8_t effect) {
 } // namespace
 
 Type seen_operand(const Application &app, unsigned i) {
-  Type type = app.type(app.args[i]).erased(app.local_axes());
-  if (!app.where().grad)
+  Type type = app.type(app.args[i]).without_shards(app.local_axes());
+  if (!app.op_context().grad)
     type.set_gradient_free(true);
   return type;
 }
@@ -586,9 +588,9 @@ bool passes_data(Boundary op) { return is_same_data(op) || holds(op, BoundaryDat
 bool is_random_state(Boundary op) { return holds(op, BoundaryData::State); }
 bool holds_no_data(Boundary op) { return is_random_state(op) || holds(op, BoundaryData::None); }
 bool takes_norm(Boundary op) { return holds(op, BoundaryData::Norms); }
-bool writes_first(Boundary op) { return has_effect(op, kWrites); }
-bool keeps_results(Boundary op) { return has_effect(op, kKeeps); }
-bool acts(Boundary op) { return has_effect(op, kActs); }
+bool writes_first(Boundary op) { return has_effect(op, kWritesOperand); }
+bool results_outlive_program(Boundary op) { return has_effect(op, kResultsOutliveProgram); }
+bool acts(Boundary op) { return has_effect(op, kHasSideEffects); }
 bool is_own_backward(Boundary op) {
   const BoundaryOp *row = row_of(op);
   return row && row->own_backward;

@@ -1,5 +1,5 @@
 // Ops at the edges of the typed world, one row each: claims, random states, gradients, effects,
-// meshes, other stages (ir/README.md). Calls and loops are listed here and typed by the
+// meshes, other stages (rules/README.md). Calls and loops are listed here and typed by the
 // checker, which owns bodies.
 #pragma once
 
@@ -18,9 +18,9 @@ enum class BoundaryData : uint8_t {
 };
 
 // What else a boundary op does, as bits.
-constexpr uint8_t kWrites = 1; // it writes its first operand
-constexpr uint8_t kKeeps = 2;  // its results can be read when the program has ended
-constexpr uint8_t kActs = 4;   // it does something where it has no results
+constexpr uint8_t kWritesOperand = 1;         // it writes its first operand
+constexpr uint8_t kResultsOutliveProgram = 2; // its results can be read when the program has ended
+constexpr uint8_t kHasSideEffects = 4;        // it does something where it has no results
 
 struct BoundaryOp {
   Boundary op;
@@ -30,7 +30,7 @@ struct BoundaryOp {
   std::string_view manual;     // one line: `spmdlint explain`
   std::string_view attributes; // as attributes.cc lists them
   BoundaryData data = BoundaryData::Own;
-  uint8_t effects = 0; // kWrites, kKeeps, kActs
+  uint8_t effects = 0; // kWritesOperand, kResultsOutliveProgram, kHasSideEffects
   // Of the gradient. `Same` data hand it on; `backward`, `grad` and `step` are what asks for
   // gradients; all others have none.
   bool own_backward = false;

@@ -22,7 +22,7 @@ std::optional<Type> stated_type(ir::Program &program, ir::ClaimId claim, ir::Mes
   ir::TypeId id = claim.valid() ? program.claims[claim].type : ir::TypeId();
   if (!id.valid() || program.types[id].mesh() != mesh)
     return std::nullopt;
-  return ir::canonical_scale(program, program.types[id]).erased(program.local_axes(mesh));
+  return ir::canonical_scale(program, program.types[id]).without_shards(program.local_axes(mesh));
 }
 
 ir::TypeId shown(ir::Program &program, const Type &type, AxisSet axes) {
@@ -82,7 +82,7 @@ void check_declared_gradient(ir::Program &program, ir::ValueId value, const Type
 Contract contract_of(ir::Program &program, const ir::GradContract &stated, ir::ValueId param,
                      const Type &type, llvm::SmallVectorImpl<Violation> &out) {
   ir::MeshId mesh = type.mesh();
-  Type own = type.erased(program.local_axes(mesh));
+  Type own = type.without_shards(program.local_axes(mesh));
   Contract made{param, own.dual(), {}, own, {}};
   made.gradient.set_unknown((own.either() - own.zero()) | own.combining());
   made.gradient.scale = ir::quotient(program, program.one(), own.scale);
@@ -140,11 +140,11 @@ Type after_sync(ir::Program &program, const Contract &contract, Type gradient,
       add_merged(out, first,
                  OverreducedGradient{
                      contract.param,
-                     ir::kind_word(gradient, axis).value_or(ir::KindWord{.kind = kind}), axis});
+                     ir::kind_word(gradient, axis).value_or(ir::WrittenKind{.kind = kind}), axis});
       gradient.drop_shards(axis);
       gradient.set_unknown(axis);
     }
-  gradient.close_orders();
+  gradient.renumber_shard_orders();
   return gradient;
 }
 

@@ -61,20 +61,21 @@ void apply_step(const Application &app, Outcome &out) {
 void apply_to_local(const Application &app, Outcome &out) {
   const Type &type = app.type(app.args[0]);
   const ir::AttrValue *grad = app.attr("grad");
-  if (grad && grad->form == ir::AttrForm::Claim && !type.gradient_free() && app.where().grad) {
+  if (grad && grad->form == ir::AttrForm::Claim && !type.gradient_free() && app.op_context().grad) {
     ir::TypeId stated = app.program.claims[grad->as<ir::ClaimId>()].type;
     llvm::SmallVector<Violation, 1> found;
     if (stated.valid()) {
-      Type gradient = Type(app.program.types[stated]).erased(app.local_axes());
+      Type gradient = Type(app.program.types[stated]).without_shards(app.local_axes());
       for (ir::AxisId axis : (gradient.of(ir::Kind::Varying) - gradient.sharded()) & type.sharded())
         gradient.set_shard(axis, *type.dim(axis), type.order(axis)); // as the local value is
-      check_declared_gradient(app.program, {}, type.erased(app.local_axes()), gradient, found);
+      check_declared_gradient(app.program, {}, type.without_shards(app.local_axes()), gradient,
+                              found);
     }
     for (Violation &violation : found)
       out.violations.push_back(std::move(violation));
   }
   warn_uneven_shards(app.program, app.args[0], app.global_axes(), {0}, out.violations);
-  give_result(app, out, seen_operand(app, 0).erased(), app.args[0].shape);
+  give_result(app, out, seen_operand(app, 0).without_shards(), app.args[0].shape);
 }
 
 } // namespace spmd::rules

@@ -46,11 +46,11 @@ std::optional<Type> norm_type(const Application &app, Outcome &out) {
     gradient_free &= type.gradient_free();
   }
   Type norm;
-  norm.set_mesh(app.where().mesh);
+  norm.set_mesh(app.op_context().mesh);
   norm.set_kind(typed, Kind::Replicate);
   norm.set_kind(varying, Kind::Varying);
   norm.set_unknown(unknown & typed);
-  norm.set_gradient_free(gradient_free || !app.where().grad);
+  norm.set_gradient_free(gradient_free || !app.op_context().grad);
   return norm;
 }
 
@@ -84,7 +84,7 @@ void clip_norm(const Application &app, Outcome &out) {
     give(app, 0, *norm, number_like_first(app), out);
   for (size_t i = 0; first + i < count && i < members; ++i) {
     unsigned result = static_cast<unsigned>(first + i);
-    Type type = app.type(app.args[i]).erased(app.local_axes());
+    Type type = app.type(app.args[i]).without_shards(app.local_axes());
     type.set_kind(norm->of(Kind::Varying) - type.unknown - type.of(Kind::Varying), Kind::Varying);
     type.drop_shards(norm->unknown);
     type.set_unknown(norm->unknown);

@@ -22,7 +22,7 @@ bool takes_norm(Boundary op);
 // True if it writes its first operand.
 bool writes_first(Boundary op);
 // True if its results can be read when the program has ended.
-bool keeps_results(Boundary op);
+bool results_outlive_program(Boundary op);
 // True if it does something where it has no results.
 bool acts(Boundary op);
 // True if the gradient of its operand is the same op, with the same attributes, on the gradient of

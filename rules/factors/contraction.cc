@@ -143,10 +143,11 @@ struct Window {
     if (stride.empty() || padding.empty() || dilation.empty() || !in.is_number() || !kernel ||
         stride[i] < 1)
       return std::nullopt;
-    Checked reach = Checked(dilation[i]) * (Checked(*kernel) - 1), size = in.number();
-    Checked padded = Checked(2) * padding[i], more = output_padding.empty() ? 0 : output_padding[i];
-    Checked out = transposed ? (size - 1) * stride[i] - padded + reach + 1 + more
-                             : (size + padded - reach - 1).over(stride[i]) + 1;
+    CheckedInt reach = CheckedInt(dilation[i]) * (CheckedInt(*kernel) - 1), size = in.number();
+    CheckedInt padded = CheckedInt(2) * padding[i],
+               more = output_padding.empty() ? 0 : output_padding[i];
+    CheckedInt out = transposed ? (size - 1) * stride[i] - padded + reach + 1 + more
+                                : (size + padded - reach - 1).over(stride[i]) + 1;
     return out.extent();
   }
 };
@@ -350,7 +351,7 @@ bool pool_factors(const Application &app, FactorSink &sink) {
     sink.whole(factors[first + i]);
     std::optional<Extent> extent;
     if (stated)
-      extent = Checked((*sizes)[i]).extent();
+      extent = CheckedInt((*sizes)[i]).extent();
     else if (!rounds_up)
       extent = window.extent(shape->dims[first + i], (*sizes)[i], i);
     factors[first + i] = {sink.factor(extent, true)};

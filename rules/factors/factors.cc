@@ -140,7 +140,7 @@ bool FactorSink::mismatch(std::string what, std::string expected, std::string fo
   // Extents are those of one rank, so that a wrong cut shows as a wrong extent: what follows on the
   // axes of the first operand that is cut is not known.
   for (size_t i = 0; axes.empty() && i < app_.args.size(); ++i)
-    if (app_.type(app_.args[i]).mesh() == app_.where().mesh)
+    if (app_.type(app_.args[i]).mesh() == app_.op_context().mesh)
       axes = app_.type(app_.args[i]).sharded() & app_.global_axes();
   out_.violations.push_back(
       ShapeMismatch{std::move(what), std::move(expected), std::move(found), axes});
@@ -197,7 +197,7 @@ bool arange_factors(const Application &app, FactorSink &sink) {
   if (!end || start == INT64_MIN || step <= 0 || *end < start)
     return false;
   // ceil((end - start) / step), as torch has it.
-  sink.result({{sink.factor((Checked(*end) - start + step - 1).over(step).extent())}});
+  sink.result({{sink.factor((CheckedInt(*end) - start + step - 1).over(step).extent())}});
   return true;
 }
 
@@ -242,7 +242,7 @@ bool bag_factors(const Application &app, FactorSink &sink) {
   Extent bags = starts->dims[0];
   std::optional<Extent> count = bags;
   if (flag_attr(app, "include_last_offset"))
-    count = bags.is_number() ? (Checked(bags.number()) - 1).extent() : std::nullopt;
+    count = bags.is_number() ? (CheckedInt(bags.number()) - 1).extent() : std::nullopt;
   sink.result({{sink.factor(count, true)}, table[1]});
   return true;
 }

@@ -172,7 +172,7 @@ bool lax_slice_factors(const Application &app, FactorSink &sink) {
     if (limit == shape->dims[d] && start == 0 && stride == 1)
       extent = limit;
     else if (limit && limit->is_number() && stride > 0 && limit->number() >= start)
-      extent = (Checked(limit->number()) - start + stride - 1).over(stride).extent();
+      extent = (CheckedInt(limit->number()) - start + stride - 1).over(stride).extent();
     // A number beside a symbol may be all of it, but nothing says so.
     result.push_back(taken(sink, from[d], shape->dims[d], extent));
   }
@@ -223,7 +223,7 @@ bool lax_pad_factors(const Application &app, FactorSink &sink) {
       continue;
     std::optional<Extent> extent;
     if (have.is_number()) {
-      Checked between = Checked(pad[2]) * std::max<int64_t>(0, have.number() - 1);
+      CheckedInt between = CheckedInt(pad[2]) * std::max<int64_t>(0, have.number() - 1);
       extent = (between + have.number() + pad[0] + pad[1]).extent_or_empty();
     }
     sink.whole(result[d]);
@@ -236,10 +236,10 @@ bool lax_pad_factors(const Application &app, FactorSink &sink) {
 namespace {
 
 // How a gather or a scatter ties the dimensions of windows and of indices to those of its operand.
-struct Windows {
+struct HaloWindows {
   Numbers window, removed, operand_batch, index_batch; // as in `dimension_numbers`
 
-  static std::optional<Windows> read(const Application &app, bool scatters) {
+  static std::optional<HaloWindows> read(const Application &app, bool scatters) {
     std::optional<Numbers> window =
         dimension_numbers(app, scatters ? "update_window_dims" : "offset_dims", 0);
     std::optional<Numbers> removed =
@@ -250,7 +250,7 @@ struct Windows {
     if (!window || !removed || !operand_batch || !index_batch ||
         operand_batch->size() != index_batch->size())
       return std::nullopt;
-    return Windows{*window, *removed, *operand_batch, *index_batch};
+    return HaloWindows{*window, *removed, *operand_batch, *index_batch};
   }
 
   // The dimensions of a window of operand 0 at the positions that it has in the result of a gather
@@ -296,7 +296,7 @@ struct Windows {
 bool lax_gather_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
   std::optional<WantedExtents> sizes = extents_attr(app, {"slice_sizes"});
-  std::optional<Windows> windows = Windows::read(app, false);
+  std::optional<HaloWindows> windows = HaloWindows::read(app, false);
   if (!shape || !sink.shape(1) || !windows || !sizes || sizes->size() != shape->dims.size())
     return false;
   std::optional<TensorFactors> result = windows->combine(
@@ -310,7 +310,7 @@ bool lax_gather_factors(const Application &app, FactorSink &sink) {
 static bool scatter(const Application &app, FactorSink &sink, bool adds) {
   unsigned indices = sink.operand("i"), updates = sink.operand("s");
   const ir::Shape *shape = sink.shape(0), *update = sink.shape(updates);
-  std::optional<Windows> windows = Windows::read(app, true);
+  std::optional<HaloWindows> windows = HaloWindows::read(app, true);
   if (!shape || !update || !sink.shape(indices) || !windows)
     return false;
   for (int64_t place : windows->window)
@@ -350,9 +350,10 @@ struct WindowDim {
     if (!have.is_number() || stride < 1)
       return std::nullopt;
     auto dilated = [](int64_t extent, int64_t by) {
-      return extent ? (Checked(extent) - 1) * by + 1 : Checked(0);
+      return extent ? (CheckedInt(extent) - 1) * by + 1 : CheckedInt(0);
     };
-    Checked room = dilated(have.number(), base_dilation) + before + after - dilated(size, dilation);
+    CheckedInt room =
+        dilated(have.number(), base_dilation) + before + after - dilated(size, dilation);
     bool none = room.number() && *room.number() < 0;
     return none ? std::optional(Extent(0)) : (room.over(stride) + 1).extent();
   }

@@ -68,7 +68,7 @@ bool split_evenly(FactorSink &sink, unsigned place, std::optional<int64_t> size)
   for (unsigned k = 0; k < sink.result_count(); ++k) {
     int64_t left = -1;
     if (total && size && *size >= 0)
-      left = (Checked(*total) - Checked(*size) * int64_t(k)).number().value_or(-1);
+      left = (CheckedInt(*total) - CheckedInt(*size) * int64_t(k)).number().value_or(-1);
     parts.push_back(left > 0 ? std::optional(Extent(std::min(*size, left))) : std::nullopt);
   }
   return split_into(sink, place, parts);
@@ -278,7 +278,7 @@ bool pad_factors(const Application &app, FactorSink &sink) {
     sink.whole(dim);
     std::optional<Extent> longer;
     if (whole.is_number())
-      longer = (Checked(whole.number()) + more).extent();
+      longer = (CheckedInt(whole.number()) + more).extent();
     dim = {sink.factor(longer, true)};
   }
   sink.result(std::move(result));

@@ -259,7 +259,7 @@ bool infer(const Application &app, FactorSink &sink, const ir::Shape &from, Want
   }
   if (Sides sides(app, from, to); sides.symbols)
     return open ? infer_symbolic(app, sink, sides, *open) : count_fits(app, sink, sides);
-  Checked old_count = 1, new_count = 1;
+  CheckedInt old_count = 1, new_count = 1;
   for (Extent extent : from.dims)
     old_count = old_count * extent.number();
   for (const WantedExtent &wanted : to)
@@ -542,7 +542,7 @@ bool repeat_factors(const Application &app, FactorSink &sink) {
   for (size_t d = 0; d < counts->size(); ++d) {
     DimFactors dim;
     if ((*counts)[d] != 1)
-      dim.push_back(sink.factor(Checked((*counts)[d]).extent(), true));
+      dim.push_back(sink.factor(CheckedInt((*counts)[d]).extent(), true));
     if (d >= added) {
       if ((*counts)[d] != 1)
         sink.whole(from[d - added]);

@@ -79,15 +79,15 @@ private:
             operand.zero.contains(in_.kinds.axes));
   }
   ScaleId compared(ScaleId scale) const {
-    return ir::without(program_, scale, app_.where().mesh, unknown_);
+    return ir::without(program_, scale, app_.op_context().mesh, unknown_);
   }
 
   std::string text(ScaleId scale) const {
-    return ir::print_scale(program_, scale, app_.where().mesh);
+    return ir::print_scale(program_, scale, app_.op_context().mesh);
   }
   void mismatch(OperandIndex operand, ScaleId found, ScaleId needed, std::string other) {
-    if (std::optional<Violation> differs = left_over(program_, {app_.where().mesh, unknown_}, found,
-                                                     needed, std::move(other), operand, {}))
+    if (std::optional<Violation> differs = left_over(program_, {app_.op_context().mesh, unknown_},
+                                                     found, needed, std::move(other), operand, {}))
       out_.violations.push_back(std::move(*differs));
   }
 
@@ -126,7 +126,7 @@ private:
     made.live &= any_value;
     if (row.divisors && in_.divided)
       made.scale = ir::product(program_, made.scale,
-                               ir::axes_scale(program_, app_.where().mesh, in_.divided));
+                               ir::axes_scale(program_, app_.op_context().mesh, in_.divided));
     return made;
   }
 
@@ -253,7 +253,7 @@ private:
     TermKindSets kinds = term_kinds(in_.kinds, eq_.terms[sum_.first_term + other]);
     AxisSet axes = addends(first) - kinds.p - kinds.v - kinds.strict_i - kinds.unknown - kinds.zero;
     bool exact = axes && ir::quotient(program_, has, wants) ==
-                             ir::axes_scale(program_, app_.where().mesh, axes);
+                             ir::axes_scale(program_, app_.op_context().mesh, axes);
     return exact ? axes : AxisSet();
   }
 

@@ -24,7 +24,7 @@ constexpr Combiner kOtherCombiners[] = {Combiner::Max, Combiner::Min, Combiner::
 
 AxisSet unknown_axes(const Application &app, const Arg &arg) {
   const ir::Type &type = app.type(arg);
-  return type.mesh() == app.where().mesh ? type.unknown & app.mesh().typed_axes() : AxisSet();
+  return type.mesh() == app.op_context().mesh ? type.unknown & app.mesh().typed_axes() : AxisSet();
 }
 
 // The finding as it is on one axis.
@@ -200,7 +200,7 @@ private:
 
 } // namespace
 
-void add_certain(const Application &app, Judge judge, Outcome &out) {
+void add_violations_for_all_types(const Application &app, Judge judge, Outcome &out) {
   AxisSet axes, known;
   for (const Arg &arg : app.args) {
     axes |= unknown_axes(app, arg);

@@ -13,6 +13,6 @@ using Judge = llvm::function_ref<void(const Application &, Outcome &)>;
 // put in the place of the operands that are unknown there. Their results stay unknown. Silent where
 // several operands are unknown in more combinations than are tried, or where the dimensions that
 // one may be cut along are not known.
-void add_certain(const Application &app, Judge judge, Outcome &out);
+void add_violations_for_all_types(const Application &app, Judge judge, Outcome &out);
 
 } // namespace spmd::rules

@@ -159,7 +159,7 @@ constexpr Synonyms kSynonyms[] = {
     {.op = "affine_grid", .spellings = "affine_grid_generator"},
     {.op = "affine_grid_backward", .spellings = "cudnn_affine_grid_generator_backward"},
     {.op = "inverse", .spellings = "linalg_inv linalg_inv_ex"},
-    {.op = "inverse", .spellings = "cholesky_inverse", .variant = OfFactor},
+    {.op = "inverse", .spellings = "cholesky_inverse", .variant = FromCholeskyFactor},
     {.op = "cholesky", .spellings = "linalg_cholesky linalg_cholesky_ex"},
     {.op = "matrix_exp", .spellings = "linalg_matrix_exp"},
     {.op = "pinv", .spellings = "linalg_pinv"},
@@ -278,7 +278,7 @@ constexpr Synonyms kSynonyms[] = {
     {.op = "random_like", .spellings = "log_normal", .variant = LogNormal},
     {.op = "random_like", .spellings = "bernoulli_", .variant = Coin},
     {.op = "dropout", .spellings = "native_dropout"},
-    {.op = "dropout", .spellings = "fused_dropout _fused_dropout", .variant = KeepsShare},
+    {.op = "dropout", .spellings = "fused_dropout _fused_dropout", .variant = KeepProbability},
     {.op = "dropout", .spellings = "feature_dropout dropout1d dropout2d dropout3d",
      .variant = WholeChannels},
     {.op = "poisson", .spellings = "_sample_dirichlet", .variant = Dirichlet},
@@ -506,7 +506,7 @@ constexpr Alias kAliases[] = {
     {.spelling = "masked_scatter_backward",
      .op = "masked_select",
      .order = "a m",
-     .factors = sized_whole_factors, .variant = LeavesRest},
+     .factors = sized_whole_factors, .variant = ZeroesRest},
     {.spelling = "scatter_reduce", .op = "scatter_reduce", .order = "a i s"},
     {.spelling = "index_reduce", .op = "scatter_reduce", .order = "a i s", .variant = Lines},
     {.spelling = "masked_scatter", .op = "masked_scatter", .order = "a m s"},
@@ -765,7 +765,7 @@ std::vector<Alias> all_aliases() {
   all.insert(all.end(), jax_aliases().begin(), jax_aliases().end());
   add_synonyms(kSynonyms, all);
   add_synonyms(jax_synonyms(), all);
-  for (const SpelledWords &row : all_spelled_words())
+  for (const SpellingKinds &row : all_spelled_words())
     if (all.back().spelling != row.spelling) // one with several meanings has one name
       all.push_back({.spelling = row.spelling, .op = name_of(row.op)});
   return all;

@@ -23,7 +23,7 @@ constexpr OpDef kAttention[] = {
     {.name = "attention_grouped_causal", .variant = Causal,
      .equation = "f(q[... (j g) !s !d], k[... j !t !d], m?[... (j g) !s !t], n?[... (j g) !s "
                  "!t]) * v[... j !t e] -> [... (j g) !s e]"},
-    {.name = "attention_varlen", .variant = JoinedSequences,
+    {.name = "attention_varlen", .variant = PackedSequences,
      .equation = "f(q[!s h !d], k[!t h !d], @m?[!b], @n?[!b]) * v[!t h e] -> [!s h e]",
      .factors = unknown_factors,
      .note = "sequences joined to one; m and n are their bounds"},

@@ -88,7 +88,7 @@ bool seen_to_count_alike(const Application &app) {
   ir::AxisSet equal;
   auto add = [&](const ir::AttrValue &name) {
     if (name.form == AttrForm::String)
-      equal |= axes_named(app.program, app.where().mesh, {{}, name.as<ir::StringId>()})
+      equal |= axes_named(app.program, app.op_context().mesh, {{}, name.as<ir::StringId>()})
                    .value_or(ir::AxisSet());
   };
   if (seen->form == AttrForm::List)

@@ -78,45 +78,45 @@ struct ValuesOfOperand {
 enum class Computes : uint8_t {
   Other,
   Identity,
-  Sum, // of two operands
-  Difference,
-  Product,
-  Quotient,
+  Add,
+  Sub,
+  Mul,
+  Div,
   Square,
   Root, // square root; in another spelling, another one
-  Magnitude,
+  Abs,
   Exponential,
   Logarithm,
-  LogOfSum, // of exponentials
-  Larger,   // of two operands
-  Smaller,
+  LogSumExp,
+  Maximum, // of two operands
+  Minimum,
   Sign,
   Power,
-  FloorQuotient,
-  Remainder,          // of FloorQuotient: of the sign of the divisor
+  FloorDiv,
+  Remainder,          // of FloorDiv: of the sign of the divisor
   TruncatedRemainder, // of the sign of the dividend
-  Total, // of the elements of one operand
+  ReduceSum,
   Norm,
-  Greatest, // element
-  Least,
+  ReduceMax,
+  ReduceMin,
   Embedding,
   Index,
   Gather, // along the dimension that attribute `dim` names
-  Put,    // at an index
-  Order,  // in which elements are sorted: the last result
-  Places, // of what is not zero
-  RowSums, // what an index names, added to the rows of a new table
-  Equal,  // to the second operand
-  Unequal,
-  Less,   // than it
-  AtMost,
-  More,
-  AtLeast,
-  Both, // of two answers
-  AnyOf,
-  Not,
-  Bounds, // what lies outside of them is moved to the nearer one
-  Number, // read by the program around the trace, to be printed or logged
+  IndexPut,
+  ArgSort, // its last result: the indices that sort
+  NonZero,
+  EmbeddingGrad, // adds rows to those of a new table that an index names
+  Equal,
+  NotEqual,
+  Less,
+  LessEqual,
+  Greater,
+  GreaterEqual,
+  LogicalAnd, // bitwise_and as well, which is the same of masks
+  LogicalOr,
+  LogicalNot,
+  Clamp,
+  Item, // read by the program around the trace, to be printed or logged
 };
 
 struct OpDef {

@@ -8,8 +8,7 @@
 
 namespace spmd::rules {
 
-// Resolution order of ir/README.md: exact alias; without overload; without a
-// trailing `_`; the same name in ours; spellings that follow by rule (rules/README.md).
+// Resolution order: rules/README.md, "Names".
 ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect);
 // The same of an op of a program, in its dialect. Looked up anew each time, and without rules of
 // the trace: where many are asked, Rules remembers.

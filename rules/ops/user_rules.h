@@ -1,4 +1,4 @@
-// Typing rules that a trace brings for ops that are not ours: an equation, or the op that behaves
+// BodyInstance rules that a trace brings for ops that are not ours: an equation, or the op that behaves
 // the same.
 #pragma once
 

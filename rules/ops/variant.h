@@ -11,7 +11,7 @@ enum class Variant : uint8_t {
 
   // Attention.
   Causal,            // a query looks at no later key
-  JoinedSequences,   // operands say where each one begins
+  PackedSequences,   // operands say where each one begins
   MaskOfDropout,     // is an operand
   StatedLayout,      // by an attribute
   Flash,             // heads stand behind the sequence, the last query at the last key
@@ -48,13 +48,13 @@ enum class Variant : uint8_t {
   LastTwo,    // dimensions, where none are named
   Flat,       // of the operand as a vector
 
-  // Windows.
+  // HaloWindows.
   Transposed,
   TimeFirst,     // before batch and channels
   Adaptive,      // as many windows as results
   Smallest,      // element
-  FoundAnew,     // maxima that gradients are scattered to
-  GatheredAnew,  // what stands beside maxima
+  RecomputesMaxima,     // maxima that gradients are scattered to
+  RegathersAtMaxima,  // what stands beside maxima
   LinearWeights, // of interpolation
   CubicWeights,
   NearestExact, // element, by the middles of both
@@ -62,7 +62,7 @@ enum class Variant : uint8_t {
   AnyLayout, // attributes say which dimension is what
 
   // Linear algebra.
-  OfFactor,   // the operand is the factor of Cholesky
+  FromCholeskyFactor,   // the operand is the factor of Cholesky
   Reflectors, // are not multiplied out
   Bilinear,   // nothing is conjugated
   BlockSizes, // given instead of where blocks end
@@ -104,8 +104,8 @@ enum class Variant : uint8_t {
   Logarithm, // of what others give
   Negated,
   SoftTargets, // of scores; targets are probabilities
-  OfScores,    // whose logarithm of softmax is taken
-  MakesScores, // itself
+  FromLogits,    // whose logarithm of softmax is taken
+  ComputesLogits, // itself
   OfMean,      // the gradient
   OfSum,
 
@@ -137,7 +137,7 @@ enum class Variant : uint8_t {
   Threefry,
   Gamma,
   Dirichlet,
-  KeepsShare,    // the number is what dropout keeps
+  KeepProbability,    // the number is what dropout keeps
   WholeChannels, // are dropped
 
   // Indexing.
@@ -147,9 +147,9 @@ enum class Variant : uint8_t {
   FirstDim,   // where no dimension is named
   Lines,      // one index for all of a line
   Filled,     // results that are left over
-  LeavesRest, // results that are left over are zero
+  ZeroesRest, // results that are left over are zero
   Neighbours, // equal ones count once
-  OwnRows,    // of the table, others give 0
+  LocalRowsOnly,    // of the table, others give 0
   Descending, // where nothing is stated
   MeanOfBag,  // where nothing is stated
 

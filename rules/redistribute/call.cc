@@ -37,8 +37,8 @@ struct Ends {
 // Where specs are no matter a value is a list.
 ir::Type seen(const Application &app, ir::Type type) {
   type.drop_shards(app.local_axes());
-  type.close_orders();
-  if (!app.where().grad)
+  type.renumber_shard_orders();
+  if (!app.op_context().grad)
     type.set_gradient_free(true);
   return type;
 }
@@ -125,7 +125,8 @@ void apply_whole_type(const Application &app, Outcome &out) {
   const ir::Type from = program.types[ends.request.source], to = program.types[ends.request.target];
   // R|I that the operand is not is for the uses to decide.
   for (AxisId axis : (to.either() - to.zero()) - from.either())
-    out.inferred.push_back({axis, word_at(from, to, axis), {.form = ir::KindWord::Form::Either}});
+    out.inferred.push_back(
+        {axis, word_at(from, to, axis), {.form = ir::WrittenKind::Form::Either}});
   Arg result{ends.request.target, ends.stated, {}};
   if (ends.request.shape.valid())
     result = arg_of(program, ends.request.target, ends.request.shape);
@@ -158,7 +159,7 @@ const ir::Claim *stated_gradient(const Application &app) {
 std::optional<BackwardRedistribution>
 backward_redistribution(const Application &app, const Arg &source, const Arg &result) {
   const ir::Claim *claim = stated_gradient(app);
-  if (!claim || app.type(source).gradient_free() || !app.where().grad)
+  if (!claim || app.type(source).gradient_free() || !app.op_context().grad)
     return std::nullopt;
   ir::Program &program = app.program;
   BackwardRedistribution way;
@@ -203,7 +204,7 @@ ir::AxisSet communicated_axes(const Application &app) {
   std::optional<Request> request = request_of(app);
   if (!request)
     return {};
-  bool gradient = app.where().grad && !app.program.types[request->source].gradient_free();
+  bool gradient = app.op_context().grad && !app.program.types[request->source].gradient_free();
   AxisSet axes;
   Planner planner(app.program);
   for (const Step &step : planner.plan(*request).steps)

@@ -34,7 +34,7 @@ void Candidates::read_factors() {
     for (AxisId axis : app_.global_axes())
       if (type.dim(axis))
         type.set_kind(axis, Kind::Replicate);
-    type.close_orders();
+    type.renumber_shard_orders();
     whole.push_back(
         {program_.types.add(type), wholes_[i].valid() ? wholes_[i] : app_.args[i].shape, {}});
   }

@@ -11,7 +11,7 @@ namespace spmd::rules::redistribute {
 using ir::AxisId;
 using ir::Combiner;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 
 namespace {
 
@@ -195,11 +195,11 @@ ir::AttrsId attributes_of(ir::Program &program, const Step &step) {
   const ir::Mesh &mesh = program.meshes[program.types[step.before].mesh()];
   for (AxisId axis : step.axes)
     refs.refs.push_back({{}, mesh[axis].name});
-  auto words = [&](llvm::ArrayRef<KindWord> list) {
-    if (llvm::all_of(list, [&](const KindWord &word) { return word == list.front(); }))
+  auto words = [&](llvm::ArrayRef<WrittenKind> list) {
+    if (llvm::all_of(list, [&](const WrittenKind &word) { return word == list.front(); }))
       return ir::AttrValue::kind(list.front());
     ir::AttrList items;
-    for (const KindWord &word : list)
+    for (const WrittenKind &word : list)
       items.items.push_back(ir::AttrValue::kind(word));
     return ir::AttrValue::list(program.lists.add(std::move(items)));
   };

@@ -14,7 +14,7 @@ inline bool is_replicated(ir::Kind kind) {
 // asks for, if that is among them.
 std::optional<ir::Kind> kind_at(const ir::Type &type, const ir::Type &other, ir::AxisId axis);
 // The same as the word of a call: `S(0)`, `P(max)`.
-ir::KindWord word_at(const ir::Type &type, const ir::Type &other, ir::AxisId axis);
+ir::WrittenKind word_at(const ir::Type &type, const ir::Type &other, ir::AxisId axis);
 // The axes on which two types of one mesh differ, the order of the axes of a dimension included.
 ir::AxisSet changed_axes(const ir::Program &program, const ir::Type &from, const ir::Type &to);
 

@@ -207,7 +207,7 @@ private:
         set(type, axis, (*strategy)[arg]);
       if (leader)
         reorder(type, arg, *leader);
-      type.close_orders();
+      type.renumber_shard_orders();
       made.push_back(program_.types.add(type));
     }
     return made;

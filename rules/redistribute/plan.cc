@@ -14,7 +14,7 @@ struct Planner::State {
   ir::IndexTable table;
 };
 
-Planner::Planner(ir::Program &program, Topology topology, Effort *effort)
+Planner::Planner(ir::Program &program, Topology topology, SearchBudget *effort)
     : program_(program), topology_(std::move(topology)), effort_(effort),
       state_(std::make_unique<State>()) {}
 Planner::~Planner() = default;
@@ -28,7 +28,7 @@ uint64_t hash_of(const Request &request) {
 }
 
 // The search; without a cap if none of the sequences keeps it.
-Found found(NumericProblem &posed, Plan &plan, Effort *effort) {
+Found found(NumericProblem &posed, Plan &plan, SearchBudget *effort) {
   constexpr uint64_t kSetUp = 100; // moves that take as long as posing a problem
   const Problem &problem = posed.problem;
   auto search = [&](const Problem &each) {
@@ -55,7 +55,7 @@ Found found(NumericProblem &posed, Plan &plan, Effort *effort) {
   if (best.reached)
     return best;
   best.proven = false;
-  best.moves = plain_way(problem);
+  best.moves = fallback_moves(problem);
   State at = problem.source;
   for (const Move &move : best.moves) {
     best.cost = best.cost + cost_of(problem, price_of(problem, at, move));

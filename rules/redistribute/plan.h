@@ -12,18 +12,18 @@ namespace spmd::rules::redistribute {
 class Planner {
 public:
   // `effort`: shared by all plans that are made; null: each has all that a search takes.
-  explicit Planner(ir::Program &program, Topology topology = {}, Effort *effort = nullptr);
+  explicit Planner(ir::Program &program, Topology topology = {}, SearchBudget *effort = nullptr);
   ~Planner();
   // The request must not be refused, and be one that can be planned.
   const Plan &plan(const Request &request);
   const Topology &topology() const { return topology_; }
-  Effort *effort() const { return effort_; }
+  SearchBudget *effort() const { return effort_; }
 
 private:
   struct State;
   ir::Program &program_;
   Topology topology_;
-  Effort *effort_;
+  SearchBudget *effort_;
   std::unique_ptr<State> state_;
 };
 

@@ -10,7 +10,7 @@ namespace spmd::rules::redistribute {
 
 using ir::AxisId;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 
 namespace {
 
@@ -83,7 +83,7 @@ std::string print(const ir::Program &program, const Step &step, unsigned rank) {
     return fmt::format("a2a {} {}>{}", axis_names(program, mesh, step.axes), step.src[0].dim,
                        step.dst[0].dim);
   const bool shards =
-      step.src[0].form == KindWord::Form::Shard || step.dst[0].form == KindWord::Form::Shard;
+      step.src[0].form == WrittenKind::Form::Shard || step.dst[0].form == WrittenKind::Form::Shard;
   const bool keeps_one = step.op == TransitionOp::Convert && step.src[0].kind != Kind::Varying &&
                          step.dst[0].kind == Kind::Partial;
   if (step.op == TransitionOp::AllReduce || keeps_one)
@@ -92,8 +92,8 @@ std::string print(const ir::Program &program, const Step &step, unsigned rank) {
     return fmt::format("{} {} {}>{}", verb, axis_names(program, mesh, step.axes),
                        ir::print(step.src[0]), ir::print(step.dst[0]));
   std::string text(verb);
-  bool from = step.src[0].form == KindWord::Form::Shard;
-  llvm::ArrayRef<KindWord> words = from ? step.src : step.dst;
+  bool from = step.src[0].form == WrittenKind::Form::Shard;
+  llvm::ArrayRef<WrittenKind> words = from ? step.src : step.dst;
   for (size_t i = 0; i < words.size();) {
     size_t end = i + 1;
     while (step.op == TransitionOp::AllGather && end < words.size() &&

@@ -22,7 +22,7 @@ using ir::AxisId;
 using ir::AxisSet;
 using ir::Combiner;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 
 std::optional<Kind> kind_at(const ir::Type &type, const ir::Type &other, AxisId axis) {
   if (std::optional<Kind> kind = type.kind(axis))
@@ -35,10 +35,11 @@ std::optional<Kind> kind_at(const ir::Type &type, const ir::Type &other, AxisId 
   return std::nullopt;
 }
 
-KindWord word_at(const ir::Type &type, const ir::Type &other, AxisId axis) {
+WrittenKind word_at(const ir::Type &type, const ir::Type &other, AxisId axis) {
   if (std::optional<unsigned> dim = type.dim(axis))
-    return {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
-  KindWord word{.kind = kind_at(type, other, axis).value_or(Kind::Replicate)};
+    return {
+        .form = WrittenKind::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
+  WrittenKind word{.kind = kind_at(type, other, axis).value_or(Kind::Replicate)};
   if (word.kind == Kind::Partial && !type.zero().contains(axis))
     word.combiner = type.combiner(axis);
   return word;

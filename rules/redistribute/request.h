@@ -38,8 +38,8 @@ struct Request {
 // One call of a transition.
 struct Step {
   TransitionOp op = TransitionOp::None;
-  llvm::SmallVector<ir::AxisId, 4> axes;       // outermost first
-  llvm::SmallVector<ir::KindWord, 4> src, dst; // per axis
+  llvm::SmallVector<ir::AxisId, 4> axes;          // outermost first
+  llvm::SmallVector<ir::WrittenKind, 4> src, dst; // per axis
   ir::TypeId before, after;
   // Of the busiest rank; padded: where all blocks are as long as the longest.
   uint64_t bytes = 0, padded_bytes = 0, backward_bytes = 0;
@@ -61,7 +61,7 @@ struct Plan {
 
 // What searches may still look at, all together: a budget in moves, so that it is the same on every
 // machine. A million is about a tenth of a second.
-struct Effort {
+struct SearchBudget {
   uint64_t left = 0;
   bool cut =
       // it did not suffice: something cheaper may exist, or something where nothing was found

@@ -13,7 +13,7 @@ namespace {
 
 using ir::AxisId;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 
 // convert and reinterpret are two names of one row where bytes and value stay: one of them is
 // taken.
@@ -23,8 +23,8 @@ TransitionOp plain_op(const Transition &row) {
                                                                            : row.op;
 }
 
-KindWord dual_word(Kind kind, KindWord forward) {
-  return kind == Kind::Varying ? forward : KindWord{.kind = kind};
+WrittenKind dual_word(Kind kind, WrittenKind forward) {
+  return kind == Kind::Varying ? forward : WrittenKind{.kind = kind};
 }
 
 // The order of its axes is that of what it leads to, outermost first.

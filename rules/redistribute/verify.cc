@@ -19,7 +19,7 @@ namespace spmd::rules::redistribute {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 
 Arg arg_of(ir::Program &program, ir::TypeId id, ir::ShapeId whole) {
   const ir::Type type = program.types[id];
@@ -280,9 +280,9 @@ std::optional<RankTensor> Replay::joined(llvm::ArrayRef<int64_t> group, bool sid
 // What of it a rank keeps.
 void Replay::place(const Step &step, int64_t rank, RankTensor &holding) const {
   for (size_t i = 0; i < step.axes.size(); ++i) {
-    const KindWord &src = step.src[i], &dst = step.dst[i];
-    bool from_shard = src.form == KindWord::Form::Shard,
-         to_shard = dst.form == KindWord::Form::Shard;
+    const WrittenKind &src = step.src[i], &dst = step.dst[i];
+    bool from_shard = src.form == WrittenKind::Form::Shard,
+         to_shard = dst.form == WrittenKind::Form::Shard;
     if (to_shard)
       cut(holding.box, static_cast<unsigned>(dst.dim), step.axes[i], rank);
     else if (dst.kind == Kind::Partial && !from_shard && src.kind != Kind::Partial &&
@@ -296,7 +296,7 @@ std::string Replay::step(const Step &step) {
   bool sums = step.op == TransitionOp::AllReduce || step.op == TransitionOp::ReduceScatter;
   bool reorders = step.op == TransitionOp::Reorder;
   // Zeros around the own block.
-  bool fills = step.op == TransitionOp::Convert && step.src[0].form == KindWord::Form::Shard;
+  bool fills = step.op == TransitionOp::Convert && step.src[0].form == WrittenKind::Form::Shard;
   auto sources = reorders
                      ? reorder_sources(mesh_, step.axes, shards_of(program_.types[step.before]),
                                        shards_of(program_.types[step.after]))

@@ -46,7 +46,7 @@ std::optional<Extent> exact(Extent a, Extent b) {
 } // namespace
 
 std::optional<Blocks> blocks_of(ir::Program &program, llvm::ArrayRef<int64_t> lengths) {
-  Checked sum = 0;
+  CheckedInt sum = 0;
   for (int64_t length : lengths)
     sum = sum + length;
   std::optional<Extent> global = sum.extent();
@@ -109,7 +109,7 @@ std::optional<Blocks> multiplied(ir::Program &program, const Blocks &blocks, Ext
   if (!sizes || !inner.is_number())
     return std::nullopt;
   for (int64_t &size : *sizes) {
-    std::optional<Extent> grown = (Checked(size) * inner.number()).extent();
+    std::optional<Extent> grown = (CheckedInt(size) * inner.number()).extent();
     if (!grown)
       return std::nullopt;
     size = grown->number();

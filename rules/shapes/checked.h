@@ -10,25 +10,25 @@
 
 namespace spmd::rules {
 
-class Checked {
+class CheckedInt {
 public:
-  Checked(int64_t number) : number_(number) {}
+  CheckedInt(int64_t number) : number_(number) {}
 
-  friend Checked operator+(Checked a, Checked b) {
+  friend CheckedInt operator+(CheckedInt a, CheckedInt b) {
     return apply(
         a, b, [](int64_t x, int64_t y, int64_t *out) { return __builtin_add_overflow(x, y, out); });
   }
-  friend Checked operator-(Checked a, Checked b) {
+  friend CheckedInt operator-(CheckedInt a, CheckedInt b) {
     return apply(
         a, b, [](int64_t x, int64_t y, int64_t *out) { return __builtin_sub_overflow(x, y, out); });
   }
-  friend Checked operator*(Checked a, Checked b) {
+  friend CheckedInt operator*(CheckedInt a, CheckedInt b) {
     return apply(
         a, b, [](int64_t x, int64_t y, int64_t *out) { return __builtin_mul_overflow(x, y, out); });
   }
   // By a positive number; rounds towards 0.
-  Checked over(int64_t divisor) const {
-    Checked result = *this;
+  CheckedInt over(int64_t divisor) const {
+    CheckedInt result = *this;
     if (result.number_)
       *result.number_ /= divisor;
     return result;
@@ -45,8 +45,8 @@ public:
   }
 
 private:
-  template <class F> static Checked apply(Checked a, Checked b, F &&overflows) {
-    Checked result(0);
+  template <class F> static CheckedInt apply(CheckedInt a, CheckedInt b, F &&overflows) {
+    CheckedInt result(0);
     bool none = !a.number_ || !b.number_ || overflows(*a.number_, *b.number_, &*result.number_);
     if (none)
       result.number_ = std::nullopt;

@@ -204,7 +204,7 @@ Equality compare(const ir::Program &program, Extent a, Extent b) {
   return apart ? Equality::Different : Equality::Undecided;
 }
 
-uint64_t question(const ir::Program &program, Extent a, Extent b) {
+uint64_t equality_key(const ir::Program &program, Extent a, Extent b) {
   uint64_t hash = 0;
   std::optional<llvm::SmallVector<Term, 4>> terms = difference(program, a, b);
   if (!terms)

@@ -18,7 +18,7 @@ enum class Equality : uint8_t { Equal, Different, Undecided };
 Equality compare(const ir::Program &program, ir::Extent a, ir::Extent b);
 // The same for all pairs of extents that are equal for the same values: `s` and `t`, `2 * t` and `s
 // * 2`.
-uint64_t question(const ir::Program &program, ir::Extent a, ir::Extent b);
+uint64_t equality_key(const ir::Program &program, ir::Extent a, ir::Extent b);
 // That nothing says whether two extents are equal; `what`: as in a mismatch.
 UndecidedExtents undecided(const ir::Program &program, std::string what, ir::Extent a,
                            ir::Extent b);

@@ -176,7 +176,7 @@ static bool move_shards(const Mesh &from, const Mesh &to, const ir::Layout &piec
     for (unsigned order = 0; order < moved->size(); ++order)
       made.set_shard((*moved)[order], dim, order);
   }
-  made.close_orders();
+  made.renumber_shard_orders();
   return true;
 }
 

@@ -254,9 +254,9 @@ private:
     bool ahead = first.arg < other.arg;
     const Operand &second = ahead ? other : first;
     AxisSet named = ahead ? AxisSet(axis) : others, actual = ahead ? others : AxisSet(axis);
-    ir::KindWord word{.form = ir::KindWord::Form::Shard,
-                      .kind = Kind::Varying,
-                      .dim = static_cast<int8_t>(ahead ? other_dim : dim)};
+    ir::WrittenKind word{.form = ir::WrittenKind::Form::Shard,
+                         .kind = Kind::Varying,
+                         .dim = static_cast<int8_t>(ahead ? other_dim : dim)};
     result_.bad |= named | actual;
     result_.sharded |= named | actual;
     WrongAxis wrong{index(second),

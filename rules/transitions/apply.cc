@@ -22,7 +22,7 @@ using ir::AxisId;
 using ir::AxisSet;
 using ir::Combiner;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 
 // What one axis of the call comes to for one operand.
 struct Verdict {
@@ -41,7 +41,7 @@ struct Verdict {
     WrongDimension,
   };
   Form form = Form::Fine;
-  KindWord src, dst, found;
+  WrittenKind src, dst, found;
   int64_t stated = 0; // WrongDimension
   bool inferred_word = false;
   AxisSet actual; // WrongAxis
@@ -51,9 +51,9 @@ struct Verdict {
 bool is_replicated(Kind kind) {
   return kind == Kind::Replicate || kind == Kind::Reduced || kind == Kind::Invariant;
 }
-bool is_same_everywhere(KindWord word) {
-  return word.form == KindWord::Form::Either ||
-         (word.form == KindWord::Form::Plain && is_replicated(word.kind));
+bool is_same_everywhere(WrittenKind word) {
+  return word.form == WrittenKind::Form::Either ||
+         (word.form == WrittenKind::Form::Plain && is_replicated(word.kind));
 }
 
 // The axes on which the operand may stand as `kind`. Without a gradient R, Reduced and I are
@@ -89,7 +89,7 @@ private:
   bool needs_mark(const AxisEffect &effect) const;
   bool mixes_lists();
   void match_positions(llvm::SmallVectorImpl<Judged> &verdicts) const;
-  std::optional<int64_t> from_front(const KindWord &word) const;
+  std::optional<int64_t> from_front(const WrittenKind &word) const;
   void name_layout(const AxisEffect &effect, Verdict &verdict) const;
   void report(const Verdict &verdict, AxisSet axes);
   void infer(const Verdict &verdict, AxisSet axes);
@@ -123,7 +123,7 @@ OperandJudgment::OperandJudgment(const Application &app, const TransitionCall &c
       first_(out.violations.size()), type_(app.type(app.args[operand])),
       view_{app,     call,    type_,
             nullptr, nullptr, app.mesh().typed_axes() - per_rank_axes(app, type_)},
-      gradient_free_(type_.gradient_free() || !app.where().grad) {
+      gradient_free_(type_.gradient_free() || !app.op_context().grad) {
   if (const ir::Shape *shape = app.shape(app.args[operand]))
     view_.shape = &shape_.emplace(*shape);
   if (declared.shape.valid())
@@ -132,7 +132,7 @@ OperandJudgment::OperandJudgment(const Application &app, const TransitionCall &c
 
 bool OperandJudgment::stands_as_source(const AxisEffect &effect, AxisId axis) const {
   // A zero is an addend, and the rank's own; as a block of a tensor it is cut first.
-  if ((effect.src.kind == Kind::Partial || effect.src.form == KindWord::Form::Plain) &&
+  if ((effect.src.kind == Kind::Partial || effect.src.form == WrittenKind::Form::Plain) &&
       type_.zero().contains(axis))
     return true;
   bool as_contributions = call_.unstated->reduces && !effect.src_stated;
@@ -147,7 +147,7 @@ Verdict::Form OperandJudgment::mismatch(const AxisEffect &effect, AxisId axis,
   bool pending = type_.of(Kind::Partial).contains(axis) && !type_.zero().contains(axis);
   if (pending && is_replicated(effect.src.kind))
     return Verdict::Form::WrongSource;
-  if (verdict.found.form == KindWord::Form::Shard && !effect.src_stated)
+  if (verdict.found.form == WrittenKind::Form::Shard && !effect.src_stated)
     return Verdict::Form::WrongSource;
   if (call_.unstated->reduces && effect.src.kind == Kind::Partial &&
       is_same_everywhere(verdict.found))
@@ -158,7 +158,7 @@ Verdict::Form OperandJudgment::mismatch(const AxisEffect &effect, AxisId axis,
   // A list is no shard, nor is a shard of another dimension what the call names.
   for (AxisId other : elsewhere &type_.of(Kind::Varying))
     if (std::optional<unsigned> dim = view_.dim(other);
-        dim && (effect.src.form != KindWord::Form::Shard || from_front(effect.src) != *dim))
+        dim && (effect.src.form != WrittenKind::Form::Shard || from_front(effect.src) != *dim))
       elsewhere -= other;
   verdict.actual = elsewhere & (app_.mesh().typed_axes() - call_.axes.all());
   return verdict.actual ? Verdict::Form::WrongAxis : Verdict::Form::WrongSource;
@@ -176,7 +176,7 @@ bool OperandJudgment::needs_mark(const AxisEffect &effect) const {
   return !is_replicated(effect.dst.kind) && (!row || row->expert);
 }
 
-std::optional<int64_t> OperandJudgment::from_front(const KindWord &word) const {
+std::optional<int64_t> OperandJudgment::from_front(const WrittenKind &word) const {
   if (word.dim >= 0)
     return word.dim;
   if (!view_.shape || !view_.shape->ranked)
@@ -187,10 +187,10 @@ std::optional<int64_t> OperandJudgment::from_front(const KindWord &word) const {
 // Where the axis is global a shard is moved by S(i) alone, and V without a dimension is no result.
 std::optional<Verdict::Form> OperandJudgment::spec_form(const AxisEffect &effect, AxisId axis,
                                                         Verdict &verdict) const {
-  const KindWord &src = effect.src, &dst = effect.dst;
+  const WrittenKind &src = effect.src, &dst = effect.dst;
   bool shard = view_.dim(axis).has_value();
-  bool by_dimension = src.form == KindWord::Form::Shard;
-  bool plain_target = dst.form == KindWord::Form::Plain && dst.kind == Kind::Varying;
+  bool by_dimension = src.form == WrittenKind::Form::Shard;
+  bool plain_target = dst.form == WrittenKind::Form::Plain && dst.kind == Kind::Varying;
   if (effect.identity && !by_dimension)
     return std::nullopt;
   if (shard && !by_dimension) {
@@ -215,7 +215,7 @@ std::optional<Verdict::Form> OperandJudgment::spec_form(const AxisEffect &effect
     return verdict.actual ? Verdict::Form::WrongAxis : Verdict::Form::WrongDimension;
   }
   // Blocks of one dimension that change places are in no order any more.
-  if (!effect.identity && !call_.joint() && dst.form == KindWord::Form::Shard &&
+  if (!effect.identity && !call_.joint() && dst.form == WrittenKind::Form::Shard &&
       from_front(dst) == from)
     return Verdict::Form::NoShardRule;
   return std::nullopt;
@@ -225,10 +225,10 @@ Verdict::Form OperandJudgment::form_of(const AxisEffect &effect, AxisId axis,
                                        Verdict &verdict) const {
   if (!type_.claimed().contains(axis) || type_.unknown.contains(axis))
     return Verdict::Form::Unknown;
-  verdict.found = ir::kind_word(type_, axis).value_or(KindWord{});
+  verdict.found = ir::kind_word(type_, axis).value_or(WrittenKind{});
   if (std::optional<unsigned> dim = view_.dim(axis))
     verdict.found = {
-        .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
+        .form = WrittenKind::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
   bool pending = type_.of(Kind::Partial).contains(axis) && !type_.zero().contains(axis);
   if (effect.src.kind == Kind::Replicate && effect.dst.kind == Kind::Reduced && !pending) {
     bool owned = gradient_free_ || type_.of(Kind::Reduced).contains(axis);
@@ -238,8 +238,8 @@ Verdict::Form OperandJudgment::form_of(const AxisEffect &effect, AxisId axis,
     return Verdict::Form::NoTransition;
   if (!stands_as_source(effect, axis))
     return mismatch(effect, axis, verdict);
-  auto is_list = [](const KindWord &word) {
-    return word.kind == Kind::Varying && word.form != KindWord::Form::Shard;
+  auto is_list = [](const WrittenKind &word) {
+    return word.kind == Kind::Varying && word.form != WrittenKind::Form::Shard;
   };
   if (call_.joint() && (is_list(effect.src) || is_list(effect.dst)))
     return Verdict::Form::NoShardRule;
@@ -273,8 +273,8 @@ void OperandJudgment::name_layout(const AxisEffect &effect, Verdict &verdict) co
   if (!view_.shape || !view_.shape->ranked)
     return;
   bool exchanges = call_.op == TransitionOp::AllToAll;
-  auto name = [&](KindWord &word, bool applies, int stacked, llvm::StringRef key) {
-    bool plain = word.form == KindWord::Form::Plain && word.kind == Kind::Varying;
+  auto name = [&](WrittenKind &word, bool applies, int stacked, llvm::StringRef key) {
+    bool plain = word.form == WrittenKind::Form::Plain && word.kind == Kind::Varying;
     if (!applies || !plain || view_.result_has(stacked))
       return;
     word = shard_word(view_, key);
@@ -328,11 +328,11 @@ void OperandJudgment::report(const Verdict &verdict, AxisSet axes) {
 }
 
 void OperandJudgment::infer(const Verdict &verdict, AxisSet axes) {
-  InferredWord word{axes, verdict.src, verdict.dst};
-  bool list = verdict.found.form == KindWord::Form::Plain && verdict.found.kind == Kind::Varying;
-  if (list && verdict.src.form == KindWord::Form::Plain)
+  InferredKinds word{axes, verdict.src, verdict.dst};
+  bool list = verdict.found.form == WrittenKind::Form::Plain && verdict.found.kind == Kind::Varying;
+  if (list && verdict.src.form == WrittenKind::Form::Plain)
     word.src = verdict.found;
-  for (InferredWord &known : out_.inferred)
+  for (InferredKinds &known : out_.inferred)
     if (known.src == word.src && known.dst == word.dst) {
       known.axes |= axes;
       return;
@@ -343,7 +343,7 @@ void OperandJudgment::infer(const Verdict &verdict, AxisSet axes) {
 void OperandJudgment::set_result(ir::Type &result, const Verdict &verdict, AxisSet axes) const {
   if (verdict.form != Verdict::Form::Fine)
     return result.set_unknown(axes);
-  if (verdict.dst.form == KindWord::Form::Either)
+  if (verdict.dst.form == WrittenKind::Form::Either)
     return result.set_either(axes);
   result.set_kind(axes, verdict.dst.kind);
   if (verdict.dst.kind == Kind::Partial)
@@ -386,7 +386,7 @@ void OperandJudgment::match_positions(llvm::SmallVectorImpl<Judged> &verdicts) c
     for (Judged &taken : verdicts) {
       bool pair = fine(freed) && fine(taken) && freed.first.src.kind == Kind::Varying &&
                   freed.first.dst.kind != Kind::Varying && taken.first.src.kind != Kind::Varying;
-      KindWord had = taken.first.src, gets = freed.first.dst;
+      WrittenKind had = taken.first.src, gets = freed.first.dst;
       if (!pair || had == gets)
         continue;
       bool copies = is_replicated(had.kind) && is_replicated(gets.kind);
@@ -419,12 +419,12 @@ void OperandJudgment::place_shards(ir::Type &result) const {
 // each.
 void OperandJudgment::rescale(ir::Type &result, const Verdict &verdict, AxisSet axes) const {
   ir::Program &program = app_.program;
-  ir::MeshId mesh = app_.where().mesh;
+  ir::MeshId mesh = app_.op_context().mesh;
   AxisSet summed = axes & (type_.of(Kind::Partial) - type_.zero());
   if (call_.combiner == Combiner::Avg && verdict.src.kind == Kind::Partial)
     result.scale = ir::quotient(program, result.scale, ir::axes_scale(program, mesh, summed));
   bool counted = call_.op == TransitionOp::Reinterpret && verdict.dst.kind == Kind::Partial &&
-                 verdict.dst.form == KindWord::Form::Plain && is_same_everywhere(verdict.src);
+                 verdict.dst.form == WrittenKind::Form::Plain && is_same_everywhere(verdict.src);
   if (counted)
     result.scale = ir::product(program, result.scale, ir::axes_scale(program, mesh, axes));
 }
@@ -443,8 +443,8 @@ void OperandJudgment::need_plain_scale(ir::Type &result) {
 }
 
 ir::Type OperandJudgment::run() {
-  ir::Type result = type_.erased();
-  result.set_mesh(app_.where().mesh);
+  ir::Type result = type_.without_shards();
+  result.set_mesh(app_.op_context().mesh);
   result.set_gradient_free(gradient_free_);
   AxisSet fine;
   if (mixes_lists()) {

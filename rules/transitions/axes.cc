@@ -62,7 +62,7 @@ std::string text_of(llvm::StringRef text) { return text.str(); }
 // Finds what one call names; each step either succeeds or leaves one violation.
 class Resolver {
 public:
-  Resolver(const Application &app, ir::KindWord expected, Outcome &out)
+  Resolver(const Application &app, ir::WrittenKind expected, Outcome &out)
       : app_(app), program_(app.program), mesh_(app.mesh()), expected_(expected), out_(out) {}
 
   bool add_axis(ir::AxisRef ref);
@@ -132,7 +132,7 @@ private:
   const Application &app_;
   const ir::Program &program_;
   const ir::Mesh &mesh_;
-  ir::KindWord expected_;
+  ir::WrittenKind expected_;
   Outcome &out_;
   CallAxes call_;
 };
@@ -154,7 +154,7 @@ bool Resolver::unknown_axis(ir::AxisRef ref, const ir::Mesh &mesh) {
 // else axes of that size, else axes of these ranks, with what the operand is there.
 bool Resolver::foreign(std::string name, llvm::ArrayRef<ir::Atom> layout, std::string drawn) {
   ir::AxisSet actual;
-  ir::KindWord kind = expected_;
+  ir::WrittenKind kind = expected_;
   ir::AxisSet sized = axes_of_size(size_of(layout));
   if (!app_.args.empty())
     actual = app_.type(app_.args[0]).of(expected_.kind);
@@ -167,7 +167,7 @@ bool Resolver::foreign(std::string name, llvm::ArrayRef<ir::Atom> layout, std::s
     if (!app_.args.empty() && actual) {
       const ir::Type &type = app_.type(app_.args[0]);
       kind = ir::kind_word(type, actual.first())
-                 .value_or(ir::KindWord{.form = ir::KindWord::Form::Unknown});
+                 .value_or(ir::WrittenKind{.form = ir::WrittenKind::Form::Unknown});
       for (ir::AxisId axis : actual)
         if (type.kind(axis) != type.kind(actual.first()))
           actual -= axis;
@@ -275,7 +275,8 @@ int64_t CallAxes::size() const {
   return size;
 }
 
-std::optional<CallAxes> resolve_axes(const Application &app, ir::KindWord expected, Outcome &out) {
+std::optional<CallAxes> resolve_axes(const Application &app, ir::WrittenKind expected,
+                                     Outcome &out) {
   Resolver resolver(app, expected, out);
   const ir::AttrValue *axis = app.attr("axis"), *group = app.attr("group");
   if (axis && axis->form == ir::AttrForm::Axes) {
@@ -306,7 +307,7 @@ std::optional<CallAxes> resolve_axes(const Application &app, ir::KindWord expect
 
 void forget_results(const Application &app, Outcome &out) {
   ir::Type unknown;
-  unknown.set_mesh(app.where().mesh);
+  unknown.set_mesh(app.op_context().mesh);
   unknown.unknown = app.mesh().typed_axes();
   out.types.assign(app.results.size(), app.program.types.add(unknown));
   out.shapes.assign(app.results.size(), {});

@@ -25,7 +25,8 @@ struct CallAxes {
 
 // None where the program does not say or names what the current mesh does not have; the violation
 // is then in `out`. `expected` is what the call takes its first operand to be, for the sentence.
-std::optional<CallAxes> resolve_axes(const Application &app, ir::KindWord expected, Outcome &out);
+std::optional<CallAxes> resolve_axes(const Application &app, ir::WrittenKind expected,
+                                     Outcome &out);
 // All of them, where nothing is to be reported; none where resolve_axes() gives none.
 ir::AxisSet named_axes(const Application &app);
 

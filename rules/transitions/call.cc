@@ -10,14 +10,14 @@ namespace {
 
 using ir::AttrForm;
 using ir::AttrValue;
-using ir::KindWord;
+using ir::WrittenKind;
 
 // `R|I` and `?` state nothing of a transition.
-std::optional<KindWord> word_of(const AttrValue &value) {
+std::optional<WrittenKind> word_of(const AttrValue &value) {
   if (value.form != AttrForm::Kind)
     return std::nullopt;
-  KindWord word = value.as_kind();
-  if (word.form == KindWord::Form::Either || word.form == KindWord::Form::Unknown)
+  WrittenKind word = value.as_kind();
+  if (word.form == WrittenKind::Form::Either || word.form == WrittenKind::Form::Unknown)
     return std::nullopt;
   if (word.combiner == ir::Combiner::Avg)
     word.combiner = ir::Combiner::Sum;
@@ -26,7 +26,7 @@ std::optional<KindWord> word_of(const AttrValue &value) {
 
 // One word for all axes, or one per axis; false if the attribute has another form.
 bool read_words(const Application &app, llvm::StringRef key, size_t axis_count,
-                llvm::SmallVectorImpl<std::optional<KindWord>> &words) {
+                llvm::SmallVectorImpl<std::optional<WrittenKind>> &words) {
   words.assign(axis_count, std::nullopt);
   const AttrValue *attr = app.attr(key);
   if (!attr)
@@ -45,8 +45,8 @@ bool read_words(const Application &app, llvm::StringRef key, size_t axis_count,
   return true;
 }
 
-std::optional<KindWord> plain(std::optional<ir::Kind> kind) {
-  return kind ? std::optional(KindWord{.kind = *kind}) : std::nullopt;
+std::optional<WrittenKind> plain(std::optional<ir::Kind> kind) {
+  return kind ? std::optional(WrittenKind{.kind = *kind}) : std::nullopt;
 }
 
 // False, with a violation, if `op` is no combiner.
@@ -62,10 +62,10 @@ bool read_combiner(const Application &app, std::optional<ir::Combiner> &combiner
 }
 
 // What the operand is taken to be where an axis of the call has other ranks.
-KindWord expected_source(const Application &app, const UnstatedWords &unstated) {
+WrittenKind expected_source(const Application &app, const DefaultKinds &unstated) {
   const AttrValue *attr = app.attr("src");
-  std::optional<KindWord> stated = attr ? word_of(*attr) : std::nullopt;
-  return stated.value_or(KindWord{.kind = unstated.src.value_or(ir::Kind::Replicate)});
+  std::optional<WrittenKind> stated = attr ? word_of(*attr) : std::nullopt;
+  return stated.value_or(WrittenKind{.kind = unstated.src.value_or(ir::Kind::Replicate)});
 }
 
 bool complain(Outcome &out, std::string attribute, std::string expected) {
@@ -73,16 +73,16 @@ bool complain(Outcome &out, std::string attribute, std::string expected) {
   return false;
 }
 
-bool read_all_words(const Application &app, const SpelledWords *spelled, TransitionCall &call,
+bool read_all_words(const Application &app, const SpellingKinds *spelled, TransitionCall &call,
                     Outcome &out) {
-  llvm::SmallVector<std::optional<KindWord>, 2> src, dst;
+  llvm::SmallVector<std::optional<WrittenKind>, 2> src, dst;
   size_t count = call.axes.written.size();
   if (!read_words(app, "src", count, src))
     return complain(out, "src", "a kind, or one per axis");
   if (!read_words(app, "dst", count, dst))
     return complain(out, "dst", "a kind, or one per axis");
   for (size_t i = 0; i < count; ++i) {
-    CallWords words{src[i], dst[i]};
+    StatedKinds words{src[i], dst[i]};
     if (spelled && !words.src)
       words.src = plain(spelled->src);
     if (spelled && !words.dst)
@@ -107,14 +107,14 @@ std::optional<ir::Combiner> combiner_of(const ir::Program &program, const AttrVa
 }
 
 // The words of a spelling, of which some have several meanings, chosen by attribute `to`.
-static bool read_spelling(const Application &app, const SpelledWords *&spelled, Outcome &out) {
+static bool read_spelling(const Application &app, const SpellingKinds *&spelled, Outcome &out) {
   std::string_view spelling = app.op.alias->spelling, to;
   const AttrValue *attr = app.attr("to");
   if (attr && attr->form == AttrForm::String)
     to = app.program.strings[attr->as<ir::StringId>()];
   spelled = spelled_words(spelling, to);
   bool named = llvm::any_of(all_spelled_words(),
-                            [&](const SpelledWords &row) { return row.spelling == spelling; });
+                            [&](const SpellingKinds &row) { return row.spelling == spelling; });
   return spelled || !named || complain(out, "to", "varying, reduced or unreduced");
 }
 
@@ -135,7 +135,7 @@ std::optional<TransitionCall> read_call(const Application &app, Outcome &out) {
   TransitionCall call;
   call.op = app.op.transition;
   call.unstated = &unstated_words(call.op);
-  const SpelledWords *spelled = nullptr;
+  const SpellingKinds *spelled = nullptr;
   if (app.op.alias && !read_spelling(app, spelled, out))
     return std::nullopt;
   if (spelled) {

@@ -11,23 +11,23 @@
 namespace spmd::rules {
 
 // The words of a call on one axis as written; none where they are unstated.
-struct CallWords {
-  std::optional<ir::KindWord> src, dst;
+struct StatedKinds {
+  std::optional<ir::WrittenKind> src, dst;
 };
 
 struct TransitionCall {
   TransitionOp op = TransitionOp::None;
-  const UnstatedWords *unstated = nullptr; // what absent words mean
+  const DefaultKinds *unstated = nullptr; // what absent words mean
   CallAxes axes;
-  llvm::SmallVector<CallWords, 2> words; // per axis as written
-  std::optional<ir::Combiner> combiner;  // attribute `op`
-  bool marked = false;                   // `expert`, or a spelling that names the row
+  llvm::SmallVector<StatedKinds, 2> words; // per axis as written
+  std::optional<ir::Combiner> combiner;    // attribute `op`
+  bool marked = false;                     // `expert`, or a spelling that names the row
 
   // One step over all axes together: joint_transitions().
   bool joint() const { return op == TransitionOp::Reorder; }
 
   // How the addends are joined, where the operand is to be partial; an average is a sum.
-  ir::Combiner asked(const ir::KindWord &src) const {
+  ir::Combiner asked(const ir::WrittenKind &src) const {
     bool pending = src.kind == ir::Kind::Partial;
     ir::Combiner asked = combiner.value_or(pending ? src.combiner : ir::Combiner::Sum);
     return asked == ir::Combiner::Avg ? ir::Combiner::Sum : asked;
@@ -54,7 +54,7 @@ llvm::SmallVector<uint32_t, 2> operands_of(const Application &app);
 struct AxisEffect {
   const Transition *row = nullptr;
   bool identity = false;
-  ir::KindWord src, dst;
+  ir::WrittenKind src, dst;
   bool src_stated = false, dst_stated = false;
   // Partition specs are judged here: S(i) is in the words wherever a shard is meant.
   bool global = false;
@@ -90,7 +90,7 @@ AxisEffect effect_of(const TransitionOperand &operand, size_t written,
                      std::optional<ir::AxisId> axis);
 
 // `S(i)`, i from an attribute; recorded calls mean 0 where there is none.
-ir::KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key);
+ir::WrittenKind shard_word(const TransitionOperand &operand, llvm::StringRef key);
 
 // One operand of a call, and what its kinds came to.
 struct LayoutInput {

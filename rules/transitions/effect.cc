@@ -10,13 +10,14 @@ using ir::AxisId;
 using ir::AxisSet;
 using ir::Combiner;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 
 namespace {
 
 // Whether V is written at this end in a form that the row has.
-bool has_form(const Transition &row, const KindWord &src, const KindWord &dst) {
-  bool src_shard = src.form == KindWord::Form::Shard, dst_shard = dst.form == KindWord::Form::Shard;
+bool has_form(const Transition &row, const WrittenKind &src, const WrittenKind &dst) {
+  bool src_shard = src.form == WrittenKind::Form::Shard,
+       dst_shard = dst.form == WrittenKind::Form::Shard;
   if (!src_shard && !dst_shard)
     return true;
   if (row.layouts == Layouts::Plain || row.composed)
@@ -31,8 +32,8 @@ const Transition *row_of(TransitionOp op, Kind src, Kind dst) {
 }
 
 // The word of the operand, where the call states none: what the name expects, else what it is.
-std::optional<KindWord> unstated_source(const TransitionOperand &operand,
-                                        std::optional<AxisId> axis) {
+std::optional<WrittenKind> unstated_source(const TransitionOperand &operand,
+                                           std::optional<AxisId> axis) {
   const TransitionCall &call = operand.call;
   std::optional<unsigned> dim = operand.dim(axis);
   bool shard = dim || (!axis && operand.is_global(axis));
@@ -43,21 +44,21 @@ std::optional<KindWord> unstated_source(const TransitionOperand &operand,
       return shard_word(operand, "concat_dim");
   }
   if (call.unstated->src)
-    return KindWord{.kind = *call.unstated->src};
-  std::optional<KindWord> found = axis ? ir::kind_word(operand.type, *axis) : std::nullopt;
-  if (!found || found->form == KindWord::Form::Unknown)
+    return WrittenKind{.kind = *call.unstated->src};
+  std::optional<WrittenKind> found = axis ? ir::kind_word(operand.type, *axis) : std::nullopt;
+  if (!found || found->form == WrittenKind::Form::Unknown)
     return std::nullopt;
   if (dim &&
       (call.op == TransitionOp::Convert || call.op == TransitionOp::Redistribute || call.joint()))
-    return KindWord{
-        .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
-  return KindWord{.kind = found->kind};
+    return WrittenKind{
+        .form = WrittenKind::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
+  return WrittenKind{.kind = found->kind};
 }
 
-KindWord unstated_result(const TransitionOperand &operand, bool global) {
+WrittenKind unstated_result(const TransitionOperand &operand, bool global) {
   const TransitionCall &call = operand.call;
   if (call.unstated->dst == Kind::Replicate)
-    return {.form = KindWord::Form::Either};
+    return {.form = WrittenKind::Form::Either};
   if (global && call.op == TransitionOp::ReduceScatter && !operand.result_has(-1))
     return shard_word(operand, "dim");
   if (global && call.op == TransitionOp::AllToAll)
@@ -67,11 +68,11 @@ KindWord unstated_result(const TransitionOperand &operand, bool global) {
 
 } // namespace
 
-KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key) {
+WrittenKind shard_word(const TransitionOperand &operand, llvm::StringRef key) {
   const ir::AttrValue *attr = operand.app.attr(key);
   int64_t dim = attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
   bool fits = dim >= INT8_MIN && dim <= INT8_MAX; // what does not is no dimension either
-  return {.form = KindWord::Form::Shard,
+  return {.form = WrittenKind::Form::Shard,
           .kind = Kind::Varying,
           .dim = static_cast<int8_t>(fits ? dim : INT8_MAX)};
 }
@@ -79,27 +80,27 @@ KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key) {
 // An exchange from a dimension to the same one, of a tensor that is cut there, is meant to keep it.
 // (What stands in a list, or has stated lengths, changes places.)
 static bool exchanges_nothing(const TransitionOperand &operand, const AxisEffect &effect) {
-  auto from_front = [&](const KindWord &word) {
+  auto from_front = [&](const WrittenKind &word) {
     bool ranked = operand.shape && operand.shape->ranked;
     return word.dim < 0 && ranked ? word.dim + static_cast<int64_t>(operand.shape->dims.size())
                                   : word.dim;
   };
   return operand.call.op == TransitionOp::AllToAll && effect.global && effect.src_stated &&
-         effect.dst_stated && effect.src.form == KindWord::Form::Shard &&
-         effect.dst.form == KindWord::Form::Shard &&
+         effect.dst_stated && effect.src.form == WrittenKind::Form::Shard &&
+         effect.dst.form == WrittenKind::Form::Shard &&
          from_front(effect.src) == from_front(effect.dst) && !operand.app.attr("in_splits") &&
          !operand.app.attr("out_splits");
 }
 
 AxisEffect effect_of(const TransitionOperand &operand, size_t written, std::optional<AxisId> axis) {
   const TransitionCall &call = operand.call;
-  const CallWords &words = call.words[written];
+  const StatedKinds &words = call.words[written];
   AxisEffect effect;
   effect.src_stated = words.src.has_value();
   effect.dst_stated = words.dst.has_value();
   effect.global = operand.is_global(axis);
   effect.dst = words.dst ? *words.dst : unstated_result(operand, effect.global);
-  std::optional<KindWord> source = words.src ? words.src : unstated_source(operand, axis);
+  std::optional<WrittenKind> source = words.src ? words.src : unstated_source(operand, axis);
   if (!source)
     return effect;
   effect.src = *source;

@@ -83,7 +83,7 @@ private:
 
   // The dimension that an attribute names among `rank`; reported if it is none.
   Dim named(llvm::StringRef key, size_t rank);
-  Dim shard(const ir::KindWord &word);
+  Dim shard(const ir::WrittenKind &word);
   Dim place(int64_t dim, size_t rank, llvm::StringRef key);
   std::optional<Splits> splits(llvm::StringRef key);
   void need_equal(std::string what, ir::Extent expected, ir::Extent found);
@@ -97,13 +97,13 @@ private:
   }
   bool stacks(const AxisEffect &effect) const {
     if (effect.src_stated)
-      return effect.src.form != ir::KindWord::Form::Shard;
+      return effect.src.form != ir::WrittenKind::Form::Shard;
     return declared_ ? is_declared_rank(dims_.size() + 1)
                      : effect.row->collective == Collective::None;
   }
   bool unbinds(const AxisEffect &effect) const {
     if (effect.dst_stated)
-      return effect.dst.form != ir::KindWord::Form::Shard;
+      return effect.dst.form != ir::WrittenKind::Form::Shard;
     return declared_ && !dims_.empty() && is_declared_rank(dims_.size() - 1);
   }
   std::string print(ir::Extent extent) const {

@@ -20,7 +20,7 @@ namespace spmd::rules {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Extent;
-using ir::KindWord;
+using ir::WrittenKind;
 
 Reshape reshape_of(const Transition &row) {
   if (row.collective == Collective::AllToAll)
@@ -85,8 +85,8 @@ LayoutEffect::Dim LayoutEffect::named(llvm::StringRef key, size_t rank) {
   return place(attr && !other ? attr->as_integer() : 0, other ? 0 : rank, key);
 }
 
-LayoutEffect::Dim LayoutEffect::shard(const KindWord &word) {
-  if (word.form == KindWord::Form::Shard)
+LayoutEffect::Dim LayoutEffect::shard(const WrittenKind &word) {
+  if (word.form == WrittenKind::Form::Shard)
     return place(word.dim, dims_.size(), ir::print(word));
   return named("dim", dims_.size());
 }
@@ -231,7 +231,7 @@ void LayoutEffect::insert(size_t dim) {
 void LayoutEffect::unbind(size_t dim) {
   move(TransitionMove::Form::Unbind, dim);
   touch(dim, false, true);
-  std::string axes = ir::print_axes(app_.program, app_.where().mesh, axes_);
+  std::string axes = ir::print_axes(app_.program, app_.op_context().mesh, axes_);
   if (dims_[dim].local)
     need_equal(fmt::format("dimension {} and the number of ranks of {}", dim, axes),
                ir::rank_extent(app_.program, size_), *dims_[dim].local);
@@ -301,7 +301,7 @@ void LayoutEffect::exchange_in_place(size_t dim) {
 bool LayoutEffect::exchange(const AxisEffect &effect) {
   if (!effect.src_stated || !effect.dst_stated)
     return exchange_unstated();
-  if (effect.src.form == KindWord::Form::Shard) {
+  if (effect.src.form == WrittenKind::Form::Shard) {
     Dim join = shard(effect.src), split = shard(effect.dst);
     if (!join || !split)
       return false;

@@ -17,7 +17,7 @@ namespace spmd::rules {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Extent;
-using ir::KindWord;
+using ir::WrittenKind;
 
 void LayoutEffect::report(const BlockMoves::Problem &problem, size_t dim, llvm::StringRef key) {
   switch (problem.form) {
@@ -96,7 +96,7 @@ bool LayoutEffect::take_source(const AxisEffect &effect) {
   Reshape reshape = reshape_of(*effect.row);
   if (reshape != Reshape::Join && reshape != Reshape::Exchange)
     return true;
-  if (effect.src.form != KindWord::Form::Shard)
+  if (effect.src.form != WrittenKind::Form::Shard)
     return false;
   Dim dim = shard(effect.src);
   if (dim)
@@ -112,7 +112,7 @@ bool LayoutEffect::put_target(const AxisEffect &effect) {
     move(TransitionMove::Form::Keep, 0);
   if (reshape != Reshape::Cut && reshape != Reshape::Exchange)
     return true;
-  if (effect.dst.form != KindWord::Form::Shard)
+  if (effect.dst.form != WrittenKind::Form::Shard)
     return false;
   Dim dim = shard(effect.dst);
   if (dim)
@@ -184,9 +184,9 @@ bool LayoutEffect::run_joint(bool global) {
   for (size_t i = 0; i < call.written.size(); ++i) {
     const AxisEffect &effect = input_.effects[i];
     Dim from = 0, to = 0;
-    if (effect.src.form == KindWord::Form::Shard && (from = shard(effect.src)))
+    if (effect.src.form == WrittenKind::Form::Shard && (from = shard(effect.src)))
       leave[*from] *= call.written[i].size;
-    if (effect.dst.form == KindWord::Form::Shard && (to = shard(effect.dst))) {
+    if (effect.dst.form == WrittenKind::Form::Shard && (to = shard(effect.dst))) {
       enter[*to] *= call.written[i].size;
       entering[*to].append(call.written[i].axes.begin(), call.written[i].axes.end());
     }

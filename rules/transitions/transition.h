@@ -95,25 +95,25 @@ TransitionParts parts_of(const Transition &row);
 // What a call that states no words means, by the row that is marked `unstated`: the kind that its
 // operand should have (none: whatever the operand is), and the kind of its result (R stands for
 // `R|I`; none: it must be stated).
-struct UnstatedWords {
+struct DefaultKinds {
   std::optional<ir::Kind> src, dst;
   bool reduces = false;
 };
 // Of None: no words.
-const UnstatedWords &unstated_words(TransitionOp op);
+const DefaultKinds &unstated_words(TransitionOp op);
 
 // Spellings of frameworks whose name states words. Those that name a whole row count as marked
 // `expert`.
-struct SpelledWords {
+struct SpellingKinds {
   std::string_view spelling; // without its dialect
   TransitionOp op;           // the transition that it means
   std::optional<ir::Kind> src, dst;
   std::optional<ir::Combiner> combiner = std::nullopt;
   std::string_view to = {}; // attribute `to`, where it decides which row is meant
 };
-llvm::ArrayRef<SpelledWords> all_spelled_words();
+llvm::ArrayRef<SpellingKinds> all_spelled_words();
 // Null if the spelling states nothing. A dialect in front is ignored.
-const SpelledWords *spelled_words(std::string_view spelling, std::string_view to = {});
+const SpellingKinds *spelled_words(std::string_view spelling, std::string_view to = {});
 
 // How a framework says one row of the table on an axis that is judged locally, where each rank has
 // a tensor of its own. What it says on whole tensors is

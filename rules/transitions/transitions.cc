@@ -15,7 +15,7 @@ using rows::kTransitions;
 
 // The ends of the row that is marked `unstated`, if one is.
 constexpr auto kUnstatedWords = [] {
-  std::array<UnstatedWords, kTransitionOps> words;
+  std::array<DefaultKinds, kTransitionOps> words;
   for (const Transition &row : kTransitions)
     if (row.unstated)
       words[static_cast<size_t>(row.op)] = {row.src, row.dst, row.src == ir::Kind::Partial};
@@ -70,7 +70,7 @@ TransitionParts parts_of(const Transition &row) {
           find_transition(TransitionOp::Reinterpret, ir::Kind::Replicate, row.dst)};
 }
 
-const UnstatedWords &unstated_words(TransitionOp op) {
+const DefaultKinds &unstated_words(TransitionOp op) {
   return kUnstatedWords[static_cast<size_t>(op)];
 }
 

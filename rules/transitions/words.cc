@@ -19,7 +19,7 @@ using rows::V;
 constexpr std::nullopt_t kAny = std::nullopt;
 
 // clang-format off
-constexpr SpelledWords kSpelledWords[] = {
+constexpr SpellingKinds kSpelledWords[] = {
     {.spelling = "psum", .op = Op::AllReduce, .src = kAny, .dst = I},
     {.spelling = "psum_invariant", .op = Op::AllReduce, .src = kAny, .dst = I},
     {.spelling = "unreduced_psum", .op = Op::AllReduce, .src = P, .dst = I},
@@ -130,12 +130,12 @@ constexpr DialectTransition kDialectTransitions[] = {
 // Each row of the two tables above can be reached: it is the first with what it is looked up by,
 // and stands for a transition that there is.
 constexpr bool spelled_words_are_sound() {
-  for (const SpelledWords &row : kSpelledWords) {
+  for (const SpellingKinds &row : kSpelledWords) {
     bool known = false;
     for (const Transition &transition : rows::kTransitions)
       known |= transition.op == row.op && (!row.src || transition.src == *row.src) &&
                (!row.dst || transition.dst == *row.dst);
-    for (const SpelledWords *other = kSpelledWords; other != &row; ++other)
+    for (const SpellingKinds *other = kSpelledWords; other != &row; ++other)
       known &= other->spelling != row.spelling || (!other->to.empty() && other->to != row.to);
     if (!known)
       return false;
@@ -158,12 +158,12 @@ static_assert(dialect_transitions_are_sound());
 
 } // namespace
 
-llvm::ArrayRef<SpelledWords> all_spelled_words() { return kSpelledWords; }
+llvm::ArrayRef<SpellingKinds> all_spelled_words() { return kSpelledWords; }
 
-const SpelledWords *spelled_words(std::string_view spelling, std::string_view to) {
+const SpellingKinds *spelled_words(std::string_view spelling, std::string_view to) {
   if (size_t dot = spelling.rfind('.'); dot != std::string_view::npos)
     spelling.remove_prefix(dot + 1);
-  for (const SpelledWords &row : kSpelledWords)
+  for (const SpellingKinds &row : kSpelledWords)
     if (row.spelling == spelling && (row.to.empty() || row.to == to))
       return &row;
   return nullptr;

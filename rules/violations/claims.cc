@@ -5,7 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo ClaimMismatch::info = {
     .name = "claim-mismatch",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{value} is {found}[ of shape {found_shape}], {claims} {claimed}[ of shape "
                "{claimed_shape}]",
     .explain = R"(
@@ -97,7 +97,7 @@ func @norm(%i: f32[8, 16] R) {
 
 constinit const DiagnosticInfo LossKind::info = {
     .name = "loss-kind",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the loss {value} is {kind} on {axes}, so each rank would start a backward of its "
                "own; it must be invariant or partial",
     .explain = R"(
@@ -124,7 +124,7 @@ output loss %p
 
 constinit const DiagnosticInfo MutationChangesType::info = {
     .name = "mutation-changes-type",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` would change {operand} from {before} to {after} in place",
     .explain = R"(
 An op writes into storage that others rely on, and what it writes has another type than what was
@@ -151,7 +151,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialState::info = {
     .name = "partial-state",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` updates {value} with a value partial on {axes}: with an addend on each "
                "rank, not with the sum",
     .explain = R"(

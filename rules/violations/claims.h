@@ -48,7 +48,7 @@ struct BoundaryShape {
 // there is no one loss.
 struct LossKind {
   ir::ValueId value;
-  ir::KindWord kind;
+  ir::WrittenKind kind;
   ir::AxisSet axes;
   void fields(auto &&visit) const {
     visit("value", value), visit("kind", kind), visit("axes", axes);

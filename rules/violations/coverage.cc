@@ -177,7 +177,7 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo MalformedSuppression::info = {
     .name = "malformed-suppression",
     .severity = Severity::Error,
-    .drawn_by = DrawnBy::Report,
+    .drawn_by = ReportedBy::Report,
     .message = "this comment accepts nothing: {problem}",
     .explain = R"(
 A comment `# spmd: ignore[NAME] reason` in a Python source accepts the findings of that name on its
@@ -190,7 +190,7 @@ ask the checker. A comment without a name would accept whatever is found there o
 constinit const DiagnosticInfo SourceChanged::info = {
     .name = "source-changed",
     .severity = Severity::Warning,
-    .drawn_by = DrawnBy::Report,
+    .drawn_by = ReportedBy::Report,
     .message = "{path} changed since the trace was recorded, so its lines are not quoted",
     .explain = R"(
 The trace states a hash for this source file, and the file below the source root has another

@@ -17,15 +17,15 @@ inline constexpr std::string_view kSeverityWords[] = {"error", "warning", "info"
 
 // Who reports a finding: checking a program; showing what was found; writing out what it leaves
 // implicit; running it. Only of the first kind can a program be shown that triggers it.
-enum class DrawnBy : uint8_t { Check, Report, Elaborate, Run };
+enum class ReportedBy : uint8_t { Check, Report, Elaborate, Run };
 
 struct DiagnosticInfo {
   std::string_view name = {}; // kebab-case; never reused
   Severity severity = Severity::Error;
-  DrawnBy drawn_by = DrawnBy::Check;
+  ReportedBy drawn_by = ReportedBy::Check;
   // It holds for cuts that nobody stated; others say that tensors are no parts of one, which they
   // need not be.
-  bool by_meaning = false;
+  bool holds_for_inferred_cuts = false;
   // What is computed is right, and communication could be spared: reported where it is asked for.
   bool is_cost = false;
   // `{op}` is the spelling of the program; every other placeholder is a field of the struct.
@@ -58,8 +58,8 @@ struct Addend {
 };
 
 // A typed argument of a finding; `--format=json` prints it by this type.
-using Field =
-    std::variant<OperandIndex, ResultIndex, Addend, RankCount, ir::AxisSet, ir::Kind, ir::KindWord,
-                 ir::Combiner, int64_t, ir::TypeId, ir::ShapeId, ir::ValueId, std::string>;
+using Field = std::variant<OperandIndex, ResultIndex, Addend, RankCount, ir::AxisSet, ir::Kind,
+                           ir::WrittenKind, ir::Combiner, int64_t, ir::TypeId, ir::ShapeId,
+                           ir::ValueId, std::string>;
 
 } // namespace spmd::rules

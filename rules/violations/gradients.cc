@@ -9,7 +9,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo UnreducedGradient::info = {
     .name = "unreduced-gradient",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the gradient of {value} is still partial on {axes} when the optimizer reads it",
     .explain = R"(
 Each rank along the axis holds one addend of the gradient, and nothing adds them up: the optimizer
@@ -45,7 +45,7 @@ step %g, %r
 
 constinit const DiagnosticInfo OverreducedGradient::info = {
     .name = "overreduced-gradient",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the gradient of {value} is {kind} on {axes}, where `sync` reduces it: no sum is "
                "pending there",
     .explain = R"(
@@ -67,7 +67,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo GradientTypeMismatch::info = {
     .name = "gradient-type-mismatch",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the gradient of {value} is {found}, and {needed} is needed",
     .explain = R"(
 The type of a value fixes the type of its gradient: partial for replicate, replicate for partial,
@@ -115,7 +115,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ScaleMismatch::info = {
     .name = "scale-mismatch",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{what}{value} has scale {found}, {other}: wrong by the factor {left}",
     .explain = R"(
 The scale of a value is the factor by which its data differ from what is meant: a sum of the local
@@ -145,7 +145,7 @@ report %l
 constinit const DiagnosticInfo SameBatch::info = {
     .name = "same-batch",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "all ranks of {axes} have the same batch: {value} is equal on them, and so is every "
                "other input",
     .explain = R"(
@@ -173,7 +173,7 @@ mesh m { dp = 4 "data" }
 
 constinit const DiagnosticInfo CopiesDiffer::info = {
     .name = "copies-differ",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{value} differs along {axes}, and all ranks should apply the same update to it",
     .explain = R"(
 The ranks along this axis ran up to the step. They have different values of the parameter there, and
@@ -209,7 +209,7 @@ mesh m { dp = 4 "data" }
 constinit const DiagnosticInfo UnequalCounts::info = {
     .name = "unequal-counts",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` divides by a count that differs between ranks of {axes}: the mean of the "
                "ranks' means is not the mean of all samples",
     .explain = R"(
@@ -247,7 +247,7 @@ mesh m { dp = 4 "data" }
 constinit const DiagnosticInfo UnlikeSteps::info = {
     .name = "unlike-steps",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "in the optimizer, `{op}` computes with {operand}, a number that differs between "
                "ranks of {axes}: they do not take the same step",
     .explain = R"(
@@ -285,7 +285,7 @@ mesh m { dp = 4 "data" }
 constinit const DiagnosticInfo AccumulatedMeans::info = {
     .name = "accumulated-means",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{passes} backward passes begin here, each from a mean, and their gradients are "
                "added up: nothing "
                "divides them by {passes}",
@@ -358,7 +358,7 @@ output state %new of %w
 constinit const DiagnosticInfo DroppedGradients::info = {
     .name = "dropped-gradients",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message =
         "the gradients of {dropped} of {passes} backward passes that begin here reach no parameter",
     .explain = R"(
@@ -421,7 +421,7 @@ output state %new of %w
 constinit const DiagnosticInfo UnseenCollective::info = {
     .name = "unseen-collective",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "autograd does not see `{op}`: {operand} gets no gradient through it, although a "
                "loss depends on its result",
     .explain = R"(
@@ -463,7 +463,7 @@ output loss %avg
 )",
 };
 
-std::string off_slope(double ratio) {
+std::string describe_gradient_ratio(double ratio) {
   constexpr double kExact = 0.05, kMostRanks = 1e6;
   if (std::abs(ratio - 1) <= kExact)
     return "";
@@ -479,7 +479,7 @@ std::string off_slope(double ratio) {
 
 constinit const DiagnosticInfo WrongGradient::info = {
     .name = "wrong-gradient",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the gradient of {value} is {factor} the slope of the loss over all ranks",
     .explain = R"(
 `spmd-trace record --confirm` ran all ranks up to the optimizer again and again, each time with one
@@ -517,7 +517,7 @@ mesh m { dp = 4 "data" }
 
 constinit const DiagnosticInfo UnlikeOneDevice::info = {
     .name = "unlike-one-device",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{value}: {factor} what one device makes of the same arguments",
     .explain = R"(
 `spmd-trace lint --confirm` made the first call of this function twice, with the same arguments: on
@@ -544,7 +544,7 @@ mesh m { dp = 8 }
 
 constinit const DiagnosticInfo CopiesDrift::info = {
     .name = "copies-drift",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{value} was the same on all ranks of {axes} before {before}, and is not any more",
     .explain = R"(
 The ranks along this axis ran up to the step, and on. They had one value of the parameter before

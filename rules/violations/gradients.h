@@ -18,8 +18,8 @@ struct UnreducedGradient {
 };
 
 struct OverreducedGradient {
-  ir::ValueId value; // the parameter
-  ir::KindWord kind; // of its gradient before the reduction
+  ir::ValueId value;    // the parameter
+  ir::WrittenKind kind; // of its gradient before the reduction
   ir::AxisSet axes;
   void fields(auto &&visit) const {
     visit("value", value), visit("kind", kind), visit("axes", axes);
@@ -138,12 +138,12 @@ struct CopiesDrift {
 // What stands before "the slope of the loss" in a sentence about a gradient that was measured to be
 // so many times it: `4 times`, `1/4 of`, `not`; empty where it is right, within what is measured.
 // Likewise for what one device computes.
-std::string off_slope(double ratio);
+std::string describe_gradient_ratio(double ratio);
 
 // Seen when a function ran on all devices of its mesh, and on one.
 struct UnlikeOneDevice {
   std::string value;  // "change of params['w']"
-  std::string factor; // of `off_slope`
+  std::string factor; // of `describe_gradient_ratio`
   void fields(auto &&visit) const { visit("value", value), visit("factor", factor); }
   bool operator==(const UnlikeOneDevice &) const = default;
   static const DiagnosticInfo info;
@@ -151,7 +151,7 @@ struct UnlikeOneDevice {
 
 struct WrongGradient {
   ir::ValueId value;  // a parameter
-  std::string factor; // of `off_slope`
+  std::string factor; // of `describe_gradient_ratio`
   ir::AxisSet axes;   // none: it is wrong on each of them
   void fields(auto &&visit) const { visit("value", value), visit("factor", factor); }
   bool operator==(const WrongGradient &) const = default;

@@ -5,7 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo PartialIntoNonlinear::info = {
     .name = "partial-into-nonlinear",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` is not linear in {operand}, which is partial on {axes}: it would act on "
                "the addend of each rank, not on their sum",
     .explain = R"(
@@ -32,7 +32,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialTimesPartial::info = {
     .name = "partial-times-partial",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` multiplies {operand} by {other}, both partial on {axes}: products of "
                "addends do not sum to the product of the sums",
     .explain = R"(
@@ -61,7 +61,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialPlusReplicate::info = {
     .name = "partial-plus-replicate",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message =
         "`{op}` adds {addend}, the same on all ranks of {axes}, to a pending sum ({operand}): it "
         "would be added once per rank",
@@ -91,7 +91,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialWithVarying::info = {
     .name = "partial-with-varying",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` combines {operand}, partial on {axes}, with {other}, which differs between "
                "these ranks: the results would not sum to anything",
     .explain = R"(
@@ -120,7 +120,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo InvariantMixed::info = {
     .name = "invariant-mixed",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` mixes invariant {operand} with {kind} {other} on {axes}: {loss}",
     .explain = R"(
 An invariant value counts once: its gradient must be the same on all ranks. The other operand

@@ -8,7 +8,7 @@ namespace spmd::rules {
 // `axes` are those of the call; `actual` the axes on which the operand is what the call expects.
 struct WrongAxis {
   OperandIndex operand;
-  ir::KindWord kind;
+  ir::WrittenKind kind;
   ir::AxisSet axes, actual;
   std::string layout, actual_layout; // `4:1 = ranks 0 1 2 3`
   void fields(auto &&visit) const {

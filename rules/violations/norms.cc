@@ -5,7 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo NormOvercount::info = {
     .name = "norm-overcount",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` sums the squares of {operand} over {axes}, whose ranks all hold the same: "
                "they count once per rank",
     .explain = R"(
@@ -35,7 +35,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo NormUndercount::info = {
     .name = "norm-undercount",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` leaves out the blocks of {operand} that the other ranks of {axes} hold",
     .explain = R"(
 The norm of a list of gradients is the root of the sum of all squares. This gradient is cut into

@@ -5,7 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo WrongSource::info = {
     .name = "wrong-source",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` takes {operand} as {expected} on {axes}; it is {found}",
     .explain = R"(
 A collective or conversion states what its operand is (`src`), since its backward depends on it,
@@ -34,7 +34,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ReduceOfReplicated::info = {
     .name = "reduce-of-replicated",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` over {axes} of a value equal on all ranks {effect}",
     .explain = R"(
 All ranks along the axis hold the same value, and a reduction adds these copies up: the result
@@ -133,7 +133,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ReductionMismatch::info = {
     .name = "reduction-mismatch",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` reduces by {asked} over {axes}; {operand} is a pending {combiner}",
     .explain = R"(
 The operand awaits one combiner and the collective applies another: contributions to a maximum

@@ -7,7 +7,7 @@ namespace spmd::rules {
 
 struct WrongSource {
   OperandIndex operand;
-  ir::KindWord expected, found;
+  ir::WrittenKind expected, found;
   ir::AxisSet axes;
   void fields(auto &&visit) const {
     visit("operand", operand), visit("expected", expected), visit("found", found),
@@ -30,7 +30,7 @@ struct ReduceOfReplicated {
 };
 
 struct NoTransition {
-  ir::KindWord src, dst;
+  ir::WrittenKind src, dst;
   ir::AxisSet axes;
   void fields(auto &&visit) const { visit("src", src), visit("dst", dst), visit("axes", axes); }
   bool operator==(const NoTransition &) const = default;
@@ -47,7 +47,7 @@ struct ReducedWithoutOwner {
 };
 
 struct ExpertTransition {
-  ir::KindWord src, dst;
+  ir::WrittenKind src, dst;
   ir::AxisSet axes;
   void fields(auto &&visit) const { visit("src", src), visit("dst", dst), visit("axes", axes); }
   bool operator==(const ExpertTransition &) const = default;

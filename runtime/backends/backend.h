@@ -1,5 +1,5 @@
-// What carries out a plan. The only base class of the runtime: what is checked of the data is
-// checked above it, by reading them back.
+// The interface of what carries out a plan. It only computes and moves data; every check reads the
+// data back and is made above it.
 #pragma once
 
 #include "runtime/plan/plan.h"

@@ -37,7 +37,7 @@ SpmdStatus status_of(int32_t code, const std::string &text = "") {
 // The text is left as it is: no small message waits for 250 bytes of nothing.
 SpmdStatus fine() {
   SpmdStatus status;
-  status.code = kSpmdFine;
+  status.code = kSpmdOk;
   status.text[0] = '\0';
   return status;
 }
@@ -114,7 +114,7 @@ SpmdStatus open(const SpmdHost *host, SpmdRanks *ranks, SpmdPeers **made) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (provided < MPI_THREAD_FUNNELED)
     return status_of(kSpmdRefused, "this MPI library allows no other threads in its processes");
-  if (SpmdStatus status = find_ranks(ranks); status.code != kSpmdFine)
+  if (SpmdStatus status = find_ranks(ranks); status.code != kSpmdOk)
     return status;
   auto *peers = new SpmdPeers{.host = *host};
   peers->crowded = ranks->local_size > std::thread::hardware_concurrency();

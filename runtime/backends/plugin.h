@@ -12,7 +12,7 @@ extern "C" {
 inline constexpr uint32_t kSpmdPluginAbi = 1;
 
 enum SpmdCode : int32_t {
-  kSpmdFine = 0,
+  kSpmdOk = 0,
   kSpmdRefused = 2, // nothing has been run: the machine or the call is not as needed
   kSpmdFailed = 3,  // a run began and cannot be finished
   kSpmdStopped = 4, // given up because SpmdHost::stopped said so

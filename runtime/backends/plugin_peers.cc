@@ -20,7 +20,7 @@ llvm::Expected<std::unique_ptr<PluginPeers>> PluginPeers::open(const SpmdPlugin 
   std::unique_ptr<PluginPeers> made(new PluginPeers(plugin));
   SpmdHost host{sizeof(SpmdHost), made.get(), &PluginPeers::stopped};
   SpmdStatus status = plugin.open(&host, &ranks, &made->peers_);
-  if (status.code != kSpmdFine)
+  if (status.code != kSpmdOk)
     return make_error(fmt::format("{}: {}", plugin.name, status.text));
   made->rank_ = ranks.rank;
   return made;
@@ -33,7 +33,7 @@ PluginPeers::~PluginPeers() {
 
 llvm::Error PluginPeers::finish() {
   SpmdStatus status = plugin_.close(std::exchange(peers_, nullptr), 1);
-  return status.code == kSpmdFine ? llvm::Error::success() : error_of(status);
+  return status.code == kSpmdOk ? llvm::Error::success() : error_of(status);
 }
 
 int PluginPeers::stopped(void *self) {
@@ -51,7 +51,7 @@ void PluginPeers::begin() {
 }
 
 llvm::Error PluginPeers::error_of(const SpmdStatus &status) {
-  if (status.code == kSpmdFine)
+  if (status.code == kSpmdOk)
     return llvm::Error::success();
   if (status.code == kSpmdStopped)
     return make_error(team_ ? "the ranks cannot go on" : "the other ranks do not answer");

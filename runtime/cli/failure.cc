@@ -3,7 +3,7 @@
 
 #include "rules/violations/commands/runs.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -33,7 +33,7 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
     return checker::print_text(fmt::format("spmdrun {}\n", checker::kVersion));
   if (options.nproc)
     return static_cast<ExitCode>(spawn_ranks({.count = options.nproc,
-                                              .words = words_of_rank(words, options),
+                                              .words = rank_arguments(words, options),
                                               .by_mpirun = options.backend->needs_mpirun,
                                               .join_timeout = options.join_timeout,
                                               .skip_unavailable = options.skip_unavailable}));
@@ -44,7 +44,7 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
 // on: then this process begins once more, with the word for kernels that the processor can run.
 void begin_with_right_kernels(char **argv) {
   constexpr const char *kWord = "OPENBLAS_CORETYPE";
-  const char *core = std::getenv(kWord) ? nullptr : core_that_blas_misses();
+  const char *core = std::getenv(kWord) ? nullptr : openblas_core_override();
   if (core && ::setenv(kWord, core, 1) == 0)
     ::execv(executable_path().c_str(), argv); // if it fails, slower ones do
 }

@@ -1,9 +1,9 @@
 // The rows of the option table of `spmdrun`.
 #include "runtime/cli/options.h"
 
-#include "checker/cli/config.h"
-#include "checker/cli/present.h"
-#include "checker/cli/words.h"
+#include "checker/cli/choice.h"
+#include "checker/cli/configuration_file.h"
+#include "checker/cli/report_output.h"
 
 #include "ir/support/strings.h"
 
@@ -89,7 +89,7 @@ std::string set_memory(RunOptions &options, StringRef value) {
 
 std::string set_check(RunOptions &options, StringRef value) {
   if (value.consume_front("sample:")) {
-    options.check = CheckMode::Drawn;
+    options.check = CheckMode::SampleCount;
     return number<unsigned>(value, 1, 1000000000, options.drawn);
   }
   return choose(value, kCheckModeWords, options.check);
@@ -268,7 +268,7 @@ std::string beyond_backend(const RunOptions &options, const BackendRow &backend)
   if (!backend.holds_data && options.check != CheckMode::Off && !options.plan)
     return fmt::format("the {} backend holds no data that could be checked: add `--check=off`",
                        backend.name);
-  if (!backend.any_numbers && (options.f64 || options.tier == TierChoice::Modular))
+  if (!backend.any_numbers && (options.f64 || options.tier == TierChoice::Field))
     return fmt::format("devices compute in the declared element types: leave `--dtype-mode=f64` "
                        "and `--tier=field` to the {} backend",
                        simulated);
@@ -321,7 +321,8 @@ std::string parse_run_call(llvm::ArrayRef<StringRef> words, RunOptions &options)
   return "";
 }
 
-std::vector<std::string> words_of_rank(llvm::ArrayRef<StringRef> words, const RunOptions &options) {
+std::vector<std::string> rank_arguments(llvm::ArrayRef<StringRef> words,
+                                        const RunOptions &options) {
   std::vector<std::string> kept = {fmt::format("--backend={}", options.backend->name)};
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--nproc")
@@ -332,7 +333,7 @@ std::vector<std::string> words_of_rank(llvm::ArrayRef<StringRef> words, const Ru
   return kept;
 }
 
-std::string words_of_run(const RunOptions &options, uint64_t seed) {
+std::string data_arguments(const RunOptions &options, uint64_t seed) {
   std::string line = fmt::format("--seed={}", seed);
   for (const AxisSize &axis : options.mesh)
     line += fmt::format(" --mesh={}={}", axis.axis, axis.size);
@@ -351,11 +352,11 @@ std::string words_of_run(const RunOptions &options, uint64_t seed) {
   return line;
 }
 
-std::string words_for_ranks(const RunOptions &options) {
+std::string common_arguments(const RunOptions &options) {
   return fmt::format(
       "{} --seeds={} --check={}:{} --tier={} --f64={} --until={} --graphs={} --deterministic={} "
       "--bench={}",
-      words_of_run(options, options.seed), options.seeds, static_cast<int>(options.check),
+      data_arguments(options, options.seed), options.seeds, static_cast<int>(options.check),
       options.drawn, static_cast<int>(options.tier), options.f64, options.until,
       records_steps(options), options.deterministic, options.bench);
 }

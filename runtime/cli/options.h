@@ -13,7 +13,7 @@
 namespace spmd::runtime {
 
 // Auto: field, then real.
-enum class TierChoice : uint8_t { Auto, Modular, Real, Integer };
+enum class TierChoice : uint8_t { Auto, Field, Real, Integer };
 inline constexpr std::string_view kTierChoiceWords[] = {"auto", "field", "real", "integer"};
 
 // One axis of the mesh that the command line names.
@@ -32,7 +32,7 @@ struct RunOptions {
   uint64_t seed = 0;
   unsigned seeds = 1;
   CheckMode check = CheckMode::Outputs;
-  unsigned drawn = 0; // of CheckMode::Drawn: how many steps
+  unsigned drawn = 0; // of CheckMode::SampleCount: how many steps
   TierChoice tier = TierChoice::Auto;
   bool f64 = false;
   bool strict = false;
@@ -68,12 +68,12 @@ inline bool records_steps(const RunOptions &options) {
 // Empty, or what is wrong with the call.
 std::string parse_run_call(llvm::ArrayRef<llvm::StringRef> words, RunOptions &options);
 // The command line of a rank that `--nproc` starts.
-std::vector<std::string> words_of_rank(llvm::ArrayRef<llvm::StringRef> words,
-                                       const RunOptions &options);
+std::vector<std::string> rank_arguments(llvm::ArrayRef<llvm::StringRef> words,
+                                        const RunOptions &options);
 // What the data of a run depend on, as words of a command line.
-std::string words_of_run(const RunOptions &options, uint64_t seed);
+std::string data_arguments(const RunOptions &options, uint64_t seed);
 // The same, and all else that every rank must be given.
-std::string words_for_ranks(const RunOptions &options);
+std::string common_arguments(const RunOptions &options);
 std::string run_help();
 
 } // namespace spmd::runtime

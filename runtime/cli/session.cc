@@ -221,7 +221,7 @@ std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code
     return nullptr;
   }
   if (identity->launcher == Launcher::Mpirun && !environment(kTerminal))
-    checker::deny_terminal();
+    checker::assume_no_terminal();
   bool alone = identity->size == 1;
   const BackendRow &row = *options.backend;
   if (row.simulates && !alone && identity->launcher == Launcher::Mpirun) {
@@ -247,7 +247,7 @@ std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code
   reserve.assign(64, std::vector<char>(1 << 14));
   std::set_new_handler(out_of_memory);
   if (!session->leads())
-    checker::divert_output(&session->messages_);
+    checker::capture_output(&session->messages_);
   code = ExitCode::Clean;
   return session;
 }

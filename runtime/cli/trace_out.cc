@@ -30,7 +30,7 @@ class TraceWriter {
 public:
   TraceWriter(checker::CheckedProgram &checked, const Plan &plan, const World &world,
               Backend &backend, const TraceOutOptions &options)
-      : program_(checked.tables()), plan_(plan), world_(world), backend_(backend),
+      : program_(checked.mutable_program()), plan_(plan), world_(world), backend_(backend),
         options_(options),
         archive_(ir::ends_with(llvm::StringRef(options.target), ".safetensors")) {}
 

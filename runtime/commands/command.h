@@ -121,7 +121,7 @@ struct SpmdLoopNest {
   uint32_t arrays;
   SpmdArray in[kSpmdArrays];
   SpmdArray out;          // no index; its strides along inner loops are not used
-  uint32_t combiner;      // SpmdSum, Max, Min, Prod; NaN wins over any number
+  uint32_t combiner;      // kSpmdSum, kSpmdMax, kSpmdMin, kSpmdProd; NaN wins over any number
   uint32_t adds;          // to what `out` has, before it is rounded
   double factor, divisor; // of what was combined: times, over
   uint32_t steps, constants;
@@ -149,9 +149,9 @@ struct SpmdSort {
   SpmdAddress keys;
   int64_t row_stride, stride; // in elements, from row to row and from key to key
   SpmdAddress order; // U32: rows x length, place in the row of the first one, the second one, ...
-  SpmdAddress room;  // spmd_sort_room(rows * length) bytes to work with, aligned to 64
+  SpmdAddress room;  // spmd_sort_workspace_bytes(rows * length) bytes to work with, aligned to 64
 };
-inline constexpr uint64_t spmd_sort_room(uint64_t keys) { return 32 * keys + (1 << 20); }
+inline constexpr uint64_t spmd_sort_workspace_bytes(uint64_t keys) { return 32 * keys + (1 << 20); }
 
 enum SpmdScatterForm : uint32_t { kSpmdAddRows, kSpmdReplaceRows };
 // Entry i, which is `width` elements, goes to row row_numbers[i] of `to`: added to what is there,

@@ -352,7 +352,7 @@ SPMD_ON_DEVICE int64_t dot(const int64_t *strides, const int64_t *at, uint32_t l
 }
 
 // What the program makes of the arrays at one place of all loops.
-SPMD_ON_DEVICE double worth(const SpmdLoopNest &nest, const int64_t *at) {
+SPMD_ON_DEVICE double evaluate_at(const SpmdLoopNest &nest, const int64_t *at) {
   double values[kSpmdSteps];
   double loaded[kSpmdArrays];
   for (uint32_t i = 0; i < nest.arrays; ++i) {

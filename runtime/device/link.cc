@@ -14,7 +14,7 @@ DeviceLink::open(const SpmdDevicePlugin &plugin, const SpmdRanks &ranks, Patienc
   std::unique_ptr<DeviceLink> made(new DeviceLink(plugin, ranks.rank, std::move(patience)));
   made->host_ = {sizeof(SpmdHost), made.get(), &DeviceLink::stopped};
   SpmdStatus status = plugin.open(&made->host_, &ranks, &made->device_, &made->facts_);
-  if (status.code != kSpmdFine) {
+  if (status.code != kSpmdOk) {
     made->device_ = nullptr;
     return make_error(fmt::format("{}: {}", plugin.name, status.text));
   }
@@ -49,7 +49,7 @@ llvm::Expected<SpmdAddress> DeviceLink::allocate(uint64_t bytes) {
 
 llvm::Error DeviceLink::repeat(const Calls &calls) {
   for (const auto &call : calls)
-    if (const SpmdStatus status = call(device_); status.code != kSpmdFine)
+    if (const SpmdStatus status = call(device_); status.code != kSpmdOk)
       return error_of(status);
   return llvm::Error::success();
 }
@@ -61,7 +61,7 @@ int DeviceLink::stopped(void *self) {
 }
 
 llvm::Error DeviceLink::error_of(const SpmdStatus &status) const {
-  if (status.code == kSpmdFine)
+  if (status.code == kSpmdOk)
     return llvm::Error::success();
   if (status.code == kSpmdStopped)
     return make_error("the ranks cannot go on");

@@ -78,21 +78,21 @@ bool lower_complex_term(const RowCall &call, const lowered::Term &term, const De
   }
   for (bool imaginary : {false, true}) {
     std::optional<ScalarProgram> program = record([&] {
-      std::optional<Symbol> x, y; // none: nothing yet, no imaginary part
+      std::optional<TracedNumber> x, y; // none: nothing yet, no imaginary part
       for (const Parts &factor : factors) {
-        const Symbol a = Symbol::input(factor.real);
-        std::optional<Symbol> b;
+        const TracedNumber a = TracedNumber::input(factor.real);
+        std::optional<TracedNumber> b;
         if (factor.imaginary)
-          b = Symbol::input(*factor.imaginary);
+          b = TracedNumber::input(*factor.imaginary);
         if (!x) {
           x = a, y = b;
           continue;
         }
-        const Symbol real = y && b ? *x * a - *y * *b : *x * a;
+        const TracedNumber real = y && b ? *x * a - *y * *b : *x * a;
         y = y && b ? *x * *b + *y * a : b ? *x * *b : y ? std::optional(*y * a) : y;
         x = real;
       }
-      return imaginary ? y.value_or(Symbol(0.0)) : *x;
+      return imaginary ? y.value_or(TracedNumber(0.0)) : *x;
     });
     LoopNestDraft part = draft;
     if (!program)

@@ -277,9 +277,9 @@ template <class T> llvm::Error PreparedOp::State::check(const Use &use, const Si
 llvm::Error PreparedOp::check(Domain domain) const {
   for (const Use &use : state_->uses) {
     Site site = state_->site(use, domain, {});
-    llvm::Error problem = domain == Domain::Modular ? state_->check<Residue>(use, site)
-                          : state_->complex         ? state_->check<Complex>(use, site)
-                                                    : state_->check<double>(use, site);
+    llvm::Error problem = domain == Domain::Field ? state_->check<Residue>(use, site)
+                          : state_->complex       ? state_->check<Complex>(use, site)
+                                                  : state_->check<double>(use, site);
     if (problem)
       return problem;
   }
@@ -402,7 +402,7 @@ llvm::Error PreparedOp::run(llvm::ArrayRef<TensorBlock> args,
                             llvm::ArrayRef<TensorBlock> result_blocks,
                             llvm::MutableArrayRef<Tensor> results, Domain domain,
                             const Draws &draws, llvm::ArrayRef<const PreparedOp *> together) const {
-  if (domain == Domain::Modular)
+  if (domain == Domain::Field)
     return state_->run<Residue>(args, result_blocks, results, domain, draws, together);
   if (state_->complex)
     return state_->run<Complex>(args, result_blocks, results, domain, draws, together);
@@ -442,7 +442,7 @@ bool PreparedOp::goes_with(const PreparedOp &other, Domain domain) const {
     return one && !state.complex && !state.uses[0].kernel ? state.uses[0].forward.get() : nullptr;
   };
   const ForwardRow *own = backward(*this), *theirs = backward(other);
-  return domain != Domain::Modular && own && theirs && own->goes_with(*theirs);
+  return domain != Domain::Field && own && theirs && own->goes_with(*theirs);
 }
 
 } // namespace spmd::runtime

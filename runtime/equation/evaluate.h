@@ -11,8 +11,8 @@
 
 namespace spmd::runtime {
 
-// A tensor, and of what it is a block. Null `tensor`: its data are not needed (a shape_only of
-// extents).
+// A tensor, and of what it is a block. Null `tensor`: its data are not needed (an operand of
+// RefRole::ShapeOnly).
 struct TensorBlock {
   const Tensor *tensor = nullptr;
   ir::DType dtype = ir::DType::Unknown;

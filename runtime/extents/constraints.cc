@@ -443,7 +443,7 @@ void ExtentConstraints::numbers(const Site &site) {
   const ir::Inst &inst = program_.insts[site.id];
   if (site.op->computes(rules::Computes::Power))
     return; // an exponent is no extent
-  for (const ir::Operand &operand : program_.blocks[inst.operands])
+  for (const ir::Operand &operand : program_.operand_lists[inst.operands])
     if (operand.form == ir::Operand::Form::Literal)
       if (const ir::AttrValue &literal = program_.literals[operand.index];
           literal.form == ir::AttrForm::Integer)

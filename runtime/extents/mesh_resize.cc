@@ -112,7 +112,7 @@ llvm::Error MeshResize::resolve(const Program &program,
                                 llvm::function_ref<std::optional<int64_t>(ir::Extent)> value) {
   for (Piece &piece : pieces_) {
     int64_t left = piece.size, values = 1;
-    for (ir::StandIn each : program.stand_ins)
+    for (ir::SymbolPrime each : program.symbol_primes)
       for (; left % each.prime == 0; left /= each.prime) {
         ir::Extent atom = ir::Extent::symbolic(each.atom);
         std::optional<int64_t> number = value(atom);
@@ -180,7 +180,7 @@ ir::TypeId without_axes(Program &program, ir::TypeId id) {
   if (gone.empty())
     return id;
   type.clear(gone);
-  type.close_orders();
+  type.renumber_shard_orders();
   return program.types.add(type);
 }
 
@@ -219,7 +219,7 @@ llvm::Error MeshResize::apply(Program &program) const {
   if (program.world)
     program.world = ranks;
   program.axis_scales = {};
-  program.stand_ins.clear();
+  program.symbol_primes.clear();
   for (uint32_t i = 0; i < program.values.size(); ++i) {
     ir::Value &value = program.values[ir::ValueId{i}];
     value.declared = without_axes(program, value.declared);

@@ -52,9 +52,9 @@ public:
             program.strings[mesh.name].str() + "." + program.strings[each.name].str();
         if (axis != program.strings[each.name] && axis != qualified)
           continue;
-        for (ir::StandIn stand_in : program.stand_ins)
-          if (const ir::Expr &expr = program.exprs[stand_in.atom];
-              stand_in.prime == each.size() && expr.form == ir::Expr::Form::Symbol)
+        for (ir::SymbolPrime symbol_prime : program.symbol_primes)
+          if (const ir::Expr &expr = program.exprs[symbol_prime.atom];
+              symbol_prime.prime == each.size() && expr.form == ir::Expr::Form::TracedNumber)
             return program.strings[expr.symbol].str();
       }
     return std::nullopt;
@@ -64,7 +64,7 @@ public:
     if (extent.is_number())
       return extent.number();
     const ir::Expr &expr = program_.exprs[extent.expr()];
-    if (expr.form == ir::Expr::Form::Symbol) {
+    if (expr.form == ir::Expr::Form::TracedNumber) {
       auto found = values_.find(expr.symbol.index);
       return found == values_.end() ? std::nullopt : std::optional(found->second);
     }
@@ -116,9 +116,9 @@ public:
 private:
   // That stands for the symbol in sizes of axes; 0: none does.
   int64_t prime_of(ir::StringId symbol) const {
-    for (ir::StandIn each : program_.stand_ins)
+    for (ir::SymbolPrime each : program_.symbol_primes)
       if (const ir::Expr &expr = program_.exprs[each.atom];
-          expr.form == ir::Expr::Form::Symbol && expr.symbol == symbol)
+          expr.form == ir::Expr::Form::TracedNumber && expr.symbol == symbol)
         return each.prime;
     return 0;
   }
@@ -192,11 +192,11 @@ static llvm::Error give_values(Program &program, Resize &resize) {
   });
   if (std::string problem = ruled_out(program, resize); !problem.empty())
     return make_error(std::move(problem));
-  if (!has_symbols(program) && resize.symbols.empty() && program.stand_ins.empty())
+  if (!has_symbols(program) && resize.symbols.empty() && program.symbol_primes.empty())
     return llvm::Error::success();
   SymbolValues values(program, resize);
   values.apply();
-  if (program.stand_ins.empty())
+  if (program.symbol_primes.empty())
     return llvm::Error::success();
   llvm::Expected<MeshResize> meshes = MeshResize::make(program);
   if (!meshes)
@@ -209,14 +209,14 @@ static llvm::Error give_values(Program &program, Resize &resize) {
 
 bool needs_resize(const Program &program, const Resize &resize) {
   return resize.scale_down || !resize.axes.empty() || !resize.symbols.empty() ||
-         has_symbols(program) || !program.stand_ins.empty();
+         has_symbols(program) || !program.symbol_primes.empty();
 }
 
 llvm::Expected<std::vector<std::string>>
 resize_program(Program &program, const checker::CheckResult &checked, Resize resize) {
   if (std::string text = unknown_symbol(program, resize); !text.empty())
     return make_error(std::move(text));
-  bool retyped = !program.stand_ins.empty();
+  bool retyped = !program.symbol_primes.empty();
   if (llvm::Error none = give_values(program, resize))
     return llvm::Expected<std::vector<std::string>>(std::move(none));
   bool shrinks = resize.scale_down;

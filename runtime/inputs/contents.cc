@@ -105,7 +105,7 @@ double summed_products(const RowAt &at, const Term &term, size_t arg) {
 class Demands {
 public:
   explicit Demands(checker::CheckedProgram &checked)
-      : checked_(checked), program_(checked.tables()), rules_(program_) {}
+      : checked_(checked), program_(checked.mutable_program()), rules_(program_) {}
 
   // What is asked of values of one execution of a body.
   using Asked = llvm::DenseMap<uint32_t, Content>;
@@ -323,7 +323,7 @@ private:
       if (function.opaque)
         continue;
       Asked inside;
-      llvm::ArrayRef<ir::Operand> results = program_.blocks[function.results];
+      llvm::ArrayRef<ir::Operand> results = program_.operand_lists[function.results];
       for (uint32_t i = 0; region != kCondition && i < inst.result_count && i < results.size(); ++i)
         if (auto found = asked.find(inst.result(i).index);
             found != asked.end() && results[i].is_value())

@@ -193,7 +193,7 @@ bool is_unsigned(ir::DType dtype) {
 } // namespace
 
 Tensor in_domain(Tensor tensor, Domain domain) {
-  if (domain != Domain::Modular || tensor.is_modular())
+  if (domain != Domain::Field || tensor.is_modular())
     return tensor;
   std::vector<Residue> residues;
   if (tensor.is_complex())

@@ -143,7 +143,7 @@ std::string InputFiles::add(const std::string &word) {
 // --- what the program declares -------------------------------------------------------------------
 
 Inputs::Inputs(checker::CheckedProgram &program, const World &world, const InputFiles &files)
-    : world_(world), program_(program.tables()), checked_(program),
+    : world_(world), program_(program.mutable_program()), checked_(program),
       contents_(contents_of(program)) {
   for (const ir::Param &param : program_.params)
     declare(param);

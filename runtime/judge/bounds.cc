@@ -191,7 +191,7 @@ Reduction reduction_of(Reference &reference, const ResolvedInst &seen, BodySite 
   if (seen.op().form != rules::OpForm::Transition) {
     reduction.axes = acted;
     rules::Arg known = reference.checked().known(seen.inst().result(result), site.typing);
-    if (program.types[known.type].mesh() == seen.app().where().mesh)
+    if (program.types[known.type].mesh() == seen.app().op_context().mesh)
       reduction.parts = addends(program, known, data.results[result], acted);
     return reduction;
   }

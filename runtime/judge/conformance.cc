@@ -118,7 +118,8 @@ double largest_of(const Meaning *bound) {
 
 class Judge {
 public:
-  Judge(ir::Program &program, const Observed &observed, const Expected &wanted, Distribution dist)
+  Judge(ir::Program &program, const Observed &observed, const ReferenceValue &wanted,
+        Distribution dist)
       : program_(program), observed_(observed), wanted_(wanted), dist_(std::move(dist)),
         mesh_(program.meshes[dist_.type().mesh()]), numbers_(ranks_of_mesh(mesh_)) {}
 
@@ -440,7 +441,7 @@ private:
 
   ir::Program &program_;
   const Observed &observed_;
-  const Expected &wanted_;
+  const ReferenceValue &wanted_;
   Distribution dist_;
   const ir::Mesh &mesh_;
   std::vector<int64_t> numbers_;
@@ -455,14 +456,14 @@ static Judgment undecided(llvm::Error why) {
   return judgment;
 }
 
-Judgment judge(ir::Program &program, const Observed &observed, const Expected &wanted) {
+Judgment judge(ir::Program &program, const Observed &observed, const ReferenceValue &wanted) {
   llvm::Expected<Distribution> dist = Distribution::make(program, observed.known);
   return dist ? Judge(program, observed, wanted, std::move(*dist)).run()
               : undecided(dist.takeError());
 }
 
 std::optional<Judgment> judge_fingerprints(ir::Program &program, const Observed &observed,
-                                           const Expected &wanted, uint64_t key) {
+                                           const ReferenceValue &wanted, uint64_t key) {
   llvm::Expected<Distribution> dist = Distribution::make(program, observed.known);
   return dist ? Judge(program, observed, wanted, std::move(*dist)).run_by_fingerprints(key)
               : undecided(dist.takeError());

@@ -10,7 +10,7 @@
 namespace spmd::runtime {
 
 // Where numbers come from, and what counts as equal.
-enum class Tier : uint8_t { Modular, Integer, Real };
+enum class Tier : uint8_t { Field, Integer, Real };
 inline constexpr std::string_view kTierWords[] = {"field", "integer", "real"};
 
 enum class Verdict : uint8_t {
@@ -45,7 +45,7 @@ struct Observed {
 };
 
 // What the reference has for it.
-struct Expected {
+struct ReferenceValue {
   const Meaning *meant = nullptr; // as meant; null: ranks are compared with one another only
   const Meaning *bound = nullptr; // what rounding explains, of data divided by the scale
   bool exact = false;             // no difference is explained; else, without a bound, undecided
@@ -75,11 +75,11 @@ struct Judgment {
   std::string undecided; // why, where it is
 };
 
-Judgment judge(ir::Program &program, const Observed &observed, const Expected &wanted);
+Judgment judge(ir::Program &program, const Observed &observed, const ReferenceValue &wanted);
 // By fingerprints, with sums of this key where data are to be exact. None: only the data tell, as
 // of all that is wrong.
 std::optional<Judgment> judge_fingerprints(ir::Program &program, const Observed &observed,
-                                           const Expected &wanted, uint64_t key);
+                                           const ReferenceValue &wanted, uint64_t key);
 
 // The greatest difference, in units of the bound, among the positions; infinite where no difference
 // is explained. Both mean the same type.

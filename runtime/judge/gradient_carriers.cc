@@ -4,8 +4,8 @@
 
 #include "runtime/kernels/kernel.h"
 
-#include "checker/definitions.h"
 #include "checker/operand_list.h"
+#include "checker/program_queries.h"
 
 #include "llvm/ADT/STLExtras.h"
 

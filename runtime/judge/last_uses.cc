@@ -15,15 +15,16 @@ namespace spmd::runtime {
 using ir::ValueId;
 
 bool is_alias(const ir::Program &program, ir::InstId inst) {
-  return program.blocks[program.insts[inst].operands].size() > 1 &&
+  return program.operand_lists[program.insts[inst].operands].size() > 1 &&
          rules::boundary_of(program, program.insts[inst].op) == rules::Boundary::Alias;
 }
 
-ValueId sent_to(const ir::Program &program, Reference &reference, const Execution &execution) {
+ValueId value_received_by(const ir::Program &program, Reference &reference,
+                          const Execution &execution) {
   const ir::Inst &inst = program.insts[execution.inst];
   bool receives = execution.call == 0 && inst.result_count == 1 &&
                   reference.resolve(inst.op).boundary == rules::Boundary::Recv;
-  return receives ? reference.sent_to(execution.inst) : ValueId();
+  return receives ? reference.value_received_by(execution.inst) : ValueId();
 }
 
 namespace {
@@ -81,7 +82,7 @@ private:
   void keep_sent(Reference &reference) {
     llvm::DenseMap<uint32_t, uint32_t> asked; // by ValueId: the last execution that asks
     for (uint32_t e = 0; e < plan_.executions.size(); ++e)
-      if (ValueId sent = sent_to(program_, reference, plan_.executions[e]); sent.valid())
+      if (ValueId sent = value_received_by(program_, reference, plan_.executions[e]); sent.valid())
         asked[sent.index] = e;
     for (uint32_t i = 0; i < plan_.values.size(); ++i)
       if (auto at = asked.find(plan_.values[PlannedId{i}].value.index); at != asked.end())

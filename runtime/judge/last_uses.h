@@ -9,7 +9,8 @@ namespace spmd::runtime {
 // `alias` of a value of storage and a base, which asks for all names of the storage before it.
 bool is_alias(const ir::Program &program, ir::InstId inst);
 // What a `recv` gets; none if it is no `recv`, or receives nothing that the program sends.
-ir::ValueId sent_to(const ir::Program &program, Reference &reference, const Execution &execution);
+ir::ValueId value_received_by(const ir::Program &program, Reference &reference,
+                              const Execution &execution);
 
 // By PlannedId: the last execution that asks for the value; 0 where none does.
 std::vector<uint32_t> last_uses(const ir::Program &program, const Plan &plan, Reference &reference);

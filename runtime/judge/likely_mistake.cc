@@ -26,7 +26,7 @@ bool is_nan(Residue) { return false; }
 class MistakeFinder {
 public:
   MistakeFinder(const ir::Program &program, const Distribution &dist, const Observed &observed,
-                const Expected &wanted, const Meaning &got)
+                const ReferenceValue &wanted, const Meaning &got)
       : program_(program), mesh_(program.meshes[dist.type().mesh()]), dist_(dist),
         observed_(observed), wanted_(wanted), got_(got) {}
 
@@ -190,7 +190,7 @@ private:
   }
 
   LikelyMistake earlier() const {
-    for (const Expected::EarlierValue &value : wanted_.earlier)
+    for (const ReferenceValue::EarlierValue &value : wanted_.earlier)
       if (same(got_, *value.meant, 0))
         return {fmt::format("equal to {}: the step did nothing, or its result was overwritten",
                             value.name),
@@ -213,14 +213,15 @@ private:
   const ir::Mesh &mesh_;
   const Distribution &dist_;
   const Observed &observed_;
-  const Expected &wanted_;
+  const ReferenceValue &wanted_;
   const Meaning &got_;
 };
 
 } // namespace
 
 LikelyMistake likely_mistake(const ir::Program &program, const Distribution &dist,
-                             const Observed &observed, const Expected &wanted, const Meaning &got) {
+                             const Observed &observed, const ReferenceValue &wanted,
+                             const Meaning &got) {
   return MistakeFinder(program, dist, observed, wanted, got).run();
 }
 

@@ -12,6 +12,7 @@ struct LikelyMistake {
 
 // `got`: what the ranks mean, divided by the scale; it differs from what is wanted.
 LikelyMistake likely_mistake(const ir::Program &program, const Distribution &dist,
-                             const Observed &observed, const Expected &wanted, const Meaning &got);
+                             const Observed &observed, const ReferenceValue &wanted,
+                             const Meaning &got);
 
 } // namespace spmd::runtime

@@ -238,9 +238,9 @@ private:
   }
 
   // By root, then by candidate.
-  using Expected = std::vector<std::vector<Derivative>>;
+  using ReferenceValue = std::vector<std::vector<Derivative>>;
 
-  void derive(ReferenceRun &run, Expected &into) {
+  void derive(ReferenceRun &run, ReferenceValue &into) {
     for (const LossRoot &root : roots_) {
       const Meaning *seed = root.seed.valid() ? run.find(root.seed) : nullptr;
       into.push_back(run.derivatives(root.loss, seed, of_));
@@ -248,7 +248,7 @@ private:
   }
 
   // What one device has for it: the sum over all that it comes from. Empty text: it is there.
-  std::string wanted_for(size_t c, const Expected &wanted, Meaning &into) {
+  std::string wanted_for(size_t c, const ReferenceValue &wanted, Meaning &into) {
     const Candidate &candidate = candidates_[c];
     uint64_t origins = candidate.any_root ? ~uint64_t(0) : origins_[candidate.value.index];
     for (size_t r = 0; r < roots_.size(); ++r) {
@@ -486,7 +486,7 @@ private:
   std::vector<uint64_t> origins_; // by ValueId
   std::vector<Candidate> candidates_;
   std::vector<ValueId> of_;
-  Expected wanted_, moved_wanted_;
+  ReferenceValue wanted_, moved_wanted_;
   double largest_ = 0; // of all gradients of one device
   std::optional<ReferenceRun> moved_;
   bool moved_fails_ = false;

@@ -12,8 +12,8 @@
 namespace spmd::runtime {
 
 // `mul %x, 0.01`: one step of rounding, in which ranks and the reference part.
-static bool has_fraction(const ir::Program &program, ir::BlockId operands) {
-  return llvm::any_of(program.blocks[operands], [&](const ir::Operand &operand) {
+static bool has_fraction(const ir::Program &program, ir::OperandsId operands) {
+  return llvm::any_of(program.operand_lists[operands], [&](const ir::Operand &operand) {
     if (operand.form == ir::Operand::Form::List)
       return has_fraction(program, operand.as_list());
     if (operand.form != ir::Operand::Form::Literal)

@@ -3,7 +3,7 @@
 // type or a rank. Where operands are blocks of larger tensors, it is given where they begin.
 #pragma once
 
-#include "runtime/commands/symbol.h"
+#include "runtime/commands/traced_number.h"
 #include "runtime/tensor/tensor.h"
 
 #include "rules/bind.h"
@@ -141,7 +141,7 @@ struct KernelDef {
   // of a gradient, as a scalar program. Inputs: operands, by place in the row; kGradientInput.
   std::optional<ScalarProgram> (*traced)(const Site &,
                                          std::optional<unsigned> derivative) = nullptr;
-  // As formulas over whole tensors (device/composition.h). False: this call is not one that it can
+  // As formulas over whole tensors (runtime/kernels/composed/composition.h). False: this call is not one that it can
   // do.
   bool (*composed)(Composition &) = nullptr;
   // The value is the sum of products that the equation states, and the number of each of these

@@ -123,7 +123,7 @@ llvm::Error AdmissionServer::greet_all() {
       break;
     full_ = !came;
     if (full_ && pending_.empty())
-      return make_error(with_file_limit(errno));
+      return make_error(describe_open_error(errno));
     if (full_)
       break;
     PendingConnection guest;
@@ -208,7 +208,7 @@ AdmissionServer::next(Clock::time_point until) {
         full_ && !pending_.empty() ? pending_.front().since + kPatience : until;
     const int found = ::poll(wanted.data(), wanted.size(), wait_ms(std::min(next, until)));
     if (found < 0 && errno != EINTR)
-      return make_error(with_file_limit(errno));
+      return make_error(describe_open_error(errno));
     if (found <= 0)
       continue;
     for (size_t i = pending_.size(); i-- > 0;)

@@ -17,7 +17,7 @@ void raise_file_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-std::string with_file_limit(int problem) {
+std::string describe_open_error(int problem) {
   rlimit limit{};
   if (problem != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0)
     return std::strerror(problem);

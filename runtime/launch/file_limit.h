@@ -9,6 +9,6 @@ namespace spmd::runtime {
 // rank.
 void raise_file_limit();
 // The system's word for `problem` (of errno), with the limit where that is what it is about.
-std::string with_file_limit(int problem);
+std::string describe_open_error(int problem);
 
 } // namespace spmd::runtime

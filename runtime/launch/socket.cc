@@ -33,7 +33,7 @@ llvm::Expected<Addresses> look_up(const std::string &host, uint16_t port) {
   if (int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
     return make_error(
         fmt::format("`{}` is no host that is known here: {}", host,
-                    problem == EAI_SYSTEM ? with_file_limit(errno) : ::gai_strerror(problem)));
+                    problem == EAI_SYSTEM ? describe_open_error(errno) : ::gai_strerror(problem)));
   return Addresses(found, &::freeaddrinfo);
 }
 
@@ -99,7 +99,7 @@ llvm::Expected<Socket> Socket::listen(const std::string &host, uint16_t port) {
   for (const addrinfo *to = addresses->get(); to; to = to->ai_next) {
     Socket socket(::socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket.valid())
-      return make_error(fmt::format("cannot make a socket: {}", with_file_limit(errno)));
+      return make_error(fmt::format("cannot make a socket: {}", describe_open_error(errno)));
     int on = 1;
     ::setsockopt(socket.file(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (::bind(socket.file(), to->ai_addr, to->ai_addrlen) == 0 &&
@@ -123,7 +123,7 @@ llvm::Expected<Socket> Socket::connect(const std::string &host, uint16_t port,
       if (!problem)
         return socket;
       if (problem == EMFILE || problem == ENFILE)
-        return make_error(fmt::format("cannot make a socket: {}", with_file_limit(problem)));
+        return make_error(fmt::format("cannot make a socket: {}", describe_open_error(problem)));
     }
     if (Clock::now() + std::chrono::milliseconds(50) >= until)
       return make_error(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(problem)));

@@ -37,7 +37,7 @@ template <class T> MatrixView<T> readable(MatrixView<T> a, int64_t rows, int64_t
 
 } // namespace
 
-const char *core_that_blas_misses() {
+const char *openblas_core_override() {
 #if defined(__x86_64__)
   // What it takes a processor for that it does not know.
   if (llvm::StringRef(openblas_get_corename()) != "Prescott")

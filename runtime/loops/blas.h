@@ -8,7 +8,7 @@ namespace spmd::runtime {
 
 // OPENBLAS_CORETYPE for a processor that OpenBLAS does not know, and so takes for one of twenty
 // years ago; null: it chose by itself, or this is no such processor.
-const char *core_that_blas_misses();
+const char *openblas_core_override();
 
 // A matrix as it is read: `stride` elements from one stored row to the next. Transposed: the stored
 // rows are the columns.

@@ -65,12 +65,12 @@ SpmdStatus Device::communicators_live() const {
     ncclResult_t state = ncclSuccess;
     if (SpmdStatus status = checked(ncclCommGetAsyncError(communicator, &state),
                                     "ncclCommGetAsyncError", communicator);
-        status.code != kSpmdFine)
+        status.code != kSpmdOk)
       return status;
     if (state != ncclSuccess && state != ncclInProgress)
       return checked(state, "between the devices", communicator);
   }
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus Device::wait_until_done(ncclResult_t result, const char *call, ncclComm_t communicator) {
@@ -89,23 +89,22 @@ SpmdStatus Device::wait_until_done(ncclResult_t result, const char *call, ncclCo
 SpmdStatus Device::given(ncclResult_t result, const char *call, ncclComm_t communicator) {
   if (!batch_) {
     SpmdStatus status = wait_until_done(result, call, communicator);
-    return status.code == kSpmdFine && recording_
-               ? note_within(streams_[kSpmdCollectives], kNothing)
-               : status;
+    return status.code == kSpmdOk && recording_ ? note_within(streams_[kSpmdCollectives], kNothing)
+                                                : status;
   }
   if (result != ncclSuccess && result != ncclInProgress)
     return checked(result, call, communicator);
   if (std::find(in_batch_.begin(), in_batch_.end(), communicator) == in_batch_.end())
     in_batch_.push_back(communicator);
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus Device::begin_batch() {
-  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+  if (SpmdStatus status = enter(); status.code != kSpmdOk)
     return status;
   in_batch_.clear();
   SpmdStatus status = checked(ncclGroupStart(), "ncclGroupStart", nullptr);
-  batch_ = status.code == kSpmdFine;
+  batch_ = status.code == kSpmdOk;
   return status;
 }
 
@@ -118,9 +117,9 @@ SpmdStatus Device::end_batch() {
     return checked(end, "ncclGroupEnd", in_batch_.empty() ? nullptr : in_batch_.front());
   for (ncclComm_t communicator : in_batch_)
     if (SpmdStatus status = wait_until_done(ncclInProgress, "ncclGroupEnd", communicator);
-        status.code != kSpmdFine)
+        status.code != kSpmdOk)
       return status;
-  return recording_ ? note_within(streams_[kSpmdCollectives], kNothing) : status_of(kSpmdFine);
+  return recording_ ? note_within(streams_[kSpmdCollectives], kNothing) : status_of(kSpmdOk);
 }
 
 // Read when communicators are made. One way to add up, along one ring, whatever there is to add;
@@ -131,11 +130,11 @@ SpmdStatus Device::fix_order() {
         std::pair("NCCL_NVLS_ENABLE", "0"), std::pair("NCCL_COLLNET_ENABLE", "0")})
     if (setenv(name, value, 1) != 0)
       return status_of(kSpmdRefused, std::string(name) + " cannot be set");
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus Device::connect(const SpmdId &id) {
-  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+  if (SpmdStatus status = enter(); status.code != kSpmdOk)
     return status;
   ncclUniqueId unique{};
   static_assert(sizeof unique.internal == sizeof id.bytes);
@@ -156,7 +155,7 @@ SpmdStatus Device::connect(const SpmdId &id) {
 // 2.30 answer that all is well while the new communicator is still made: the parent is in progress
 // until `making_` is written.
 SpmdStatus Device::split(uint32_t colour, uint32_t key, uint32_t &group) {
-  if (SpmdStatus status = wait(); status.code != kSpmdFine)
+  if (SpmdStatus status = wait(); status.code != kSpmdOk)
     return status;
   ncclComm_t all = communicator(kSpmdAllRanks);
   if (!all)
@@ -169,10 +168,10 @@ SpmdStatus Device::split(uint32_t colour, uint32_t key, uint32_t &group) {
   SpmdStatus status =
       wait_until_done(result == ncclSuccess ? ncclInProgress : result, "ncclCommSplit", all);
   ncclComm_t made = __atomic_load_n(&making_, __ATOMIC_ACQUIRE);
-  if (status.code == kSpmdFine && !none)
+  if (status.code == kSpmdOk && !none)
     status = made ? wait_until_done(ncclInProgress, "ncclCommSplit", made)
                   : status_of(kSpmdFailed, "ncclCommSplit: no communicator was made");
-  if (status.code != kSpmdFine)
+  if (status.code != kSpmdOk)
     return status;
   making_ = nullptr;
   group = static_cast<uint32_t>(groups_.size());
@@ -191,8 +190,8 @@ SpmdStatus Device::collective(const SpmdCollective &collective) {
                                        std::to_string(collective.element) + ", combiner " +
                                        std::to_string(collective.combiner) + ")");
   if (collective.count == 0)
-    return status_of(kSpmdFine);
-  if (SpmdStatus status = ready(kSpmdCollectives); status.code != kSpmdFine)
+    return status_of(kSpmdOk);
+  if (SpmdStatus status = ready(kSpmdCollectives); status.code != kSpmdOk)
     return status;
   cudaStream_t stream = streams_[kSpmdCollectives].stream;
   const void *operand = reinterpret_cast<const void *>(collective.operand);
@@ -224,7 +223,7 @@ SpmdStatus Device::exchange(uint32_t number, const SpmdTransfer *sends, uint32_t
   ncclComm_t group = communicator(number);
   if (!group)
     return status_of(kSpmdRefused, "this rank is in no group " + std::to_string(number));
-  if (SpmdStatus status = ready(kSpmdCollectives); status.code != kSpmdFine)
+  if (SpmdStatus status = ready(kSpmdCollectives); status.code != kSpmdOk)
     return status;
   cudaStream_t stream = streams_[kSpmdCollectives].stream;
   ncclResult_t error = ncclGroupStart();
@@ -254,14 +253,14 @@ SpmdStatus Device::finish_groups() {
       continue;
     if (SpmdStatus status =
             wait_until_done(ncclCommFinalize(communicator), "ncclCommFinalize", communicator);
-        status.code != kSpmdFine)
+        status.code != kSpmdOk)
       return status;
     groups_.back() = nullptr; // nothing is asked of it any more
     const ncclResult_t destroyed = ncclCommDestroy(communicator);
     if (destroyed != ncclSuccess && destroyed != ncclInProgress)
       return checked(destroyed, "ncclCommDestroy", nullptr);
   }
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 // Leaves all communicators without waiting for other ranks. A kernel of one may be queued behind

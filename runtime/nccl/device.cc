@@ -11,9 +11,9 @@ namespace spmd::nccl {
 SpmdStatus Device::enter() const {
   thread_local int current = -1;
   if (current == device_)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   SpmdStatus status = checked(cudaSetDevice(device_), "cudaSetDevice");
-  if (status.code == kSpmdFine)
+  if (status.code == kSpmdOk)
     current = device_;
   return status;
 }
@@ -37,7 +37,7 @@ SpmdStatus Device::drain() {
       if (error == cudaErrorNotReady)
         return false;
       status = checked(error, "cudaStreamQuery");
-      if (status.code != kSpmdFine)
+      if (status.code != kSpmdOk)
         return true;
     }
     for (Stream &stream : streams_)
@@ -47,9 +47,9 @@ SpmdStatus Device::drain() {
 }
 
 SpmdStatus Device::wait() {
-  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+  if (SpmdStatus status = enter(); status.code != kSpmdOk)
     return status;
-  if (SpmdStatus status = drain(); status.code != kSpmdFine)
+  if (SpmdStatus status = drain(); status.code != kSpmdOk)
     return status;
   return communicators_live(); // an error may come after the last event
 }
@@ -77,22 +77,22 @@ SpmdStatus Device::put_mark(Stream &stream, uint64_t flag) {
 // with what was before, and is marked when it is given something again. A mark takes as long as a
 // small step: steps that compute wait for nobody, and share one.
 SpmdStatus Device::begin(uint32_t step) {
-  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+  if (SpmdStatus status = enter(); status.code != kSpmdOk)
     return status;
   if (recording_) {
     recording_step_ = step;
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   }
   step_ = step;
   for (Stream &stream : streams_) {
     if (!stream.busy ||
         (&stream == &streams_[kSpmdCompute] && step - static_cast<uint32_t>(stream.mark) < kMarked))
       continue;
-    if (SpmdStatus status = put_mark(stream); status.code != kSpmdFine)
+    if (SpmdStatus status = put_mark(stream); status.code != kSpmdOk)
       return status;
     stream.busy = false;
   }
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 uint32_t Device::step_of(const Stream &stream) {
@@ -116,26 +116,26 @@ SpmdStatus Device::watch(bool on) {
 }
 
 SpmdStatus Device::ready(uint32_t which) {
-  if (SpmdStatus status = enter(); status.code != kSpmdFine || !watches_)
+  if (SpmdStatus status = enter(); status.code != kSpmdOk || !watches_)
     return status;
   Stream &stream = streams_[which];
   if (recording_) {
     const bool says = which == kSpmdCollectives || recording_step_ >= stream.recorded + kMarked;
     return says && stream.recorded != recording_step_ ? note_within(stream, recording_step_)
-                                                      : status_of(kSpmdFine);
+                                                      : status_of(kSpmdOk);
   }
   if (!stream.busy && static_cast<uint32_t>(stream.mark) != step_) {
     if (is_idle(stream))
       set_mark(stream);
-    else if (SpmdStatus status = put_mark(stream); status.code != kSpmdFine)
+    else if (SpmdStatus status = put_mark(stream); status.code != kSpmdOk)
       return status;
   }
   stream.busy = true;
   if (++stream.commands % kGate)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   cudaEvent_t gate = stream.gates[stream.commands / kGate % 2];
   // Its last turn, if there was one.
-  if (SpmdStatus status = reaches(gate); status.code != kSpmdFine)
+  if (SpmdStatus status = reaches(gate); status.code != kSpmdOk)
     return status;
   return checked(cudaEventRecord(gate, stream.stream), "cudaEventRecord");
 }
@@ -144,24 +144,23 @@ SpmdStatus Device::ready(uint32_t which) {
 // ---------------------------------------------------------------------------------
 
 SpmdStatus Device::move(const SpmdMove &move) {
-  if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
+  if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdOk)
     return status;
   return checked(queue_move(move, streams_[kSpmdCompute].stream), "a move");
 }
 
 SpmdStatus Device::nest(const SpmdLoopNest &nest) {
-  if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
+  if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdOk)
     return status;
   return checked(queue_nest(nest, scratch_, streams_[kSpmdCompute].stream), "a loop nest");
 }
 
 SpmdStatus Device::matrices(const SpmdMatrices &matrices) {
-  if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
+  if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdOk)
     return status;
   bool taken = false;
   cudaStream_t stream = streams_[kSpmdCompute].stream;
-  if (SpmdStatus status = matrices_.queue(matrices, stream, taken);
-      taken || status.code != kSpmdFine)
+  if (SpmdStatus status = matrices_.queue(matrices, stream, taken); taken || status.code != kSpmdOk)
     return status;
   return checked(queue_matrices(matrices, stream), "a product of matrices");
 }
@@ -170,30 +169,30 @@ SpmdStatus Device::matrices(const SpmdMatrices &matrices) {
 SpmdStatus Device::sort(const SpmdSort &sort) {
   constexpr int kCommands = 16;
   for (int i = 0; i < kCommands; ++i)
-    if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
+    if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdOk)
       return status;
   return checked(queue_sort(sort, streams_[kSpmdCompute].stream), "a sort");
 }
 
 SpmdStatus Device::scatter(const SpmdScatter &scatter) {
   for (int i = 0; i < 2; ++i) // up to three launches
-    if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
+    if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdOk)
       return status;
   return checked(queue_scatter(scatter, streams_[kSpmdCompute].stream), "a scatter");
 }
 
 // An event may be recorded anew as soon as a stream was told to wait for it.
 SpmdStatus Device::follow(uint32_t which, uint32_t other) {
-  if (SpmdStatus status = ready(which); status.code != kSpmdFine)
+  if (SpmdStatus status = ready(which); status.code != kSpmdOk)
     return status;
   // A stream that waits for the other one says so in its own step.
   if (recording_ && streams_[kSpmdCompute].recorded != recording_step_)
     if (SpmdStatus status = note_within(streams_[kSpmdCompute], recording_step_);
-        status.code != kSpmdFine)
+        status.code != kSpmdOk)
       return status;
   // That the other one is done is known before this one may wait for other ranks.
   if (Stream &before = streams_[other]; !recording_ && watches_ && before.busy) {
-    if (SpmdStatus status = put_mark(before); status.code != kSpmdFine)
+    if (SpmdStatus status = put_mark(before); status.code != kSpmdOk)
       return status;
     before.busy = false;
   }
@@ -213,12 +212,12 @@ SpmdStatus Device::join(uint32_t which, uint32_t other) {
 // ------------------------------------------------------------------------
 
 SpmdStatus Device::put(SpmdAddress to, const char *data, uint64_t bytes) {
-  if (SpmdStatus status = wait(); status.code != kSpmdFine)
+  if (SpmdStatus status = wait(); status.code != kSpmdOk)
     return status;
   cudaStream_t stream = streams_[kSpmdCompute].stream;
   for (uint64_t at = 0; at < bytes; at += kPartBytes) {
     Part &part = parts_[at / kPartBytes % parts_.size()];
-    if (SpmdStatus status = reaches(part.done); status.code != kSpmdFine)
+    if (SpmdStatus status = reaches(part.done); status.code != kSpmdOk)
       return status;
     const uint64_t size = std::min(kPartBytes, bytes - at);
     std::memcpy(part.data, data + at, size);
@@ -232,7 +231,7 @@ SpmdStatus Device::put(SpmdAddress to, const char *data, uint64_t bytes) {
 }
 
 SpmdStatus Device::get(char *data, SpmdAddress from, uint64_t bytes) {
-  if (SpmdStatus status = wait(); status.code != kSpmdFine)
+  if (SpmdStatus status = wait(); status.code != kSpmdOk)
     return status;
   cudaStream_t stream = streams_[kSpmdCompute].stream;
   const uint64_t count = (bytes + kPartBytes - 1) / kPartBytes;
@@ -251,11 +250,11 @@ SpmdStatus Device::get(char *data, SpmdAddress from, uint64_t bytes) {
     if (i == 0)
       continue;
     Part &part = parts_[(i - 1) % parts_.size()];
-    if (SpmdStatus status = reaches(part.done); status.code != kSpmdFine)
+    if (SpmdStatus status = reaches(part.done); status.code != kSpmdOk)
       return status;
     std::memcpy(data + (i - 1) * kPartBytes, part.data, size_of(i - 1));
   }
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 } // namespace spmd::nccl

@@ -20,7 +20,7 @@
 namespace spmd::nccl {
 
 SpmdStatus status_of(int32_t code, const std::string &text = "");
-// What a library answered, with the name of the call: kSpmdFine or kSpmdFailed.
+// What a library answered, with the name of the call: kSpmdOk or kSpmdFailed.
 SpmdStatus checked(cudaError_t error, const char *call);
 SpmdStatus checked(cublasStatus_t error, const char *call);
 SpmdStatus checked(ncclResult_t error, const char *call, ncclComm_t communicator);
@@ -130,11 +130,11 @@ private:
   // can end the wait is asked every ten microseconds.
   template <class Done> SpmdStatus poll(Done done) {
     using namespace std::chrono_literals;
-    SpmdStatus status = status_of(kSpmdFine);
+    SpmdStatus status = status_of(kSpmdOk);
     if (done(status))
       return status;
     const Clock::time_point begin = Clock::now();
-    for (Clock::time_point asked = begin; !done(status) && status.code == kSpmdFine;) {
+    for (Clock::time_point asked = begin; !done(status) && status.code == kSpmdOk;) {
       const Clock::time_point now = Clock::now();
       if (now - asked < 10us)
         continue;
@@ -142,7 +142,7 @@ private:
       if (host_.stopped(host_.self))
         return status_of(kSpmdStopped);
       status = communicators_live();
-      if (status.code != kSpmdFine)
+      if (status.code != kSpmdOk)
         return status;
       if (now - begin > 1ms) // others may need the core
         sched_yield();

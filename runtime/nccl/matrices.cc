@@ -120,7 +120,7 @@ SpmdStatus make_layout(cublasLtMatrixLayout_t &layout, uint32_t element, int64_t
                                                              static_cast<uint64_t>(rows),
                                                              static_cast<uint64_t>(columns), ahead),
                                   "cublasLtMatrixLayoutCreate");
-      status.code != kSpmdFine)
+      status.code != kSpmdOk)
     return status;
   const auto count = static_cast<int32_t>(batches);
   cublasStatus_t error = cublasLtMatrixLayoutSetAttribute(
@@ -156,7 +156,7 @@ SpmdStatus set_preference(cublasLtMatmulPreference_t preference, uint64_t worksp
 
 SpmdStatus Matrices::open() {
   if (SpmdStatus status = checked(cublasLtCreate(&library_), "cublasLtCreate");
-      status.code != kSpmdFine)
+      status.code != kSpmdOk)
     return status;
   return checked(cudaMalloc(&workspace_, kWorkspaceBytes), "cudaMalloc");
 }
@@ -183,7 +183,7 @@ SpmdStatus Matrices::choose(const Form &form, Product &made) {
                                            is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
                                            is_double ? CUDA_R_64F : CUDA_R_32F),
                   "cublasLtMatmulDescCreate");
-      status.code != kSpmdFine)
+      status.code != kSpmdOk)
     return status;
   const cublasOperation_t op_a = form[kTransposedA] ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t op_b = form[kTransposedB] ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -198,20 +198,20 @@ SpmdStatus Matrices::choose(const Form &form, Product &made) {
   const bool ta = form[kTransposedA], tb = form[kTransposedB];
   SpmdStatus status =
       make_layout(made.a, element, ta ? k : m, ta ? m : k, form[kAheadA], batches, form[kBatchA]);
-  if (status.code == kSpmdFine)
+  if (status.code == kSpmdOk)
     status =
         make_layout(made.b, element, tb ? n : k, tb ? k : n, form[kAheadB], batches, form[kBatchB]);
-  if (status.code == kSpmdFine)
+  if (status.code == kSpmdOk)
     status = make_layout(made.out, out_element, m, n, form[kAheadOut], batches, form[kBatchOut]);
   cublasLtMatmulPreference_t preference = nullptr;
-  if (status.code == kSpmdFine)
+  if (status.code == kSpmdOk)
     status = checked(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
-  if (status.code != kSpmdFine)
+  if (status.code != kSpmdOk)
     return status;
   status = set_preference(preference, kWorkspaceBytes, static_cast<uint32_t>(form[kAlignedA]),
                           static_cast<uint32_t>(form[kAlignedB]),
                           static_cast<uint32_t>(form[kAlignedOut]));
-  if (status.code == kSpmdFine) {
+  if (status.code == kSpmdOk) {
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     error = cublasLtMatmulAlgoGetHeuristic(library_, made.product, made.a, made.b, made.out,
@@ -230,10 +230,10 @@ SpmdStatus Matrices::queue(const SpmdMatrices &m, cudaStream_t stream, bool &tak
   taken = false;
   if (!is_known(m.element, m.out_element) || m.batch < 1 || m.batch > INT_MAX || m.rows < 1 ||
       m.columns < 1 || m.inner < 1)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   const std::optional<Roles> roles = roles_of(m);
   if (!roles)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   const auto &[a, b, out] = *roles;
   Form form{};
   form[kElement] = m.element;
@@ -256,10 +256,10 @@ SpmdStatus Matrices::queue(const SpmdMatrices &m, cudaStream_t stream, bool &tak
   auto [at, fresh] = products_.try_emplace(form);
   Product &made = at->second;
   if (fresh)
-    if (SpmdStatus status = choose(form, made); status.code != kSpmdFine)
+    if (SpmdStatus status = choose(form, made); status.code != kSpmdOk)
       return status;
   if (!made.exists)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   const double factor = m.factor, kept = m.adds ? 1 : 0;
   const auto narrow_factor = static_cast<float>(factor), narrow_kept = static_cast<float>(kept);
   const bool is_double = m.element == kSpmdF64;

@@ -16,7 +16,7 @@ SpmdStatus open(const SpmdHost *host, const SpmdRanks *ranks, SpmdDevice **made,
   // memory.
   auto *device = new Device(*host, *ranks);
   SpmdStatus status = device->open(*facts);
-  *made = status.code == kSpmdFine ? reinterpret_cast<SpmdDevice *>(device) : nullptr;
+  *made = status.code == kSpmdOk ? reinterpret_cast<SpmdDevice *>(device) : nullptr;
   return status;
 }
 
@@ -70,7 +70,7 @@ SpmdStatus close(SpmdDevice *device, int32_t finish) {
   SpmdStatus status = of(device).close(finish != 0);
   // What `reached` may still be asked of on another thread ends with the process where nothing was
   // waited for.
-  if (finish && status.code == kSpmdFine)
+  if (finish && status.code == kSpmdOk)
     delete &of(device);
   return status;
 }

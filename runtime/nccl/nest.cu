@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kMostThreads)
     double value = neutral(nest.combiner);
     for (int64_t i = 0; i < inner; ++i) {
       coordinates(nest.extents, split, nest.loops, i, at);
-      const double next = device::worth(nest, at);
+      const double next = device::evaluate_at(nest, at);
       value = i == 0 ? next : combined(nest.combiner, value, next);
     }
     device::finish(nest, at, value);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kMostThreads)
     double value = neutral(nest.combiner);
     for (int64_t i = inner * part / parts + threadIdx.x; i < end; i += blockDim.x) {
       coordinates(nest.extents, split, nest.loops, i, at);
-      value = combined(nest.combiner, value, device::worth(nest, at));
+      value = combined(nest.combiner, value, device::evaluate_at(nest, at));
     }
     values[threadIdx.x] = value;
     __syncthreads();

@@ -30,7 +30,7 @@ SpmdStatus refused(const std::string &text) { return status_of(kSpmdRefused, tex
 SpmdStatus count_devices(int &count) {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count > 0)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   int driver = 0;
   const std::string needed = cuda_version(CUDART_VERSION);
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
@@ -59,14 +59,14 @@ SpmdStatus count_devices(int &count) {
 
 SpmdStatus check_nccl(int &version) {
   if (SpmdStatus status = checked(ncclGetVersion(&version), "ncclGetVersion", nullptr);
-      status.code != kSpmdFine)
+      status.code != kSpmdOk)
     return status;
   if (version / 100 < NCCL_VERSION_CODE / 100) // patches change nothing that is called
     return refused("spmd_nccl.so was built with NCCL " + nccl_version(NCCL_VERSION_CODE) +
                    ", and NCCL " + nccl_version(version) +
                    " is what is loaded. Next: put the newer libnccl.so.2 first on "
                    "LD_LIBRARY_PATH");
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 } // namespace
@@ -79,18 +79,18 @@ SpmdStatus status_of(int32_t code, const std::string &text) {
 
 SpmdStatus checked(cudaError_t error, const char *call) {
   if (error == cudaSuccess)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   cudaGetLastError(); // one that does not stay is not to be met again by a later call
   return status_of(kSpmdFailed, std::string(call) + ": " + cudaGetErrorString(error));
 }
 SpmdStatus checked(cublasStatus_t error, const char *call) {
   if (error == CUBLAS_STATUS_SUCCESS)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   return status_of(kSpmdFailed, std::string(call) + ": " + cublasLtGetStatusString(error));
 }
 SpmdStatus checked(ncclResult_t error, const char *call, ncclComm_t communicator) {
   if (error == ncclSuccess)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   std::string text = std::string(call) + ": " + ncclGetErrorString(error);
   if (const char *more = ncclGetLastError(communicator); more && *more)
     text += std::string(": ") + more;
@@ -99,18 +99,17 @@ SpmdStatus checked(ncclResult_t error, const char *call, ncclComm_t communicator
 
 SpmdStatus Device::choose(SpmdDeviceFacts &facts) {
   int count = 0, version = 0;
-  if (SpmdStatus status = count_devices(count); status.code != kSpmdFine)
+  if (SpmdStatus status = count_devices(count); status.code != kSpmdOk)
     return status;
-  if (SpmdStatus status = check_nccl(version); status.code != kSpmdFine)
+  if (SpmdStatus status = check_nccl(version); status.code != kSpmdOk)
     return status;
   device_ = static_cast<int>(ranks_.local_rank) % count;
-  if (SpmdStatus status = checked(cudaSetDevice(device_), "cudaSetDevice");
-      status.code != kSpmdFine)
+  if (SpmdStatus status = checked(cudaSetDevice(device_), "cudaSetDevice"); status.code != kSpmdOk)
     return status;
   cudaDeviceProp facts_of_device{};
   if (SpmdStatus status =
           checked(cudaGetDeviceProperties(&facts_of_device, device_), "cudaGetDeviceProperties");
-      status.code != kSpmdFine)
+      status.code != kSpmdOk)
     return status;
   copy_text(facts.name, sizeof facts.name, facts_of_device.name);
   copy_text(facts.library, sizeof facts.library,
@@ -132,7 +131,7 @@ SpmdStatus Device::make_streams() {
   if (SpmdStatus status = checked(cudaHostAlloc(&marks_memory_, kLine * kSpmdStreams,
                                                 cudaHostAllocMapped | cudaHostAllocPortable),
                                   "cudaHostAlloc");
-      status.code != kSpmdFine)
+      status.code != kSpmdOk)
     return status;
   std::memset(marks_memory_, 0, kLine * kSpmdStreams);
   for (uint32_t s = 0; s < kSpmdStreams; ++s) {
@@ -145,7 +144,7 @@ SpmdStatus Device::make_streams() {
     if (error != cudaSuccess)
       return checked(error, "cudaStreamCreateWithFlags or cudaEventCreateWithFlags");
   }
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus Device::make_memory() {
@@ -160,7 +159,7 @@ SpmdStatus Device::make_memory() {
   void *scratch = nullptr;
   SpmdStatus status = checked(cudaMalloc(&scratch, kScratchNumbers * sizeof(double)), "cudaMalloc");
   scratch_ = static_cast<double *>(scratch);
-  return status.code == kSpmdFine ? matrices_.open() : status;
+  return status.code == kSpmdOk ? matrices_.open() : status;
 }
 
 // The first loop nest makes the driver reserve what threads keep of their own (some hundred MiB on
@@ -172,7 +171,7 @@ SpmdStatus Device::warm_up() {
   nest.factor = nest.divisor = 1;
   nest.steps = nest.constants = 1;
   nest.program[0] = {kSpmdConstant, 0, 0, 0};
-  if (SpmdStatus status = this->nest(nest); status.code != kSpmdFine)
+  if (SpmdStatus status = this->nest(nest); status.code != kSpmdOk)
     return status;
   return drain();
 }
@@ -187,10 +186,10 @@ SpmdStatus Device::open(SpmdDeviceFacts &facts) {
   // plan has all the rest.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   SpmdStatus status = choose(facts);
-  status = status.code == kSpmdFine ? make_streams() : status;
-  status = status.code == kSpmdFine ? make_memory() : status;
-  status = status.code == kSpmdFine ? warm_up() : status;
-  if (status.code != kSpmdFine) {
+  status = status.code == kSpmdOk ? make_streams() : status;
+  status = status.code == kSpmdOk ? make_memory() : status;
+  status = status.code == kSpmdOk ? warm_up() : status;
+  if (status.code != kSpmdOk) {
     if (status.code == kSpmdFailed)
       status.code = kSpmdRefused;
     return status;
@@ -204,7 +203,7 @@ SpmdStatus Device::open(SpmdDeviceFacts &facts) {
 
 SpmdStatus Device::allocate(uint64_t bytes, SpmdAddress &address) {
   constexpr uint64_t kAligned = 512;
-  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+  if (SpmdStatus status = enter(); status.code != kSpmdOk)
     return status;
   void *data = nullptr;
   const cudaError_t error = cudaMalloc(&data, bytes + kAligned); // it promises 256 alone
@@ -216,11 +215,11 @@ SpmdStatus Device::allocate(uint64_t bytes, SpmdAddress &address) {
     return checked(error, "cudaMalloc");
   address = (reinterpret_cast<uint64_t>(data) + kAligned - 1) / kAligned * kAligned;
   allocated_[address] = data;
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus Device::free_bytes(uint64_t &bytes) const {
-  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+  if (SpmdStatus status = enter(); status.code != kSpmdOk)
     return status;
   size_t free = 0, total = 0;
   const cudaError_t error = cudaMemGetInfo(&free, &total);
@@ -233,7 +232,7 @@ SpmdStatus Device::release(SpmdAddress address) {
   auto at = allocated_.find(address);
   if (at == allocated_.end())
     return status_of(kSpmdRefused, "no memory was allocated at the address that is released");
-  if (SpmdStatus status = wait(); status.code != kSpmdFine)
+  if (SpmdStatus status = wait(); status.code != kSpmdOk)
     return status;
   void *data = at->second;
   allocated_.erase(at);
@@ -255,20 +254,20 @@ SpmdStatus Device::leave() {
     error = error ? error : cudaStreamDestroy(stream.stream);
   }
   error = error ? error : cudaFreeHost(marks_memory_);
-  return status.code == kSpmdFine ? checked(error, "cudaFree or cudaStreamDestroy") : status;
+  return status.code == kSpmdOk ? checked(error, "cudaFree or cudaStreamDestroy") : status;
 }
 
 // Memory is not freed where something may still be going on: freeing waits for it.
 SpmdStatus Device::close(bool finish) {
   SpmdStatus status = enter();
-  if (finish && status.code == kSpmdFine)
+  if (finish && status.code == kSpmdOk)
     status = drain();
   // Before the communicators that they are of.
-  for (uint32_t r = 0; finish && status.code == kSpmdFine && r < recordings_.size(); ++r)
+  for (uint32_t r = 0; finish && status.code == kSpmdOk && r < recordings_.size(); ++r)
     status = forget(r);
-  if (finish && status.code == kSpmdFine)
+  if (finish && status.code == kSpmdOk)
     status = finish_groups();
-  if (finish && status.code == kSpmdFine)
+  if (finish && status.code == kSpmdOk)
     return leave();
   abort_groups();
   return status;

@@ -16,12 +16,12 @@ SpmdStatus Device::note_within(Stream &stream, uint32_t step) {
 // Libraries may load or allocate on threads of theirs while something is recorded, so the capture
 // forbids nothing.
 SpmdStatus Device::begin_record() {
-  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+  if (SpmdStatus status = enter(); status.code != kSpmdOk)
     return status;
   SpmdStatus status =
       checked(cudaStreamBeginCapture(streams_[kSpmdCompute].stream, cudaStreamCaptureModeRelaxed),
               "cudaStreamBeginCapture");
-  if (status.code != kSpmdFine) {
+  if (status.code != kSpmdOk) {
     status.code = kSpmdRefused;
     return status;
   }
@@ -42,11 +42,11 @@ SpmdStatus Device::end_record(uint32_t &recording) {
   if (graph)
     cudaGraphDestroy(graph);
   SpmdStatus status = checked(error, "cudaStreamEndCapture or cudaGraphInstantiate");
-  if (status.code == kSpmdFine && joined.code != kSpmdFine) {
+  if (status.code == kSpmdOk && joined.code != kSpmdOk) {
     cudaGraphExecDestroy(made);
     status = joined;
   }
-  if (status.code != kSpmdFine) {
+  if (status.code != kSpmdOk) {
     status.code = kSpmdRefused;
     return status;
   }
@@ -59,28 +59,28 @@ SpmdStatus Device::replay(uint32_t recording) {
   if (recording >= recordings_.size() || !recordings_[recording])
     return status_of(kSpmdRefused, "there is no recording " + std::to_string(recording));
   for (uint32_t s = 0; s < kSpmdStreams; ++s) {
-    if (SpmdStatus status = ready(s); status.code != kSpmdFine)
+    if (SpmdStatus status = ready(s); status.code != kSpmdOk)
       return status;
     Stream &stream = streams_[s];
     SpmdStatus status = checked(queue_mark(stream.within, step_, stream.stream), "a mark");
-    if (status.code == kSpmdFine)
+    if (status.code == kSpmdOk)
       status = put_mark(stream, kReplays);
-    if (status.code != kSpmdFine)
+    if (status.code != kSpmdOk)
       return status;
     stream.busy = true;
   }
   SpmdStatus status = join(kSpmdCompute, kSpmdCollectives);
-  if (status.code == kSpmdFine)
+  if (status.code == kSpmdOk)
     status = checked(cudaGraphLaunch(recordings_[recording], streams_[kSpmdCompute].stream),
                      "cudaGraphLaunch");
-  return status.code == kSpmdFine ? join(kSpmdCollectives, kSpmdCompute) : status;
+  return status.code == kSpmdOk ? join(kSpmdCollectives, kSpmdCompute) : status;
 }
 
 // Nothing of it may be going on.
 SpmdStatus Device::forget(uint32_t recording) {
   if (recording >= recordings_.size() || !recordings_[recording])
-    return status_of(kSpmdFine);
-  if (SpmdStatus status = wait(); status.code != kSpmdFine)
+    return status_of(kSpmdOk);
+  if (SpmdStatus status = wait(); status.code != kSpmdOk)
     return status;
   return checked(cudaGraphExecDestroy(std::exchange(recordings_[recording], nullptr)),
                  "cudaGraphExecDestroy");

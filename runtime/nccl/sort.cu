@@ -82,7 +82,8 @@ cudaError_t radix_sort(const SpmdSort &sort, cudaStream_t stream) {
                                    reinterpret_cast<uint64_t *>(first + 8 * padded));
   cub::DoubleBuffer<uint32_t> values(reinterpret_cast<uint32_t *>(first + 16 * padded),
                                      reinterpret_cast<uint32_t *>(first + 20 * padded));
-  const uint64_t used = 24 * padded, room = spmd_sort_room(static_cast<uint64_t>(count)) - used;
+  const uint64_t used = 24 * padded,
+                 room = spmd_sort_workspace_bytes(static_cast<uint64_t>(count)) - used;
   void *work = first + used;
   int row_bits = 0;
   while (sort.rows > int64_t(1) << row_bits)

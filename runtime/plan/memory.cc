@@ -135,7 +135,7 @@ void Memory::lives() {
   // What is published or stored can be read when all is done.
   for (const Execution &each : plan_.executions) {
     rules::Boundary op = rules::boundary_of(program_, program_.insts[each.inst].op);
-    if (rules::keeps_results(op) && !each.nested)
+    if (rules::results_outlive_program(op) && !each.nested)
       for (PlannedId value : plan_.list(each.results))
         keep(value);
   }

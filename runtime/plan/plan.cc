@@ -14,8 +14,9 @@ llvm::Expected<Plan> make_plan(checker::CheckedProgram &program, const World &wo
                                const PlanOptions &options) {
   Plan plan;
   plan.max_rounds = options.max_rounds;
-  rules::Rules rules(program.tables());
-  if (llvm::Error error = Planner({program, program.tables(), rules, world, options, plan}).run())
+  rules::Rules rules(program.mutable_program());
+  if (llvm::Error error =
+          Planner({program, program.mutable_program(), rules, world, options, plan}).run())
     return error;
   plan_memory(program.program(), plan);
   plan.fingerprint = fingerprint(program.program(), plan);

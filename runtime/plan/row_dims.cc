@@ -55,7 +55,7 @@ ir::AttrsId with_numbers(ir::Program &program, ir::AttrsId attrs, const KnownExt
 std::optional<Dims> row_dims(ir::Program &program, const rules::Application &app,
                              llvm::ArrayRef<TensorForm> operands, unsigned result) {
   ir::Type plain;
-  plain.set_mesh(app.where().mesh);
+  plain.set_mesh(app.op_context().mesh);
   plain.set_kind(program.meshes[plain.mesh()].typed_axes(), ir::Kind::Replicate);
   plain.set_gradient_free(true);
   llvm::SmallVector<rules::Arg, 4> args;

@@ -48,7 +48,7 @@ bool Reference::takes_addends(ir::InstId id, BodySite site) {
   return per_rank_addends(**seen) != AxisSet();
 }
 
-ir::ValueId Reference::sent_to(ir::InstId recv) {
+ir::ValueId Reference::value_received_by(ir::InstId recv) {
   if (sent_)
     return sent_->lookup(recv.index);
   sent_.emplace();
@@ -171,7 +171,7 @@ llvm::Expected<Meaning> Reference::coordinate(const ResolvedInst &seen) {
 llvm::Expected<Rational> Reference::factor_of_scale(const ResolvedInst &seen) {
   const ir::AttrValue *by = seen.app().attr("by");
   SPMD_CHECK(by && by->form == ir::AttrForm::Scale, "a scale that was checked");
-  ir::MeshId mesh = seen.app().where().mesh;
+  ir::MeshId mesh = seen.app().op_context().mesh;
   auto written = by->as<ir::ScaleId>();
   std::optional<Rational> all = number_of(program_, written, mesh);
   std::optional<Rational> counted =

@@ -124,7 +124,7 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
   if (!found)
     return found.takeError();
   const ResolvedInst &seen = **found;
-  if (!seen.app().where().grad && !differentiated_.contains(entry.inst.index))
+  if (!seen.app().op_context().grad && !differentiated_.contains(entry.inst.index))
     return llvm::Error::success();
   Meanings operands, results;
   for (unsigned i = 0; i < entry.inputs.size(); ++i)

@@ -15,7 +15,7 @@ namespace spmd::runtime {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 
 namespace {
 
@@ -158,18 +158,18 @@ private:
   // Whether a dimension is made or taken: as the words say, else as the declared ranks do.
   bool stacks() const {
     const rules::AxisEffect &effect = step_.effect;
-    return effect.src_stated ? effect.src.form != KindWord::Form::Shard
+    return effect.src_stated ? effect.src.form != WrittenKind::Form::Shard
                              : rank_of(true) > rank_of(false);
   }
   bool unbinds() const {
     const rules::AxisEffect &effect = step_.effect;
-    return effect.dst_stated ? effect.dst.form != KindWord::Form::Shard
+    return effect.dst_stated ? effect.dst.form != WrittenKind::Form::Shard
                              : rank_of(true) < rank_of(false);
   }
 
-  llvm::Expected<unsigned> dim(const KindWord *word, llvm::StringRef key, unsigned rank) const {
+  llvm::Expected<unsigned> dim(const WrittenKind *word, llvm::StringRef key, unsigned rank) const {
     int64_t dim = rules::number_attr(app(), {key}).value_or(0);
-    if (word && word->form == KindWord::Form::Shard)
+    if (word && word->form == WrittenKind::Form::Shard)
       dim = word->dim;
     if (std::optional<unsigned> place = rules::place_of(dim, rank))
       return *place;
@@ -288,7 +288,7 @@ private:
   // Each piece is cut, and each rank gets one part of all.
   llvm::Expected<Pieces> exchanged(llvm::ArrayRef<Tensor> pieces) const {
     bool stated = step_.effect.src_stated && step_.effect.dst_stated;
-    bool shards = step_.effect.src.form == KindWord::Form::Shard;
+    bool shards = step_.effect.src.form == WrittenKind::Form::Shard;
     bool stack = stated && !shards && !app().attr("in_splits") && !app().attr("out_splits") &&
                  !says("in_splits") && !says("out_splits");
     auto split = dim(shards ? &step_.effect.dst : nullptr, "split_dim", rank_of(false));
@@ -376,10 +376,10 @@ llvm::Expected<Meaning> moved(const MovedValue &value, const Meaning &meaning) {
 Rational factor_of(const MovedValue &value) {
   const rules::Application &app = value.app;
   // Nothing on one device stands for these.
-  AxisSet uncounted = app.program.local_axes(app.where().mesh);
+  AxisSet uncounted = app.program.local_axes(app.op_context().mesh);
   Rational factor{1, 1};
   for (const Step &step : steps_of(value)) {
-    const KindWord &src = step.effect.src, &dst = step.effect.dst;
+    const WrittenKind &src = step.effect.src, &dst = step.effect.dst;
     bool sums = step.effect.row && step.effect.row->src == Kind::Partial;
     bool counts = step.effect.row && step.effect.row->op == rules::TransitionOp::Reinterpret &&
                   src.kind != Kind::Varying && src.kind != Kind::Partial &&

@@ -37,7 +37,7 @@ AxisSet applied_per_rank(const ir::Program &program, const ir::Context &where,
 ir::Type seen_type(const ir::Program &program, const ir::Type &known, ir::MeshId mesh,
                    AxisSet local) {
   ir::Type type = known.mesh() == mesh ? known : rules::remesh(program, known, mesh, {}).type;
-  return type.erased(local);
+  return type.without_shards(local);
 }
 
 // A place in a list seen from a larger grid.
@@ -58,7 +58,7 @@ llvm::Expected<std::optional<Distribution>> distribution_of(const ir::Program &p
 }
 
 Reference::Reference(checker::CheckedProgram &program, Domain domain, uint64_t seed)
-    : checked_(program), program_(program.tables()), rules_(program_), domain_(domain),
+    : checked_(program), program_(program.mutable_program()), rules_(program_), domain_(domain),
       seed_(seed) {
   SPMD_CHECK(domain != Domain::Declared, "a reference does not round");
 }
@@ -99,7 +99,7 @@ llvm::Expected<std::unique_ptr<ResolvedInst>> Reference::resolve_inst(ir::InstId
     rules::Arg known = checked_.known(result, site.typing), made = known;
     seen->claims_.push_back({known.shape, value.declared, value.global_shape});
     if (ir::Type type = program_.types[known.type]; type.mesh() == where.mesh)
-      made.type = program_.types.add(type.erased(local));
+      made.type = program_.types.add(type.without_shards(local));
     if (llvm::Error problem = place(result, "", known, seen->to_))
       return Seen(std::move(problem));
     if (llvm::Error problem = place(result, kInside, made, seen->results_))

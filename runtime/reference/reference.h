@@ -81,7 +81,7 @@ public:
 
   // The value that a `recv` of the main body gets: of those sent under its tag the first that no
   // other one got. None: another program sends it.
-  ir::ValueId sent_to(ir::InstId recv);
+  ir::ValueId value_received_by(ir::InstId recv);
   // What a value that was sent means where it is received, whose ranks are as many, in the same
   // order.
   llvm::Expected<Meaning> received(const rules::Arg &sent, const rules::Arg &received,

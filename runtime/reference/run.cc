@@ -161,7 +161,7 @@ llvm::Error ReferenceRun::instruction(InstId id, Frame &frame) {
   if (op.boundary == rules::Boundary::Alias)
     return alias(id, frame);
   if (op.boundary == rules::Boundary::Recv && &frame == &main_ && inst.result_count == 1)
-    if (ValueId sent = reference_.sent_to(id); sent.valid())
+    if (ValueId sent = reference_.value_received_by(id); sent.valid())
       return receive(sent, inst.first_result, frame);
   if (op.form != rules::OpForm::Call)
     return leaf(id, frame, nodes);
@@ -283,7 +283,7 @@ llvm::Expected<std::vector<NodeId>> ReferenceRun::function(ir::FunctionId id, Bo
   if (callee.opaque)
     return make_error(fmt::format("{} has no body", program_.strings[callee.name].str()));
   ir::Body code = callee.body;
-  ir::BlockId results = callee.results;
+  ir::OperandsId results = callee.results;
   Frame frame;
   frame.site = site;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -296,7 +296,7 @@ llvm::Expected<std::vector<NodeId>> ReferenceRun::function(ir::FunctionId id, Bo
   if (llvm::Error problem = body(code, frame))
     return llvm::Expected<std::vector<NodeId>>(std::move(problem));
   std::vector<NodeId> made;
-  for (const ir::Operand &operand : program_.blocks[results])
+  for (const ir::Operand &operand : program_.operand_lists[results])
     made.push_back(operand.is_value() ? frame.find(operand.as_value()) : kNoNode);
   return made;
 }
@@ -331,7 +331,7 @@ ReferenceRun::Nodes ReferenceRun::call(InstId id, BodySite site, llvm::ArrayRef<
   Nodes made = function(callee, inside, operands);
   if (!made)
     return made;
-  llvm::ArrayRef<ir::Operand> results = program_.blocks[program_.functions[callee].results];
+  llvm::ArrayRef<ir::Operand> results = program_.operand_lists[program_.functions[callee].results];
   for (size_t r = 0; r < made->size(); ++r)
     if ((*made)[r] == kNoNode) {
       ValueId value = program_.insts[id].result(static_cast<uint32_t>(r));
@@ -452,7 +452,8 @@ ReferenceRun::Nodes ReferenceRun::cond(InstId id, BodySite site, llvm::ArrayRef<
     Nodes made = function(callee, inside, operands.drop_front());
     if (!made)
       return made;
-    llvm::ArrayRef<ir::Operand> results = program_.blocks[program_.functions[callee].results];
+    llvm::ArrayRef<ir::Operand> results =
+        program_.operand_lists[program_.functions[callee].results];
     for (uint32_t r = 0; r < made->size(); ++r)
       if ((*made)[r] == kNoNode) {
         llvm::Expected<NodeId> literal = number(program_.literals[results[r].index],

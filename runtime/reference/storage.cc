@@ -1,7 +1,7 @@
 // Views are carried out on the numbers of elements instead of the elements.
 #include "runtime/reference/storage.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/support/check.h"
 #include "ir/support/error.h"
@@ -22,7 +22,7 @@ bool names(const ir::Program &program, const ir::Operand &operand, ValueId value
   if (operand.is_value())
     return operand.as_value() == value;
   return operand.form == ir::Operand::Form::List &&
-         llvm::any_of(program.blocks[operand.as_list()],
+         llvm::any_of(program.operand_lists[operand.as_list()],
                       [&](const ir::Operand &each) { return names(program, each, value); });
 }
 
@@ -33,15 +33,16 @@ bool is_write(const ir::Program &program, const ir::Inst &inst, ValueId result) 
   if (!target.valid())
     return false;
   bool out = false;
-  for (const ir::Operand &operand : program.blocks[inst.operands]) {
+  for (const ir::Operand &operand : program.operand_lists[inst.operands]) {
     if (operand.form == ir::Operand::Form::Name) {
       out = program.is_out(operand.as_name());
       continue;
     }
-    bool member = operand.form == ir::Operand::Form::List &&
-                  llvm::any_of(program.blocks[operand.as_list()], [&](const ir::Operand &each) {
-                    return each.mut && names(program, each, target);
-                  });
+    bool member =
+        operand.form == ir::Operand::Form::List &&
+        llvm::any_of(program.operand_lists[operand.as_list()], [&](const ir::Operand &each) {
+          return each.mut && names(program, each, target);
+        });
     if (member || ((operand.mut || out) && names(program, operand, target)))
       return true;
     out = false;
@@ -51,7 +52,7 @@ bool is_write(const ir::Program &program, const ir::Inst &inst, ValueId result) 
 
 Storage::Storage(Reference &reference, BodySite site)
     : program_(reference.program()), site_(site),
-      numbering_(reference.checked(), Domain::Modular, /*seed=*/0) {}
+      numbering_(reference.checked(), Domain::Field, /*seed=*/0) {}
 
 ValueId Storage::root(ValueId value) const {
   while (program_.values[value].alias_of.valid())

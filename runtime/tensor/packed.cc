@@ -198,7 +198,7 @@ template <class F> auto with_format(DType dtype, F f) {
 size_t packed_size(DType dtype, Domain domain) {
   const ir::DTypeInfo &info = ir::info(dtype);
   const bool is_float = info.form == ir::DTypeClass::Float || info.form == ir::DTypeClass::Complex;
-  if (domain == Domain::Modular || (domain == Domain::F64 && is_float))
+  if (domain == Domain::Field || (domain == Domain::F64 && is_float))
     return 0;
   const size_t cell = info.form == ir::DTypeClass::Complex ? sizeof(Complex) : sizeof(double);
   return info.bytes < cell ? info.bytes : 0;

@@ -84,7 +84,7 @@ bool is_signed(DType dtype) {
 Tensor Tensor::make(DType dtype, Dims dims, Domain domain) {
   Tensor made{dtype, std::move(dims), {}};
   auto size = static_cast<size_t>(made.size());
-  if (domain == Domain::Modular)
+  if (domain == Domain::Field)
     made.cells = std::vector<Residue>(size);
   else if (ir::info(dtype).form == DTypeClass::Complex)
     made.cells = std::vector<Complex>(size);
@@ -117,7 +117,7 @@ double rounded(double value, DType dtype) {
 void round_cells(Tensor &tensor, Domain domain) {
   DTypeClass form = ir::info(tensor.dtype).form;
   bool is_float = form == DTypeClass::Float || form == DTypeClass::Complex;
-  if (domain == Domain::Modular || (domain == Domain::F64 && is_float) ||
+  if (domain == Domain::Field || (domain == Domain::F64 && is_float) ||
       tensor.dtype == DType::F64 || tensor.dtype == DType::C128)
     return;
   if (tensor.is_complex()) {

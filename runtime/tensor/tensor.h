@@ -26,7 +26,7 @@ using Complex = std::complex<double>;
 enum class Domain : uint8_t {
   Declared, // rounded to the declared dtype after each op
   F64,      // floats are not rounded; integers and Booleans as declared
-  Modular,  // residues; every dtype
+  Field,    // modulo 2^61 - 1; every dtype
 };
 
 // What no array has; counts end here, so that sums of them and their bytes are numbers too.

@@ -147,7 +147,7 @@ struct Ready {
 Ready ready(Session &session, const std::string &text) {
   Ready made;
   std::optional<checker::CheckedProgram> program =
-      checker::verify_types(std::move(ir::read_program(text).program));
+      checker::check_and_lower(std::move(ir::read_program(text).program));
   if (!program)
     give_up("a finding in\n" + text);
   made.program = std::make_unique<checker::CheckedProgram>(std::move(*program));

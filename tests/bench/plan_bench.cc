@@ -46,7 +46,7 @@ void must(llvm::Error error) {
 // The median of several runs, per step.
 double measure(Backend &backend, checker::CheckedProgram &program, const Plan &plan,
                const World &world) {
-  must(backend.prepare(program.tables(), plan, world));
+  must(backend.prepare(program.mutable_program(), plan, world));
   const BufferId input = plan.values[plan.params[0]].buffer;
   const Tensor data = Tensor::make(ir::DType::F32, {4}, Domain::Declared);
   std::vector<double> times;
@@ -61,7 +61,7 @@ double measure(Backend &backend, checker::CheckedProgram &program, const Plan &p
 
 void bench(unsigned ranks) {
   std::optional<checker::CheckedProgram> program =
-      checker::verify_types(std::move(ir::read_program(chain(ranks)).program));
+      checker::check_and_lower(std::move(ir::read_program(chain(ranks)).program));
   if (!program) {
     fmt::print(stderr, "the chain has a finding\n");
     std::exit(1);

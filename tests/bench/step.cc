@@ -26,7 +26,7 @@ Val Step::emit(llvm::StringRef op, Args args, Attrs attrs, std::vector<int64_t> 
   ir::Inst inst;
   inst.op = ir::OpNameId{builder_.string(op).index};
   inst.attrs = builder_.attrs(std::move(dict));
-  inst.operands = program_.blocks.add(operands);
+  inst.operands = program_.operand_lists.add(operands);
   inst.first_result = *builder_.define(value);
   inst.result_count = 1;
   inst.loc = builder_.location(program_.frames.add(frame), scope_);
@@ -49,7 +49,7 @@ Val Step::in_place(llvm::StringRef op, const Val &target, std::initializer_list<
     operands.push_back(arg.operand);
   Val made = emit(op, {}, attrs, target.dims, target.dtype);
   program_.values[made.id].alias_of = target.id;
-  builder_.inst(builder_.body_size() - 1).operands = program_.blocks.add(operands);
+  builder_.inst(builder_.body_size() - 1).operands = program_.operand_lists.add(operands);
   return made;
 }
 
@@ -212,7 +212,7 @@ Val Step::rotate(const Val &x, bool back) {
   };
   Val low = slice(0), high = slice(half);
   Val turned = emit("cat",
-                    {Arg(ir::Operand::list(program_.blocks.add(
+                    {Arg(ir::Operand::list(program_.operand_lists.add(
                         {ir::Operand::value(like("neg", high).id), ir::Operand::value(low.id)})))},
                     {{"dim", AttrValue::integer(2)}}, x.dims);
   return binary(back ? "sub" : "add", mul(x, cosine_), mul(turned, sine_));

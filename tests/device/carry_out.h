@@ -32,7 +32,7 @@ inline void carry_out(const SpmdLoopNest &nest) {
     double value = device::neutral(nest.combiner);
     for (int64_t k = 0; k < inner; ++k) {
       device::unravel(nest.extents, outer, nest.loops, k, at);
-      const double more = device::worth(nest, at);
+      const double more = device::evaluate_at(nest, at);
       value = nest.inner ? device::combined(nest.combiner, value, more) : more;
     }
     device::finish(nest, at, value);

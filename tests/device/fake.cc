@@ -28,7 +28,7 @@ SpmdStatus wait_until(SpmdDevice *device, const std::function<bool()> &holds) {
       return status_of(kSpmdStopped);
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  return status_of(device->broken ? kSpmdFailed : kSpmdFine,
+  return status_of(device->broken ? kSpmdFailed : kSpmdOk,
                    device->broken ? "the device failed" : "");
 }
 
@@ -51,12 +51,12 @@ SpmdStatus open_device(const SpmdHost *host, const SpmdRanks *ranks, SpmdDevice 
     made->reported_bytes = memory->tells ? memory->bytes : made->reported_bytes;
   }
   facts->free_bytes = facts->total_bytes = made->reported_bytes;
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus make_id(SpmdDevice *, SpmdId *id) {
   *id = {};
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus connect(SpmdDevice *device, const SpmdId *) {
@@ -65,7 +65,7 @@ SpmdStatus connect(SpmdDevice *device, const SpmdId *) {
     all.ranks.push_back(rank);
   device->groups.push_back(all);
   device->met.push_back(0);
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 // All tell their colours and keys.
@@ -87,14 +87,14 @@ SpmdStatus split(SpmdDevice *device, uint32_t colour, uint32_t key, uint32_t *gr
   }
   *group = kSpmdAllRanks;
   if (colour == kSpmdNoColour)
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   *group = static_cast<uint32_t>(device->groups.size());
   FakeGroup made{std::to_string(number) + "-" + std::to_string(colour), {}};
   for (const auto &[at, rank] : members)
     made.ranks.push_back(rank);
   device->groups.push_back(made);
   device->met.push_back(0);
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus allocate(SpmdDevice *device, uint64_t bytes, SpmdAddress *address) {
@@ -109,12 +109,12 @@ SpmdStatus allocate(SpmdDevice *device, uint64_t bytes, SpmdAddress *address) {
   *address = reinterpret_cast<SpmdAddress>(memory);
   device->memory[*address] = {memory, bytes};
   device->taken += bytes;
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus free_bytes(SpmdDevice *device, uint64_t *bytes) {
   *bytes = device->reported_bytes - device->taken;
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus wait(SpmdDevice *device) {
@@ -131,7 +131,7 @@ SpmdStatus wait(SpmdDevice *device) {
 SpmdStatus release(SpmdDevice *device, SpmdAddress address) {
   // Streams that were given up still end the task at hand.
   SpmdStatus status = wait(device);
-  if (status.code != kSpmdFine)
+  if (status.code != kSpmdOk)
     return status;
   const auto [memory, bytes] = device->memory[address];
   std::free(memory);
@@ -142,9 +142,9 @@ SpmdStatus release(SpmdDevice *device, SpmdAddress address) {
 
 SpmdStatus compute(SpmdDevice *device, std::function<void()> task) {
   if (device->keeps([device, task] { return compute(device, task); }))
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   device->streams[kSpmdCompute].add(std::move(task));
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus move(SpmdDevice *device, const SpmdMove *given) {
@@ -165,30 +165,30 @@ SpmdStatus scatter(SpmdDevice *device, const SpmdScatter *given) {
 
 SpmdStatus follow(SpmdDevice *device, uint32_t stream, uint32_t other) {
   if (device->keeps([=] { return follow(device, stream, other); }))
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   Stream *awaited = &device->streams[other];
   device->streams[stream].add([awaited, count = awaited->given()] { awaited->wait_for(count); });
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus begin(SpmdDevice *device, uint32_t step) {
   if (device->keeps([=] { return begin(device, step); }))
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   for (uint32_t s = 0; s < kSpmdStreams; ++s)
     device->streams[s].add([at = &device->steps[s], step] { at->store(step); });
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus put(SpmdDevice *device, SpmdAddress to, const void *data, uint64_t bytes) {
   SpmdStatus status = wait(device);
-  if (status.code == kSpmdFine && bytes)
+  if (status.code == kSpmdOk && bytes)
     std::memcpy(reinterpret_cast<void *>(to), data, bytes);
   return status;
 }
 
 SpmdStatus get(SpmdDevice *device, void *data, SpmdAddress from, uint64_t bytes) {
   SpmdStatus status = wait(device);
-  if (status.code == kSpmdFine && bytes)
+  if (status.code == kSpmdOk && bytes)
     std::memcpy(data, reinterpret_cast<const void *>(from), bytes);
   return status;
 }
@@ -199,14 +199,14 @@ SpmdStatus begin_record(SpmdDevice *device) {
   if (!device->world->options.records)
     return status_of(kSpmdRefused, "these devices record nothing");
   device->recording.emplace();
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus end_record(SpmdDevice *device, uint32_t *recording) {
   *recording = static_cast<uint32_t>(device->recordings.size());
   device->recordings.push_back(std::move(*device->recording));
   device->recording.reset();
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 // Both streams meet before it and behind it.
@@ -216,10 +216,10 @@ SpmdStatus replay(SpmdDevice *device, uint32_t recording) {
     follow(device, kSpmdCompute, kSpmdCollectives);
     follow(device, kSpmdCollectives, kSpmdCompute);
     for (const auto &call : turn == 0 ? device->recordings[recording] : FakeCalls())
-      if (SpmdStatus status = call(); status.code != kSpmdFine)
+      if (SpmdStatus status = call(); status.code != kSpmdOk)
         return status;
   }
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 SpmdStatus forget(SpmdDevice *device, uint32_t recording) {
@@ -228,7 +228,7 @@ SpmdStatus forget(SpmdDevice *device, uint32_t recording) {
   return status;
 }
 
-SpmdStatus fix_order(SpmdDevice *) { return status_of(kSpmdFine); }     // it is that of the ranks
+SpmdStatus fix_order(SpmdDevice *) { return status_of(kSpmdOk); }       // it is that of the ranks
 SpmdStatus watch(SpmdDevice *device, uint32_t) { return wait(device); } // steps are told anyway
 
 uint32_t reached(SpmdDevice *device) {
@@ -236,7 +236,7 @@ uint32_t reached(SpmdDevice *device) {
 }
 
 SpmdStatus close_device(SpmdDevice *device, int32_t finish) {
-  SpmdStatus status = finish ? wait(device) : status_of(kSpmdFine);
+  SpmdStatus status = finish ? wait(device) : status_of(kSpmdOk);
   if (!finish) {
     // All before any: a stream that is let go must not go on with what the other one still works
     // at.

@@ -22,11 +22,11 @@ Seat seat_in(const FakeGroup &group, uint32_t rank) {
 SpmdStatus launch(SpmdDevice *device, std::function<void()> task) {
   if (device->batch) {
     device->batch->push_back(std::move(task));
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   }
   ++device->world->counts.launches;
   device->streams[kSpmdCollectives].add(std::move(task));
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 // `task`: on the stream of collectives, unless the device is to fail there.
@@ -59,7 +59,7 @@ SpmdStatus go_between(SpmdDevice *device, std::function<void()> task) {
 
 SpmdStatus collective(SpmdDevice *device, const SpmdCollective *given) {
   if (device->keeps([device, call = *given] { return collective(device, &call); }))
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   const Seat seat = seat_in(device->groups[given->group], device->rank);
   if (const std::string why = misplaced(*given, seat.position, seat.size); !why.empty())
     return status_of(kSpmdFailed, why);
@@ -75,7 +75,7 @@ SpmdStatus exchange(SpmdDevice *device, uint32_t group, const SpmdTransfer *send
   if (device->keeps([=] {
         return exchange(device, group, out.data(), send_count, in.data(), receive_count);
       }))
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   return go_between(device, [device, seat = seat_in(device->groups[group], device->rank), out, in] {
     const Trade end =
         trade(*device->world->place, seat, out, in, [device] { return device->gives_up(); });
@@ -86,17 +86,17 @@ SpmdStatus exchange(SpmdDevice *device, uint32_t group, const SpmdTransfer *send
 
 SpmdStatus begin_batch(SpmdDevice *device) {
   if (device->keeps([device] { return begin_batch(device); }))
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   if (device->batch)
     return status_of(kSpmdFailed, "a batch in a batch");
   device->batch.emplace();
-  return status_of(kSpmdFine);
+  return status_of(kSpmdOk);
 }
 
 // The last one first, on all ranks: who counts on an order is found out.
 SpmdStatus end_batch(SpmdDevice *device) {
   if (device->keeps([device] { return end_batch(device); }))
-    return status_of(kSpmdFine);
+    return status_of(kSpmdOk);
   std::vector<std::function<void()>> tasks = std::move(*device->batch);
   device->batch.reset();
   return launch(device, [tasks = std::move(tasks)] {

@@ -10,10 +10,13 @@ namespace spmd::tests {
 
 void compare_expectations(const TestCase &test, const ir::Program &program,
                           const checker::CheckResult &result, Problems &problems) {
-  for (const checker::Unmet &unmet : checker::unmet_expectations(program, result))
-    problems.push_back(fmt::format(
-        "{}: {}", test.place(ir::line_and_column(test.text, origin_of(program, unmet.place)).first),
-        unmet.text));
+  for (const checker::ExpectationOutcome &each :
+       checker::outcomes_of_expectations(program, result)) {
+    if (each.difference.empty())
+      continue;
+    const auto [line, column] = ir::line_and_column(test.text, origin_of(program, each.place));
+    problems.push_back(fmt::format("{}: {}", test.place(line), each.difference));
+  }
 }
 
 } // namespace spmd::tests

@@ -20,10 +20,10 @@ std::vector<ir::Kind> stated_kinds(const ir::Program &program, const ir::AttrVal
   auto add = [&](const ir::AttrValue &item) {
     if (item.form != ir::AttrForm::Kind)
       return;
-    ir::KindWord word = item.as_kind();
-    if (word.form == ir::KindWord::Form::Plain)
+    ir::WrittenKind word = item.as_kind();
+    if (word.form == ir::WrittenKind::Form::Plain)
       kinds.push_back(word.kind);
-    else if (word.form == ir::KindWord::Form::Shard)
+    else if (word.form == ir::WrittenKind::Form::Shard)
       kinds.push_back(ir::Kind::Varying);
   };
   if (value && value->form == ir::AttrForm::List)
@@ -73,7 +73,7 @@ void Coverage::record(ir::Program &program, const checker::CheckResult &result) 
     if (op.form == rules::OpForm::Transition)
       record_transition(program, ir::InstId{i}, rules::name_of(op.transition));
   }
-  for (const checker::InferredAt &inferred : result.inferred) {
+  for (const checker::InferredSrcDst &inferred : result.inferred) {
     const rules::ResolvedOp &op = rules.resolve(program.insts[inferred.inst].op);
     transitions_.insert(
         row_name(rules::name_of(op.transition), inferred.word.src.kind, inferred.word.dst.kind));
@@ -91,7 +91,7 @@ void Coverage::record_transition(const ir::Program &program, ir::InstId inst,
 std::vector<Coverage::Table> Coverage::tables() const {
   std::vector<Table> tables = {{"violations", {}}, {"op rows", {}}, {"transition rows", {}}};
   for (const rules::DiagnosticInfo *info : rules::all_violations())
-    if (info->drawn_by == rules::DrawnBy::Check && !findings_.count(info->name))
+    if (info->drawn_by == rules::ReportedBy::Check && !findings_.count(info->name))
       tables[0].missing.push_back(finding_skeleton(*info));
   for (llvm::ArrayRef<rules::OpDef> family : rules::op_families())
     for (const rules::OpDef &op : family)

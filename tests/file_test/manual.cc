@@ -53,7 +53,7 @@ Problems run_one(const rules::DiagnosticInfo &info) {
   Problems problems;
   if (info.explain.empty())
     problems.push_back(fmt::format("{}: no manual text (explain)", info.name));
-  if (info.drawn_by != rules::DrawnBy::Check && !info.is_cost) {
+  if (info.drawn_by != rules::ReportedBy::Check && !info.is_cost) {
     if (!info.wrong.empty() || !info.right.empty())
       problems.push_back(fmt::format("{}: checking its program does not trigger it", info.name));
     return problems;

@@ -39,14 +39,13 @@ std::string OpenedDevice::open(const char *module, bool &refused) {
                         return static_cast<OpenedDevice *>(self)->stopped_;
                       }};
   const SpmdRanks ranks{0, 1, 0, 1};
-  if (SpmdStatus status = plugin_->open(&host, &ranks, &device_, &facts_);
-      status.code != kSpmdFine) {
+  if (SpmdStatus status = plugin_->open(&host, &ranks, &device_, &facts_); status.code != kSpmdOk) {
     refused = status.code == kSpmdRefused;
     return status.text;
   }
   memory_bytes_ = std::min(kMostMemory, facts_.free_bytes / 2);
   SpmdStatus status = plugin_->allocate(device_, memory_bytes_, &memory_);
-  return status.code == kSpmdFine ? "" : status.text;
+  return status.code == kSpmdOk ? "" : status.text;
 }
 
 void OpenedDevice::close() {
@@ -59,7 +58,7 @@ void OpenedDevice::expect(bool holds, const std::string &text) {
     failure_ = text;
 }
 void OpenedDevice::expect_fine(const SpmdStatus &status, const char *call) {
-  expect(status.code == kSpmdFine,
+  expect(status.code == kSpmdOk,
          std::string(call) + ": code " + std::to_string(status.code) + ": " + status.text);
 }
 
@@ -89,7 +88,7 @@ std::string OpenedDevice::difference(Elements &elements, double tolerance) {
   std::vector<char> got(elements.host.size());
   SpmdStatus status =
       plugin_->get(device_, got.data(), elements.device_begin, elements.host.size());
-  if (status.code != kSpmdFine)
+  if (status.code != kSpmdOk)
     return std::string("get: ") + status.text;
   constexpr uint64_t margin = Elements::kMargin;
   const uint64_t behind = margin + elements.bytes();

@@ -26,7 +26,7 @@ SpmdSort sort_of(Elements &keys, int64_t rows, int64_t length, bool descending, 
 
 void queue_sort(OpenedDevice &on, SpmdSort sort, Elements &keys, Elements &order) {
   Elements room = on.elements(
-      kSpmdU8, static_cast<int64_t>(spmd_sort_room(static_cast<uint64_t>(order.count))));
+      kSpmdU8, static_cast<int64_t>(spmd_sort_workspace_bytes(static_cast<uint64_t>(order.count))));
   SpmdSort here = sort;
   sort.keys = keys.device, sort.order = order.device, sort.room = room.device;
   here.keys = keys.on_host(), here.order = order.on_host();

@@ -192,7 +192,7 @@ void measure_overheads(Speed &speed) {
   auto begin = [&] { return on.calls().begin(on.device(), ++step); };
   speed.measure("sum of 16 elements, a step each", 0, [&] {
     const SpmdStatus begun = begin();
-    return begun.code == kSpmdFine ? on.calls().nest(on.device(), &small) : begun;
+    return begun.code == kSpmdOk ? on.calls().nest(on.device(), &small) : begun;
   });
   SpmdId id{};
   on.expect_fine(on.calls().make_id(on.device(), &id), "make_id");
@@ -205,11 +205,11 @@ void measure_overheads(Speed &speed) {
                   [&] { return on.calls().collective(on.device(), &sum); });
     speed.measure("the same, a step each, between computations", 0, [&] {
       SpmdStatus status = begin();
-      if (status.code == kSpmdFine)
+      if (status.code == kSpmdOk)
         status = on.calls().follow(on.device(), kSpmdCollectives, kSpmdCompute);
-      if (status.code == kSpmdFine)
+      if (status.code == kSpmdOk)
         status = on.calls().collective(on.device(), &sum);
-      if (status.code == kSpmdFine)
+      if (status.code == kSpmdOk)
         status = on.calls().follow(on.device(), kSpmdCompute, kSpmdCollectives);
       return status;
     });

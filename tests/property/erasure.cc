@@ -133,7 +133,7 @@ TEST_CASE("what is accepted with its partition specs is accepted without them") 
     CHECK(local.findings.empty());
     for (size_t i = 0; i < global.types.size(); ++i) {
       INFO("%" << i);
-      ir::Type kinds = read.program.types[global.types[i]].erased();
+      ir::Type kinds = read.program.types[global.types[i]].without_shards();
       kinds.scale = read.program.one(); // of a local axis there is none
       CHECK(kinds == read.program.types[local.types[i]]);
     }

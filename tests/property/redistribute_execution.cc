@@ -12,7 +12,7 @@ namespace spmd::property {
 
 using ir::AxisId;
 using ir::Kind;
-using ir::KindWord;
+using ir::WrittenKind;
 using rules::redistribute::Step;
 
 RankGrid::RankGrid(const ir::Program &program, ir::MeshId mesh)
@@ -125,7 +125,7 @@ Ranks RankGrid::joined(const Ranks &data, size_t dim, AxisId axis) const {
 }
 
 Ranks RankGrid::run(const Step &step, const Ranks &data) const {
-  auto is_shard = [](const KindWord &word) { return word.form == KindWord::Form::Shard; };
+  auto is_shard = [](const WrittenKind &word) { return word.form == WrittenKind::Form::Shard; };
   Ranks now = data;
   if (step.op == rules::TransitionOp::Reorder) {
     llvm::SmallVector<llvm::SmallVector<AxisId, 2>, 6> before, after;

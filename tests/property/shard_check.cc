@@ -193,12 +193,13 @@ ShardCheck::Verdict ShardCheck::judge(const Situation &at, const Verdict *erased
     for (int extent : local_dims(tensor.dims, at.layouts[place], mesh_))
       shape.dims.push_back(ir::Extent(extent));
     args.push_back(
-        {program.types.add(erased ? type.erased() : type), program.shapes.add(std::move(shape)),
+        {program.types.add(erased ? type.without_shards() : type),
+         program.shapes.add(std::move(shape)),
          erased ? ir::ShardSizesId() : sizes_of(program, tensor.dims, at.layouts[place], mesh_)});
   }
   std::vector<rules::ResultClaim> claims(inst.result_count);
   for (size_t k = 0; erased && claims.size() > 1 && k < claims.size(); ++k)
-    claims[k].declared = program.types.add(erased->types[k].erased());
+    claims[k].declared = program.types.add(erased->types[k].without_shards());
   if (at.op.declared && !erased)
     claims[0].declared = program.types.add(type_of(*at.op.declared, mesh));
   rules::Application app{program,

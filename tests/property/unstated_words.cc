@@ -15,8 +15,8 @@ namespace {
 
 using checker::Annotation;
 using checker::CheckResult;
-using checker::InferredAt;
-using ir::KindWord;
+using checker::InferredSrcDst;
+using ir::WrittenKind;
 
 constexpr unsigned kPrograms = 400, kStatements = 14, kTries = 70;
 
@@ -167,8 +167,8 @@ private:
 };
 
 // The words of one instruction before they were left out: per axis of the mesh.
-std::vector<std::optional<KindWord>> results_of(const ir::Program &program, ir::AttrsId attrs) {
-  std::vector<std::optional<KindWord>> words(ir::kMaxAxes);
+std::vector<std::optional<WrittenKind>> results_of(const ir::Program &program, ir::AttrsId attrs) {
+  std::vector<std::optional<WrittenKind>> words(ir::kMaxAxes);
   const ir::AttrValue *axis = program.find(attrs, "axis"), *dst = program.find(attrs, "dst");
   const auto &refs = program.axis_refs[axis->as<ir::AxisRefsId>()].refs;
   for (size_t i = 0; i < refs.size(); ++i) {
@@ -180,7 +180,7 @@ std::vector<std::optional<KindWord>> results_of(const ir::Program &program, ir::
   return words;
 }
 
-using Words = std::vector<std::pair<ir::InstId, std::vector<std::optional<KindWord>>>>;
+using Words = std::vector<std::pair<ir::InstId, std::vector<std::optional<WrittenKind>>>>;
 
 // Takes the words off some of the collectives; what `dst` they had.
 Words erase(ir::Program &program, std::mt19937 &random) {
@@ -216,12 +216,12 @@ TEST_CASE(
     INFO("seed " << seed << "\n" << chain.text());
     CheckResult found = checker::check(program);
     CHECK(found.clean()); // the words that were left out are a solution
-    for (const InferredAt &at : found.inferred)
+    for (const InferredSrcDst &at : found.inferred)
       for (const auto &[inst, before] : words)
         if (inst == at.inst)
           for (ir::AxisId axis : at.word.axes) {
             ++unstated_words;
-            if (at.why != InferredAt::Why::Use)
+            if (at.why != InferredSrcDst::Why::Use)
               continue;
             ++decided;
             invariant += at.word.dst.kind == ir::Kind::Invariant;
@@ -257,7 +257,8 @@ TEST_CASE("a program without words is refused exactly if no words suit it") {
     CheckResult found = checker::check(program);
     std::vector<std::pair<ir::InstId, ir::AttrsId>> open;
     for (const Annotation &each : checker::annotate(program, found))
-      if (each.words[0].why == InferredAt::Why::Use || each.words[0].why == InferredAt::Why::NoUse)
+      if (each.words[0].why == InferredSrcDst::Why::Use ||
+          each.words[0].why == InferredSrcDst::Why::NoUse)
         open.push_back({each.inst, program.insts[each.inst].attrs});
     if (open.size() > kMostWords)
       continue;
@@ -267,7 +268,7 @@ TEST_CASE("a program without words is refused exactly if no words suit it") {
         ir::AttrDict dict = program.attrs[open[i].second];
         ir::Kind kind = words >> i & 1 ? ir::Kind::Invariant : ir::Kind::Replicate;
         dict.attrs.push_back(
-            {program.strings.add("dst"), ir::AttrValue::kind(KindWord{.kind = kind})});
+            {program.strings.add("dst"), ir::AttrValue::kind(WrittenKind{.kind = kind})});
         ir::sort_canonically(dict, program.strings);
         program.insts[open[i].first].attrs = program.attrs.add(std::move(dict));
       }

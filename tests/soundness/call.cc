@@ -24,7 +24,7 @@ public:
         found.push_back(item.as_integer());
     return found;
   }
-  std::optional<ir::KindWord> word(llvm::StringRef key, size_t axis) const {
+  std::optional<ir::WrittenKind> word(llvm::StringRef key, size_t axis) const {
     const ir::AttrValue *value = program_.find(attrs_, key);
     if (!value)
       return std::nullopt;
@@ -78,7 +78,7 @@ std::optional<Call> read_call(const ir::Program &program, llvm::StringRef name, 
   for (size_t i = 0; i < axes->refs.size(); ++i) {
     const ir::AxisRef &ref = axes->refs[i];
     std::optional<ir::AxisId> axis = program.meshes[mesh].find(ref.axis);
-    std::optional<ir::KindWord> src = read.word("src", i), dst = read.word("dst", i);
+    std::optional<ir::WrittenKind> src = read.word("src", i), dst = read.word("dst", i);
     if (ref.mesh.valid() || !axis)
       return why = "an axis of another mesh", std::nullopt;
     if (!src || !dst)

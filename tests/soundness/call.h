@@ -10,7 +10,7 @@ namespace spmd::soundness {
 
 // Axes that are named one behind the other with equal words: one call over their ranks.
 struct Step {
-  ir::KindWord src, dst;
+  ir::WrittenKind src, dst;
   ir::Layout layout; // outermost first
   ir::AxisSet axes;  // typed ones
   int64_t size = 1;

@@ -148,7 +148,7 @@ Arrays execute_forward(const Transition &row, const Ends &ends, const Arrays &x,
                          false);
 }
 
-size_t dim_of(const ir::KindWord &word, size_t rank) {
+size_t dim_of(const ir::WrittenKind &word, size_t rank) {
   return static_cast<size_t>(word.dim < 0 ? word.dim + static_cast<int>(rank) : word.dim);
 }
 Dims extents_along(const Arrays &all, size_t dim) {
@@ -159,7 +159,7 @@ Dims extents_along(const Arrays &all, size_t dim) {
 }
 
 Ends ends_of(const Call &call, const Step &step, const Arrays &held) {
-  using Form = ir::KindWord::Form;
+  using Form = ir::WrittenKind::Form;
   Ends ends;
   size_t rank = held[0].dims.size();
   bool from = step.src.form == Form::Shard, to = step.dst.form == Form::Shard;
@@ -204,8 +204,8 @@ std::optional<RankStep> RankStep::make(const Call &call, const Step &step, std::
   made.call_ = &call;
   made.step_ = &step;
   made.name_ = call.name;
-  using Form = ir::KindWord::Form;
-  auto kind = [](const ir::KindWord &word) {
+  using Form = ir::WrittenKind::Form;
+  auto kind = [](const ir::WrittenKind &word) {
     return word.form == Form::Shard ? ir::Kind::Varying : word.kind;
   };
   made.src_ = kind(step.src);

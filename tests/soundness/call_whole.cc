@@ -11,14 +11,14 @@ namespace spmd::soundness {
 
 namespace {
 
-bool is_list(const ir::KindWord &word) {
-  return word.form == ir::KindWord::Form::Plain && word.kind == ir::Kind::Varying;
+bool is_list(const ir::WrittenKind &word) {
+  return word.form == ir::WrittenKind::Form::Plain && word.kind == ir::Kind::Varying;
 }
-bool is_shard(const ir::KindWord &word) { return word.form == ir::KindWord::Form::Shard; }
-bool is_kind(const ir::KindWord &word, ir::Kind kind) {
-  return word.form == ir::KindWord::Form::Plain && word.kind == kind;
+bool is_shard(const ir::WrittenKind &word) { return word.form == ir::WrittenKind::Form::Shard; }
+bool is_kind(const ir::WrittenKind &word, ir::Kind kind) {
+  return word.form == ir::WrittenKind::Form::Plain && word.kind == kind;
 }
-size_t dim_of(const ir::KindWord &word, const Array &tensor) {
+size_t dim_of(const ir::WrittenKind &word, const Array &tensor) {
   int rank = static_cast<int>(tensor.dims.size());
   return static_cast<size_t>(word.dim < 0 ? word.dim + rank : word.dim);
 }

@@ -27,7 +27,7 @@ RunAnswer not_run(llvm::Error error) { return {RunSays::NotRun, llvm::toString(s
 llvm::Expected<RunReport> report_of(checker::CheckedProgram &program, const World &world,
                                     const Plan &plan, Mode mode, uint64_t seed) {
   std::unique_ptr<Backend> backend = make_cpu_backend({.domain = mode.domain});
-  if (llvm::Error failed = backend->prepare(program.tables(), plan, world))
+  if (llvm::Error failed = backend->prepare(program.mutable_program(), plan, world))
     return llvm::Expected<RunReport>(std::move(failed));
   Inputs inputs(program, world, InputFiles());
   InputOptions drawing{.seed = seed, .domain = mode.domain};
@@ -47,7 +47,8 @@ RunAnswer judge_run(const Draft &draft, llvm::ArrayRef<unsigned> wrong, uint64_t
   ir::ReadResult read = ir::read_text(draft.print());
   if (!read.errors.empty())
     return {RunSays::NotRun, "it cannot be read"};
-  std::optional<checker::CheckedProgram> program = checker::verify_types(std::move(read.program));
+  std::optional<checker::CheckedProgram> program =
+      checker::check_and_lower(std::move(read.program));
   if (!program)
     return {RunSays::NotRun, "it does not check"};
   llvm::Expected<World> world = World::make(program->program());
@@ -57,7 +58,7 @@ RunAnswer judge_run(const Draft &draft, llvm::ArrayRef<unsigned> wrong, uint64_t
   if (!plan)
     return not_run(plan.takeError());
   RunAnswer answer{RunSays::Upheld, {}};
-  for (Mode mode : {Mode{Tier::Modular, Domain::Modular}, Mode{Tier::Real, Domain::Declared}}) {
+  for (Mode mode : {Mode{Tier::Field, Domain::Field}, Mode{Tier::Real, Domain::Declared}}) {
     llvm::Expected<RunReport> report = report_of(*program, *world, *plan, mode, seed);
     if (!report)
       return not_run(report.takeError());

@@ -20,7 +20,7 @@ Setting::Setting(ir::Program &program, const checker::CheckResult &checked)
     : program(program), checked(checked), world(program), rules(program) {}
 
 Typed Setting::typed(ValueId value, uint32_t typing) const {
-  const checker::Typing &body = checked.typings[typing];
+  const checker::BodyInstance &body = checked.body_instances[typing];
   if (value.index >= body.first && value.index - body.first < body.values.size()) {
     const rules::Arg &arg = body.values[value.index - body.first];
     return {arg.type, arg.shape, arg.sizes};
@@ -79,7 +79,7 @@ void Run::define(const ir::Inst &inst, uint32_t result, NodeId id) {
   // What leaves a region may be stated to have another scale along its axes.
   if (side_ == Side::Whole && program_.contexts[inst.context].local &&
       program_.op_name(inst.op) == "identity") {
-    const ir::Operand &operand = program_.blocks[inst.operands].front();
+    const ir::Operand &operand = program_.operand_lists[inst.operands].front();
     ir::ScaleId from = program_.types[typed(operand.as_value()).type].scale;
     ir::ScaleId factor = ir::quotient(program_, from, program_.types[known.type].scale);
     if (factor.valid() && factor != program_.one())

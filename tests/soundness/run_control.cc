@@ -49,7 +49,7 @@ bool Run::call(const ir::Inst &inst, uint32_t index, rules::Boundary op) {
 
 // Of a body that the instruction runs, in the order of its attributes.
 std::optional<uint32_t> Run::typing_of(uint32_t index, unsigned place) const {
-  for (const checker::Typing::Site &site : setting_.checked.typings[typing_].sites)
+  for (const checker::BodyInstance::Site &site : setting_.checked.body_instances[typing_].sites)
     if (site.inst.index == index && place < site.bodies.size())
       return site.bodies[place];
   return std::nullopt;
@@ -69,7 +69,7 @@ bool Run::apply(const ir::Inst &inst, uint32_t index, llvm::StringRef region, un
     return fail("a body that was not typed");
   uint32_t typing = *found;
   // A parameter may state a shape that no operand has: nothing compares the two yet.
-  const checker::Typing &body_types = setting_.checked.typings[typing];
+  const checker::BodyInstance &body_types = setting_.checked.body_instances[typing];
   for (size_t i = 0; i < args.size() && i < function.params.size(); ++i) {
     ir::ValueId param = function.params[i].value;
     ir::ShapeId stated = program_.values[param].shape;
@@ -88,7 +88,7 @@ bool Run::apply(const ir::Inst &inst, uint32_t index, llvm::StringRef region, un
   for (size_t i = 0; i < args.size() && i < function.params.size(); ++i)
     define(function.params[i].value, args[i]);
   bool done = body(function.body);
-  for (const ir::Operand &operand : program_.blocks[function.results])
+  for (const ir::Operand &operand : program_.operand_lists[function.results])
     if (done && operand.is_value())
       results.push_back(node(operand.as_value()));
   std::swap(typing, typing_);
@@ -255,7 +255,7 @@ bool Run::region(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> ar
     return false;
   std::optional<uint32_t> inside = typing_of(index, 0);
   llvm::ArrayRef<ir::Operand> yields =
-      program_.blocks[program_.functions[attr->as<ir::FunctionId>()].results];
+      program_.operand_lists[program_.functions[attr->as<ir::FunctionId>()].results];
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     if (!yields[r].is_value())
       return fail("a number that leaves a region");

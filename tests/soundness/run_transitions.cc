@@ -41,7 +41,7 @@ namespace {
 
 // `entered`: the dimension that the axis sharded where the region was entered.
 bool rejoins_entry(const Step &step, std::optional<unsigned> entered) {
-  using Form = ir::KindWord::Form;
+  using Form = ir::WrittenKind::Form;
   bool exchanges = step.dst.form == Form::Shard && step.dst.dim != step.src.dim;
   bool joins = step.dst.form == Form::Plain && !(step.dst.kind == Kind::Varying);
   return step.src.form == Form::Shard && (joins || exchanges) &&
@@ -84,14 +84,14 @@ bool Run::transition_of(const Call &call, const ir::Inst &inst, ValueId from, ui
     const Step &step = kept->steps[s];
     // From a dimension of a tensor to the same one: nothing moves.
     bool stays = kept->name == "all_to_all" && !local.contains(step.axes) && step.src == step.dst &&
-                 step.src.form == ir::KindWord::Form::Shard && kept->in_splits.empty();
+                 step.src.form == ir::WrittenKind::Form::Shard && kept->in_splits.empty();
     if (stays) {
       at = multiplied(at, 1);
       continue;
     }
     at = side_ == Side::Ranks ? rank_step(*kept, step, at, gradient)
                               : whole_step(*kept, step, local, at, gradient);
-    if (rejoins && listed.contains(step.axes) && step.dst.form == ir::KindWord::Form::Shard) {
+    if (rejoins && listed.contains(step.axes) && step.dst.form == ir::WrittenKind::Form::Shard) {
       cuts->steps[s].src = {.kind = Kind::Replicate};
       at = whole_step(*cuts, cuts->steps[s], listed, at, gradient);
     }

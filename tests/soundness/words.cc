@@ -19,8 +19,8 @@ namespace {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
-using ir::KindWord;
 using ir::ValueId;
+using ir::WrittenKind;
 
 class Words {
 public:
@@ -39,23 +39,24 @@ public:
   }
 
 private:
-  static KindWord plain(Kind kind) { return {.kind = kind}; }
-  static KindWord shard(unsigned dim) {
-    return {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
+  static WrittenKind plain(Kind kind) { return {.kind = kind}; }
+  static WrittenKind shard(unsigned dim) {
+    return {
+        .form = WrittenKind::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
   }
   Typed typed(ValueId value) { return execution_.setting().typed(value, 0); }
   unsigned rank(ValueId value) {
     ir::ShapeId shape = typed(value).shape;
     return shape.valid() ? static_cast<unsigned>(program_.shapes[shape].dims.size()) : 0;
   }
-  llvm::SmallVector<KindWord, 8> shards(ValueId value) {
-    llvm::SmallVector<KindWord, 8> words;
+  llvm::SmallVector<WrittenKind, 8> shards(ValueId value) {
+    llvm::SmallVector<WrittenKind, 8> words;
     for (unsigned d = 0; d < rank(value); ++d)
       words.push_back(shard(d));
     return words;
   }
-  llvm::SmallVector<KindWord, 8> all_but_partial(ValueId value) {
-    llvm::SmallVector<KindWord, 8> words = shards(value);
+  llvm::SmallVector<WrittenKind, 8> all_but_partial(ValueId value) {
+    llvm::SmallVector<WrittenKind, 8> words = shards(value);
     words.push_back(plain(Kind::Replicate));
     words.push_back(plain(Kind::Invariant));
     return words;
@@ -145,28 +146,29 @@ private:
   }
 
   std::string said(ValueId value, AxisSet axes, std::string_view key,
-                   llvm::ArrayRef<KindWord> words) {
+                   llvm::ArrayRef<WrittenKind> words) {
     const ir::Type &type = program_.types[typed(value).type];
     bool listed = !((type.of(Kind::Varying) - type.sharded()) & axes).empty();
     if (!execution_.ran(value) || !typed(value).shape.valid() || axes.empty() || listed)
       return {};
-    for (const KindWord &word : words) {
-      bool is_list = word.form == KindWord::Form::Plain && word.kind == Kind::Varying;
-      bool is_claim = word.form == KindWord::Form::Plain || word.form == KindWord::Form::Shard;
+    for (const WrittenKind &word : words) {
+      bool is_list = word.form == WrittenKind::Form::Plain && word.kind == Kind::Varying;
+      bool is_claim =
+          word.form == WrittenKind::Form::Plain || word.form == WrittenKind::Form::Shard;
       if (is_list || !is_claim || could_be(value, axes, word))
         return {};
     }
     return fmt::format("{}: `{}` is false of it", ir::print_value(program_, value), key);
   }
   // Tries all kinds on all other axes, those that the value has first.
-  bool could_be(ValueId value, AxisSet axes, const KindWord &word) {
+  bool could_be(ValueId value, AxisSet axes, const WrittenKind &word) {
     Typed known = typed(value);
     ir::Type type = program_.types[known.type];
     if (type.unknown || type.combining())
       return true;
     // Whether the sum of the gradient has an owner is shown by no data.
     AxisSet owned = axes & type.of(Kind::Reduced), replicated = axes & type.of(Kind::Replicate);
-    bool is_plain = word.form == KindWord::Form::Plain && !type.gradient_free();
+    bool is_plain = word.form == WrittenKind::Form::Plain && !type.gradient_free();
     if (is_plain &&
         ((word.kind == Kind::Replicate && owned) || (word.kind == Kind::Reduced && replicated)))
       return false;
@@ -174,11 +176,11 @@ private:
     for (AxisId axis : program_.meshes[type.mesh()].typed_axes() - axes)
       others.push_back(axis);
     type.clear(axes);
-    type.close_orders();
+    type.renumber_shard_orders();
     return any_kinds(value, type, others, [&](ir::Type full) {
       int dim = word.dim < 0 ? word.dim + static_cast<int>(rank(value)) : word.dim;
       for (AxisId axis : axes)
-        if (word.form == KindWord::Form::Shard)
+        if (word.form == WrittenKind::Form::Shard)
           put(full, axis, static_cast<unsigned>(dim));
         else
           full.set_kind(axis, word.kind);
@@ -199,7 +201,7 @@ private:
     }
     for (unsigned d = 0; d < rank(value); ++d) {
       other.clear(axes[0]);
-      other.close_orders();
+      other.renumber_shard_orders();
       put(other, axes[0], d);
       if (any_kinds(value, other, axes.drop_front(), fits))
         return true;

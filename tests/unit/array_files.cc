@@ -121,7 +121,7 @@ TEST_CASE("every dtype goes through both formats", "[files]") {
 }
 
 TEST_CASE("residues are written as whole numbers", "[files]") {
-  Tensor tensor = Tensor::make(DType::F32, {2}, Domain::Modular);
+  Tensor tensor = Tensor::make(DType::F32, {2}, Domain::Field);
   tensor.of<runtime::Residue>() = {runtime::Residue(7), runtime::Residue(1) + runtime::Residue(2)};
   Tensor read = must(runtime::read_npy(runtime::print_npy(tensor)));
   CHECK(read.dtype == DType::U64);

@@ -344,7 +344,7 @@ TEST_CASE("a derived backward gives the slope of the loss") {
       std::optional<checker::NoBackward> none = checker::derive_backward(program);
       INFO((none ? none->message : std::string()));
       REQUIRE(!none);
-      std::optional<checker::CheckedProgram> checked = checker::verify_types(std::move(program));
+      std::optional<checker::CheckedProgram> checked = checker::check_and_lower(std::move(program));
       REQUIRE(checked);
       GradientCheck check(*checked);
       const ir::Program &derived = checked->program();

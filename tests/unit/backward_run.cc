@@ -19,7 +19,8 @@ RunReport run_with_backward(std::string_view text, llvm::function_ref<void(Plan 
   std::optional<checker::NoBackward> none = checker::derive_backward(read.program);
   if (none)
     FAIL(none->message);
-  std::optional<checker::CheckedProgram> program = checker::verify_types(std::move(read.program));
+  std::optional<checker::CheckedProgram> program =
+      checker::check_and_lower(std::move(read.program));
   REQUIRE(program);
   llvm::Expected<World> world = World::make(program->program());
   REQUIRE(static_cast<bool>(world));
@@ -28,7 +29,7 @@ RunReport run_with_backward(std::string_view text, llvm::function_ref<void(Plan 
     FAIL(llvm::toString(plan.takeError()));
   if (spoil)
     spoil(*plan);
-  std::unique_ptr<Backend> backend = make_cpu_backend({.domain = Domain::Modular});
+  std::unique_ptr<Backend> backend = make_cpu_backend({.domain = Domain::Field});
   auto ok = [](llvm::Error error) {
     if (error)
       FAIL(llvm::toString(std::move(error)));
@@ -36,7 +37,7 @@ RunReport run_with_backward(std::string_view text, llvm::function_ref<void(Plan 
   ok(backend->prepare(program->tables(), *plan, *world));
   Inputs inputs(*program, *world, InputFiles());
   InputOptions drawing;
-  drawing.domain = Domain::Modular;
+  drawing.domain = Domain::Field;
   for (size_t p = 0; p < plan->params.size(); ++p) {
     const PlannedValue &value = plan->values[plan->params[p]];
     for (RankId rank : world->ranks(program->program().types[value.known.type].mesh()))

@@ -22,7 +22,7 @@ inline checker::CheckedProgram checked(std::string_view text) {
   checker::CheckResult result = checker::check(read.program);
   for (const checker::Finding &finding : result.findings)
     UNSCOPED_INFO(finding.info().name << ": " << message_of(read.program, finding));
-  std::optional<checker::CheckedProgram> made = checker::verify_types(std::move(read.program));
+  std::optional<checker::CheckedProgram> made = checker::check_and_lower(std::move(read.program));
   REQUIRE(made);
   return std::move(*made);
 }

@@ -46,7 +46,7 @@ Outcome judged(const Case &test) {
     wanted.bound = &bound;
   wanted.parts = test.parts;
   wanted.acted = ir::AxisSet(ir::AxisId{0});
-  Judgment judgment = judge(program.tables(), observed, wanted);
+  Judgment judgment = judge(program.mutable_program(), observed, wanted);
   Outcome outcome;
   REQUIRE(judgment.claims.size() == 1);
   outcome.verdict = judgment.claims[0].verdict;
@@ -194,7 +194,8 @@ TEST_CASE("conformance: in the field nothing is explained by rounding") {
     wanted.meant = &want;
     wanted.exact = true;
     ir::ValueId value = program.program().params[0].value;
-    Judgment judgment = judge(program.tables(), {value, program.known(value), {}, held}, wanted);
+    Judgment judgment =
+        judge(program.mutable_program(), {value, program.known(value), {}, held}, wanted);
     CHECK((judgment.claims[0].verdict == Verdict::Upheld) == (sum == 7));
   }
 }
@@ -216,9 +217,9 @@ TEST_CASE(
   Expected wanted;
   wanted.meant = &meant;
   wanted.exact = true;
-  CHECK_FALSE(judge(program.tables(), {x, program.known(x), {}, held}, wanted).refuted);
+  CHECK_FALSE(judge(program.mutable_program(), {x, program.known(x), {}, held}, wanted).refuted);
   held[3] = counted({2, 2}, 6);
-  Judgment judgment = judge(program.tables(), {x, program.known(x), {}, held}, wanted);
+  Judgment judgment = judge(program.mutable_program(), {x, program.known(x), {}, held}, wanted);
   REQUIRE(judgment.refuted);
   CHECK(judgment.refuted->form == Refuted::Form::Shape);
 }
@@ -238,14 +239,16 @@ TEST_CASE("conformance: blocks of a dimension, uneven ones too, and scales") {
   Expected wanted;
   wanted.meant = &whole;
   wanted.exact = true;
-  CHECK(judge(program.tables(), {x, program.known(x), {}, placed}, wanted).claims[0].verdict ==
-        Verdict::Upheld);
+  CHECK(judge(program.mutable_program(), {x, program.known(x), {}, placed}, wanted)
+            .claims[0]
+            .verdict == Verdict::Upheld);
   // The data are twice what is meant.
   Meaning meant{{}, {reals({1}, {3})}};
   wanted.meant = &meant;
   std::vector<Tensor> addends = {reals({1}, {2}), reals({1}, {4})};
-  CHECK(judge(program.tables(), {p, program.known(p), {}, addends}, wanted).claims[0].verdict ==
-        Verdict::Upheld);
+  CHECK(judge(program.mutable_program(), {p, program.known(p), {}, addends}, wanted)
+            .claims[0]
+            .verdict == Verdict::Upheld);
 }
 
 TEST_CASE("conformance: gradients by the dual") {
@@ -258,13 +261,14 @@ TEST_CASE("conformance: gradients by the dual") {
   wanted.meant = &want;
   wanted.exact = true;
   std::vector<Tensor> held = different();
-  CHECK(judge(program.tables(), {g, program.known(g), x, held}, wanted).claims[0].verdict ==
-        Verdict::Upheld);
+  CHECK(
+      judge(program.mutable_program(), {g, program.known(g), x, held}, wanted).claims[0].verdict ==
+      Verdict::Upheld);
   // Each rank holds all of it: I where R is meant.
   Observed observed{g, program.known(g), x, {}};
   std::vector<Tensor> each = all(right);
   observed.tensors = each;
-  Judgment judgment = judge(program.tables(), observed, wanted);
+  Judgment judgment = judge(program.mutable_program(), observed, wanted);
   REQUIRE(judgment.refuted);
   checker::Finding finding = finding_of(program.program(), observed, *judgment.refuted, {});
   CHECK(finding.info().name == "gradient-refuted");

@@ -186,7 +186,7 @@ std::string program(Random &random, DType dtype) {
 // Any bits; of integers that cells cannot hold, small ones.
 Tensor any(Random &random, DType dtype, const Dims &dims, Domain domain) {
   Tensor tensor = Tensor::make(dtype, dims, domain);
-  if (domain == Domain::Modular) {
+  if (domain == Domain::Field) {
     for (Residue &cell : tensor.of<Residue>())
       cell = Residue(static_cast<int64_t>(random() % 1000));
     return tensor;
@@ -292,8 +292,8 @@ TEST_CASE("messages carry the bits of a run without messages", "[peers]") {
     std::unique_ptr<Planned> run = planned(text);
     REQUIRE(run->problem == "");
     CpuOptions options;
-    options.domain = one_of(random, {Domain::Declared, Domain::Declared, Domain::Declared,
-                                     Domain::F64, Domain::Modular});
+    options.domain = one_of(
+        random, {Domain::Declared, Domain::Declared, Domain::Declared, Domain::F64, Domain::Field});
     options.check_memory = random() % 2;
     std::vector<Tensor> inputs;
     const Buffer &input = run->plan->buffers[run->plan->values[run->plan->params[0]].buffer];
@@ -315,7 +315,7 @@ TEST_CASE("messages carry the bits of a run without messages", "[peers]") {
 TEST_CASE("messages are as long as their declared elements", "[peers]") {
   Random random(21);
   for (DType dtype : kTypes)
-    for (Domain domain : {Domain::Declared, Domain::F64, Domain::Modular}) {
+    for (Domain domain : {Domain::Declared, Domain::F64, Domain::Field}) {
       const ir::DTypeInfo &info = ir::info(dtype);
       const std::string text =
           fmt::format("trace {{ mode = local }}\nmesh m {{ tp = 2 }}\n"
@@ -330,7 +330,7 @@ TEST_CASE("messages are as long as their declared elements", "[peers]") {
       REQUIRE(problems == std::vector<std::string>(2));
       const bool is_real = info.form == ir::DTypeClass::Float;
       const bool is_complex = info.form == ir::DTypeClass::Complex;
-      const uint64_t element = domain == Domain::Modular             ? 8
+      const uint64_t element = domain == Domain::Field               ? 8
                                : domain == Domain::F64 && is_complex ? 16
                                : domain == Domain::F64 && is_real    ? 8
                                                                      : info.bytes;

@@ -12,7 +12,7 @@ std::string words(const char *mesh, const char *type, Dialect dialect) {
   Program program = std::move(
       read_text(std::string("mesh m { ") + mesh + " }\n%x = input " + type + "\n").program);
   REQUIRE(program.values.size() == 1);
-  return print_words(program, program.types[program.values[ValueId{0}].declared], dialect);
+  return print_kinds_in(program, program.types[program.values[ValueId{0}].declared], dialect);
 }
 
 } // namespace
@@ -49,7 +49,7 @@ TEST_CASE("what a dialect says is read back") {
       std::move(read_text("mesh m { a = 2, b = 3, c = 5 }\n%x = input f32[8] R\n").program);
   auto again = [&](Dialect dialect, const char *text) {
     llvm::Expected<Type> type = read_words(program, MeshId{0}, text, dialect);
-    return type ? print_words(program, *type, dialect) : llvm::toString(type.takeError());
+    return type ? print_kinds_in(program, *type, dialect) : llvm::toString(type.takeError());
   };
   for (const char *text : {
            "[Shard(0), Shard(0), Shard(1)]",
@@ -97,7 +97,7 @@ TEST_CASE("types of values in the words of the program read as they were") {
     ReadResult read = read_text(text);
     INFO((read.errors.empty() ? std::string() : read.errors.front().message));
     REQUIRE(read.errors.empty());
-    std::string printed = print_text_in_words(read.program);
+    std::string printed = print_text_in_dialect(read.program);
     return std::string(llvm::StringRef(printed).rsplit("input ").second.trim());
   };
   for (const char *type : {"f32[8@dp, 16] {R:tp, U:cp}", "f32[8, 16] {V:dp, U_max:tp}",
@@ -122,7 +122,7 @@ TEST_CASE("what words lose is reported") {
   auto lost = [](const char *type, Dialect dialect) {
     Program program = std::move(
         read_text(std::string("mesh m { dp = 2, tp = 4 }\n%x = input ") + type + "\n").program);
-    return lost_in(program, program.types[program.values[ValueId{0}].declared], dialect);
+    return describe_loss(program, program.types[program.values[ValueId{0}].declared], dialect);
   };
   CHECK(lost("f32[8@dp] Reduced@tp", Dialect::Jax) == "Reduced on tp is R");
   CHECK(lost("f32[8@dp] Reduced@tp", Dialect::DTensor).empty());

@@ -59,11 +59,11 @@ TEST_CASE("rows without a kernel for residues run by their equations") {
     INFO(sample.row->name << "  " << sample.row->equation.equation.text);
     Statement statement(sample.inputs, sample.text(), sample.results);
     std::mt19937 random(5);
-    std::vector<Tensor> args = statement.draw(random, Domain::Modular, kExtent);
-    std::vector<Tensor> once = statement.run(args, Domain::Modular);
+    std::vector<Tensor> args = statement.draw(random, Domain::Field, kExtent);
+    std::vector<Tensor> once = statement.run(args, Domain::Field);
     INFO(statement.problem());
     REQUIRE(once.size() == sample.results.size());
-    CHECK(once == statement.run(args, Domain::Modular));
+    CHECK(once == statement.run(args, Domain::Field));
     ++count;
   });
   CHECK(count > 150);
@@ -80,17 +80,17 @@ TEST_CASE("rows are linear where their equations are") {
     for (size_t i = 0; i < sample.operand_of.size(); ++i) {
       if (!is_linear(equation, sample.operand_of[i]))
         continue;
-      std::vector<Tensor> args = statement.draw(random, Domain::Modular, kExtent);
+      std::vector<Tensor> args = statement.draw(random, Domain::Field, kExtent);
       std::vector<Tensor> other = args, both = args, none = args;
-      other[i] = statement.draw(random, Domain::Modular, kExtent)[i];
+      other[i] = statement.draw(random, Domain::Field, kExtent)[i];
       for (size_t e = 0; e < both[i].of<Residue>().size(); ++e) {
         both[i].of<Residue>()[e] += other[i].of<Residue>()[e];
         none[i].of<Residue>()[e] = 0;
       }
-      std::vector<Tensor> x = statement.run(args, Domain::Modular),
-                          y = statement.run(other, Domain::Modular),
-                          sum = statement.run(both, Domain::Modular),
-                          zero = statement.run(none, Domain::Modular);
+      std::vector<Tensor> x = statement.run(args, Domain::Field),
+                          y = statement.run(other, Domain::Field),
+                          sum = statement.run(both, Domain::Field),
+                          zero = statement.run(none, Domain::Field);
       for (size_t k = 0; k < sum.size(); ++k)
         for (size_t e = 0; e < sum[k].of<Residue>().size(); ++e)
           REQUIRE((sum[k].of<Residue>()[e] + zero[k].of<Residue>()[e] ==
@@ -125,7 +125,7 @@ TEST_CASE("derived rows are adjoint to their rows") {
         continue;
       }
       std::vector<Tensor> back =
-          backward.run(backward.draw(random, Domain::Modular, kExtent), Domain::Modular);
+          backward.run(backward.draw(random, Domain::Field, kExtent), Domain::Field);
       INFO(backward.problem());
       CHECK(back.size() == 1);
     }
@@ -136,16 +136,16 @@ TEST_CASE("derived rows are adjoint to their rows") {
 TEST_CASE("f sees all of a whole dimension, and where along it a result stands") {
   Statement softmax("f32[2, 5]", "%r = softmax %0 { dim = 1 }");
   std::mt19937 random(1);
-  std::vector<Tensor> args = softmax.draw(random, Domain::Modular);
-  std::vector<Residue> before = softmax.run(args, Domain::Modular)[0].of<Residue>();
+  std::vector<Tensor> args = softmax.draw(random, Domain::Field);
+  std::vector<Residue> before = softmax.run(args, Domain::Field)[0].of<Residue>();
   args[0].of<Residue>()[7] += 1; // in the second row
-  std::vector<Residue> after = softmax.run(args, Domain::Modular)[0].of<Residue>();
+  std::vector<Residue> after = softmax.run(args, Domain::Field)[0].of<Residue>();
   for (size_t i = 0; i < 10; ++i)
     CHECK((before[i] == after[i]) == (i < 5));
   // Equal rows give equal results, and the positions of one row different ones.
   for (size_t i = 0; i < 5; ++i)
     args[0].of<Residue>()[i] = args[0].of<Residue>()[5 + i] = 4;
-  after = softmax.run(args, Domain::Modular)[0].of<Residue>();
+  after = softmax.run(args, Domain::Field)[0].of<Residue>();
   for (size_t i = 0; i < 5; ++i)
     CHECK((after[i] == after[5 + i]));
   CHECK(!(after[0] == after[1]));
@@ -154,26 +154,26 @@ TEST_CASE("f sees all of a whole dimension, and where along it a result stands")
 TEST_CASE("large linear maps are sparse but miss no place") {
   Statement scan("f32[2, 300]", "%r = trapezoid %0 { dim = 1 }", {{2}});
   std::mt19937 random(1);
-  std::vector<Tensor> args = scan.draw(random, Domain::Modular);
-  std::vector<Tensor> before = scan.run(args, Domain::Modular);
+  std::vector<Tensor> args = scan.draw(random, Domain::Field);
+  std::vector<Tensor> before = scan.run(args, Domain::Field);
   INFO(scan.problem());
   REQUIRE(before.size() == 1);
   for (size_t i = 0; i < 300; ++i) {
     std::vector<Tensor> other = args;
     other[0].of<Residue>()[i] += 1;
-    CHECK(!(scan.run(other, Domain::Modular)[0].of<Residue>()[0] == before[0].of<Residue>()[0]));
+    CHECK(!(scan.run(other, Domain::Field)[0].of<Residue>()[0] == before[0].of<Residue>()[0]));
   }
 }
 
 TEST_CASE("rows whose dimensions are not known are some map of all elements") {
   Statement diagonal("f32[3]; f32[3]", "%r = function [%0, %1]", {{2, 2}});
   std::mt19937 random(1);
-  std::vector<Tensor> args = diagonal.draw(random, Domain::Modular);
-  std::vector<Tensor> before = diagonal.run(args, Domain::Modular);
+  std::vector<Tensor> args = diagonal.draw(random, Domain::Field);
+  std::vector<Tensor> before = diagonal.run(args, Domain::Field);
   INFO(diagonal.problem());
   REQUIRE(before.size() == 1);
   args[1].of<Residue>()[2] += 1;
-  std::vector<Tensor> after = diagonal.run(args, Domain::Modular);
+  std::vector<Tensor> after = diagonal.run(args, Domain::Field);
   for (size_t i = 0; i < 4; ++i)
     CHECK(!(before[0].of<Residue>()[i] == after[0].of<Residue>()[i]));
 }
@@ -181,11 +181,11 @@ TEST_CASE("rows whose dimensions are not known are some map of all elements") {
 TEST_CASE("a mean divides by the local extent") {
   Statement mean("f32[4]", "%r = mean %0");
   std::mt19937 random(1);
-  std::vector<Tensor> args = mean.draw(random, Domain::Modular);
+  std::vector<Tensor> args = mean.draw(random, Domain::Field);
   Residue sum;
   for (Residue each : args[0].of<Residue>())
     sum += each;
-  std::vector<Tensor> result = mean.run(args, Domain::Modular);
+  std::vector<Tensor> result = mean.run(args, Domain::Field);
   REQUIRE(result.size() == 1);
   CHECK((result[0].of<Residue>()[0] * Residue(4) == sum));
 }
@@ -193,7 +193,7 @@ TEST_CASE("a mean divides by the local extent") {
 TEST_CASE("indices into a block are positions in the whole") {
   Statement embedding("f32[3, 2]; i64[4]", "%r = embedding_masked %0, %1");
   std::mt19937 random(1);
-  for (Domain domain : {Domain::F64, Domain::Modular}) {
+  for (Domain domain : {Domain::F64, Domain::Field}) {
     std::vector<Tensor> args = embedding.draw(random, domain);
     const int64_t ids[] = {3, 5, 2, 0};
     for (size_t i = 0; i < 4; ++i)

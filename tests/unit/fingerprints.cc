@@ -140,14 +140,15 @@ void check_form(const Form &form, Domain domain, std::mt19937 &random) {
   const Distribution dist = distribution(program, x);
   for (size_t mistake = 0; mistake < std::size(kMistakes); ++mistake) {
     INFO("mistake " << mistake);
-    Sample made = sample(program.tables(), dist, random, domain);
+    Sample made = sample(program.mutable_program(), dist, random, domain);
     if (!kMistakes[mistake](made, random))
       continue;
     for (bool compared : {true, false}) {
       Expected wanted;
       wanted.meant = compared ? &made.meant : nullptr;
       wanted.exact = true;
-      const Judgment data = judge(program.tables(), {x, program.known(x), {}, made.held}, wanted);
+      const Judgment data =
+          judge(program.mutable_program(), {x, program.known(x), {}, made.held}, wanted);
       Observed observed{x, program.known(x), {}, {}};
       std::vector<Fingerprint> prints;
       if (made.held.back().dims.size() == dist.whole().size())
@@ -157,7 +158,7 @@ void check_form(const Form &form, Domain domain, std::mt19937 &random) {
           prints.push_back(fingerprint_of(tensor, std::nullopt, kKey));
       observed.fingerprints = prints;
       std::optional<Judgment> decided =
-          judge_fingerprints(program.tables(), observed, wanted, kKey);
+          judge_fingerprints(program.mutable_program(), observed, wanted, kKey);
       CHECK(decided.has_value() == (!data.refuted && (form.adds_up || !compared)));
       for (size_t i = 0; decided && i < data.claims.size(); ++i)
         CHECK(decided->claims[i].verdict == data.claims[i].verdict);
@@ -170,7 +171,7 @@ void check_form(const Form &form, Domain domain, std::mt19937 &random) {
 TEST_CASE("fingerprints decide as data do") {
   std::mt19937 random(1);
   for (const Form &form : kForms)
-    for (Domain domain : {Domain::Declared, Domain::Modular})
+    for (Domain domain : {Domain::Declared, Domain::Field})
       for (int round = 0; round < 5; ++round)
         check_form(form, domain, random);
 }
@@ -185,18 +186,19 @@ TEST_CASE("fingerprints: without a bound nothing is compared but the form") {
   Expected wanted;
   wanted.meant = &other;
   Observed observed{x, program.known(x), {}, {}, prints};
-  std::optional<Judgment> decided = judge_fingerprints(program.tables(), observed, wanted, kKey);
+  std::optional<Judgment> decided =
+      judge_fingerprints(program.mutable_program(), observed, wanted, kKey);
   REQUIRE(decided);
   CHECK(decided->undecided ==
-        judge(program.tables(), {x, program.known(x), {}, held}, wanted).undecided);
+        judge(program.mutable_program(), {x, program.known(x), {}, held}, wanted).undecided);
   Meaning longer{{}, {counted({3}, 9)}};
   wanted.meant = &longer;
-  CHECK_FALSE(judge_fingerprints(program.tables(), observed, wanted, kKey));
+  CHECK_FALSE(judge_fingerprints(program.mutable_program(), observed, wanted, kKey));
 }
 
 TEST_CASE("fingerprints: sums of long rows are those of their parts") {
   std::mt19937 random(3);
-  for (Domain domain : {Domain::Declared, Domain::Modular}) {
+  for (Domain domain : {Domain::Declared, Domain::Field}) {
     Tensor whole = numbers({3, 9001}, random, domain);
     Residue sum;
     for (int64_t at : {0, 4000, 4100}) {
@@ -231,17 +233,17 @@ TEST_CASE("fingerprints of 16 384 ranks") {
     const Distribution dist = distribution(program, x);
     REQUIRE(dist.ranks().size() == kMany);
     std::mt19937 random(1);
-    Sample made = sample(program.tables(), dist, random, Domain::Declared);
+    Sample made = sample(program.mutable_program(), dist, random, Domain::Declared);
     Expected wanted;
     wanted.meant = &made.meant;
     wanted.exact = true;
     Observed observed{x, program.known(x), {}, {}};
     std::vector<Fingerprint> prints = told(dist, made.held);
     observed.fingerprints = prints;
-    CHECK(judge_fingerprints(program.tables(), observed, wanted, kKey));
+    CHECK(judge_fingerprints(program.mutable_program(), observed, wanted, kKey));
     made.held[kMany - 1].of<double>().back() += 1;
     prints = told(dist, made.held);
     observed.fingerprints = prints;
-    CHECK_FALSE(judge_fingerprints(program.tables(), observed, wanted, kKey));
+    CHECK_FALSE(judge_fingerprints(program.mutable_program(), observed, wanted, kKey));
   }
 }

@@ -26,7 +26,8 @@ namespace {
 checker::CheckedProgram checked(std::string_view text) {
   ir::ReadResult read = ir::read_text(llvm::StringRef(text.data(), text.size()));
   REQUIRE(read.errors.empty());
-  std::optional<checker::CheckedProgram> program = checker::verify_types(std::move(read.program));
+  std::optional<checker::CheckedProgram> program =
+      checker::check_and_lower(std::move(read.program));
   REQUIRE(program.has_value());
   return std::move(*program);
 }
@@ -92,7 +93,7 @@ Tensor counted(ir::DType dtype, runtime::Dims dims) {
 
 TEST_CASE("a shard is the slice of the whole, whatever the mesh", "[inputs]") {
   for (InputOptions options : {InputOptions{.seed = 3},
-                               {.seed = 3, .domain = Domain::Modular},
+                               {.seed = 3, .domain = Domain::Field},
                                {.seed = 3, .whole_numbers = true}}) {
     Run whole("mesh m { tp = 4 }\n%x = input f32[8, 6] R\n%y = neg %x\n");
     Run cut("mesh m { tp = 4 }\n%x = input f32[2@tp, 6]\n%y = neg %x\n");
@@ -134,13 +135,13 @@ TEST_CASE("indices are in range and meet every block; an offset reaches over all
   for (size_t param : {0, 1}) {
     CHECK(run.inputs->content(param).form == runtime::ContentForm::Index);
     CHECK(run.inputs->content(param).limit == 128);
-    for (Domain domain : {Domain::Declared, Domain::Modular}) {
+    for (Domain domain : {Domain::Declared, Domain::Field}) {
       std::set<int64_t> blocks;
       Tensor ids = run.on(param, 0, {.seed = 5, .domain = domain});
       for (int64_t i = 0; i < ids.size(); ++i) {
         auto at = static_cast<size_t>(i);
-        int64_t id = domain == Domain::Modular ? ids.of<runtime::Residue>()[at].number()
-                                               : static_cast<int64_t>(ids.of<double>()[at]);
+        int64_t id = domain == Domain::Field ? ids.of<runtime::Residue>()[at].number()
+                                             : static_cast<int64_t>(ids.of<double>()[at]);
         CHECK(id >= 0);
         CHECK(id < 128);
         blocks.insert(id / 32);
@@ -185,7 +186,7 @@ TEST_CASE("files are cut as the type says, and mean what they hold", "[inputs]")
   std::string n = folder.write("n.npy", runtime::print_npy(whole));
   std::string archive =
       folder.write("w.safetensors", runtime::print_safetensors({{"layer.weight", &weight}}));
-  for (Domain domain : {Domain::Declared, Domain::Modular}) {
+  for (Domain domain : {Domain::Declared, Domain::Field}) {
     Run run(program);
     for (const std::string &word : {"%x=" + x, "p=" + x, "n=" + n, archive})
       REQUIRE(run.files.add(word) == "");

@@ -50,9 +50,9 @@ TEST_CASE("equal values get equal ids, and ids stay") {
 }
 
 TEST_CASE("lists stand one behind the other, the empty one first") {
-  ListStore<BlockId, Operand> blocks;
-  BlockId empty = blocks.add({});
-  BlockId pair = blocks.add({Operand::literal(1), Operand::literal(2)});
+  ListStore<OperandsId, Operand> blocks;
+  OperandsId empty = blocks.add({});
+  OperandsId pair = blocks.add({Operand::literal(1), Operand::literal(2)});
   CHECK(blocks[blocks.add({Operand::literal(3)})][0] == Operand::literal(3));
   CHECK(blocks.add({}) == empty);
   CHECK(blocks[empty].empty());
@@ -75,7 +75,7 @@ TEST_CASE("a program starts with its defaults") {
   Program program;
   CHECK(program.scales[program.one()].is_one());
   CHECK(program.attrs[program.no_attrs()].attrs.empty());
-  CHECK(program.blocks[program.no_operands()].empty());
+  CHECK(program.operand_lists[program.no_operands()].empty());
   CHECK(program.contexts[ContextId{0}] == Context{});
   CHECK(program.attrs.add({}) == program.no_attrs());
 }
@@ -273,7 +273,7 @@ TEST_CASE("a scale times its inverse is one, and overflow is none") {
 TEST_CASE("kinds as written") {
   for (const char *text : {"R", "Reduced", "I", "V", "P", "R|I", "?", "S(0)", "S(-1)", "P(avg)",
                            "P(max)", "P(min)", "P(prod)", "P(and)", "P(or)", "P(xor)"}) {
-    std::optional<KindWord> word = parse_kind(text);
+    std::optional<WrittenKind> word = parse_kind(text);
     REQUIRE(word);
     CHECK(print(*word) == text);
     CHECK(AttrValue::kind(*word).as_kind() == *word);

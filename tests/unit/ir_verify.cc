@@ -29,7 +29,7 @@ Program sample() {
   auto add_op = [&](ValueId operand, const char *result, AttrDict attrs) {
     Inst inst;
     inst.op = OpNameId{builder.string("op").index};
-    inst.operands = program.blocks.add({Operand::value(operand)});
+    inst.operands = program.operand_lists.add({Operand::value(operand)});
     inst.attrs = builder.attrs(std::move(attrs));
     inst.context = ContextId{0};
     inst.first_result = define(result);
@@ -46,7 +46,7 @@ Program sample() {
   ValueId b = add_op(a, "b", {});
   program.functions[f].params.push_back({a, {}});
   program.functions[f].body = builder.close_body();
-  program.functions[f].results = program.blocks.add({Operand::value(b)});
+  program.functions[f].results = program.operand_lists.add({Operand::value(b)});
   AttrDict attrs;
   attrs.attrs.push_back({builder.string("body"), AttrValue::function(f)});
   Output output;
@@ -65,7 +65,7 @@ std::string first_error(const std::function<void(Program &)> &damage) {
 
 Inst &inst(Program &program, uint32_t i) { return program.insts[InstId{i}]; }
 
-BlockId block(Program &program, Operand operand) { return program.blocks.add({operand}); }
+OperandsId block(Program &program, Operand operand) { return program.operand_lists.add({operand}); }
 
 } // namespace
 
@@ -81,7 +81,7 @@ TEST_CASE("damage to a program is found") {
       {"trace-reference: dictionary 9999 does not exist",
        [](Program &p) { inst(p, 0).attrs = AttrsId{9999}; }},
       {"trace-reference: operand list 9999 does not exist",
-       [](Program &p) { inst(p, 0).operands = BlockId{9999}; }},
+       [](Program &p) { inst(p, 0).operands = OperandsId{9999}; }},
       {"trace-reference: context 99 does not exist",
        [](Program &p) { inst(p, 0).context = ContextId{99}; }},
       {"trace-reference: location 0 does not exist", [](Program &p) { inst(p, 0).loc = LocId{0}; }},
@@ -92,7 +92,7 @@ TEST_CASE("damage to a program is found") {
       {"trace-reference: literal 0 does not exist",
        [](Program &p) { block(p, Operand::literal(0)); }},
       {"trace-reference: operand list 44 does not exist",
-       [](Program &p) { block(p, Operand::list(BlockId{44})); }},
+       [](Program &p) { block(p, Operand::list(OperandsId{44})); }},
       {"trace-reference: a name in an operand list has no operand",
        [](Program &p) { block(p, Operand::name(StringId{0})); }},
       {"trace-reference: an attribute holds an id that does not exist",

@@ -70,7 +70,7 @@ TEST_CASE("what the sample says is what the program holds") {
   CHECK(program.insts.size() == 7);
   CHECK(program.contexts.size() == 2);
   const Inst &matmul = program.insts[program.main.first];
-  llvm::ArrayRef<Operand> operands = program.blocks[matmul.operands];
+  llvm::ArrayRef<Operand> operands = program.operand_lists[matmul.operands];
   REQUIRE(operands.size() == 12);
   CHECK(operands[1].mut);
   CHECK(operands[11].mut); // `bias`, after ten operands by position and its name

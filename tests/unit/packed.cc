@@ -79,7 +79,7 @@ TEST_CASE("packed elements are those of files", "[packed]") {
   CHECK(packed_size(DType::F32, Domain::F64) == 0);
   CHECK(packed_size(DType::C64, Domain::F64) == 0);
   CHECK(packed_size(DType::I32, Domain::F64) == 4);
-  CHECK(packed_size(DType::Bool, Domain::Modular) == 0);
+  CHECK(packed_size(DType::Bool, Domain::Field) == 0);
 }
 
 TEST_CASE("what a type does not have is not packed", "[packed]") {

@@ -99,18 +99,17 @@ Residue dot(const Tensor &a, const Tensor &b) {
 void check_adjoint(Statement &forward, Statement &backward, size_t input, std::mt19937 &random,
                    int64_t below) {
   // Operands as the statement has them: the gradients first.
-  std::vector<Tensor> args = backward.draw(random, Domain::Modular, below);
+  std::vector<Tensor> args = backward.draw(random, Domain::Field, below);
   auto results = static_cast<ptrdiff_t>(forward.result_count());
   std::vector<Tensor> given(args.begin(), args.begin() + results);
   std::vector<Tensor> own(args.begin() + results, args.end());
-  std::vector<Tensor> back = backward.run(args, Domain::Modular);
+  std::vector<Tensor> back = backward.run(args, Domain::Field);
   INFO(backward.problem());
   REQUIRE(back.size() == 1);
   std::vector<Tensor> zero = own;
   for (Residue &cell : zero[input].of<Residue>())
     cell = 0;
-  std::vector<Tensor> x = forward.run(own, Domain::Modular),
-                      base = forward.run(zero, Domain::Modular);
+  std::vector<Tensor> x = forward.run(own, Domain::Field), base = forward.run(zero, Domain::Field);
   Residue left;
   for (size_t k = 0; k < x.size(); ++k)
     left += dot(x[k], given[k]) - dot(base[k], given[k]);

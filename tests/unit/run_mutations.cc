@@ -152,7 +152,7 @@ llvm::Expected<RunReport> judged(Subject &subject, const Plan &plan, Domain doma
   CpuOptions options;
   options.domain = domain;
   std::unique_ptr<Backend> backend = make_cpu_backend(options);
-  if (llvm::Error failed = backend->prepare(subject.program.tables(), plan, subject.world))
+  if (llvm::Error failed = backend->prepare(subject.program.mutable_program(), plan, subject.world))
     return llvm::Expected<RunReport>(std::move(failed));
   Inputs inputs(subject.program, subject.world, InputFiles());
   InputOptions drawing;
@@ -169,7 +169,7 @@ llvm::Expected<RunReport> judged(Subject &subject, const Plan &plan, Domain doma
   JudgeOptions judging;
   judging.mode = CheckMode::All;
   judging.domain = domain;
-  judging.tier = domain == Domain::Modular ? Tier::Modular : Tier::Real;
+  judging.tier = domain == Domain::Field ? Tier::Field : Tier::Real;
   llvm::Expected<RunReport> report =
       run_judged(subject.program, plan, subject.world, *backend, judging);
   return report;
@@ -204,7 +204,8 @@ std::optional<Subject> subject_of(const std::string &path, std::string &why) {
   text << file.rdbuf();
   ir::ReadResult read = ir::read_program(text.str());
   REQUIRE(read.errors.empty());
-  std::optional<checker::CheckedProgram> program = checker::verify_types(std::move(read.program));
+  std::optional<checker::CheckedProgram> program =
+      checker::check_and_lower(std::move(read.program));
   REQUIRE(program);
   llvm::Expected<World> world = World::make(program->program());
   if (!world) {
@@ -236,9 +237,9 @@ TEST_CASE("mutations: examples uphold their types as they are") {
       WARN(path << " is not run: " << why);
       continue;
     }
-    for (Domain domain : {Domain::Modular, Domain::Declared}) {
+    for (Domain domain : {Domain::Field, Domain::Declared}) {
       llvm::Expected<RunReport> report = judged(*subject, subject->plan, domain);
-      INFO(path << ", " << (domain == Domain::Modular ? "field" : "real"));
+      INFO(path << ", " << (domain == Domain::Field ? "field" : "real"));
       if (!report) {
         WARN(path << " is not run: " << llvm::toString(report.takeError()));
         continue;
@@ -265,7 +266,7 @@ TEST_CASE(
         if (!mutate(mutant, subject->world, at, mutation))
           continue;
         bool refuted = false, ran = false;
-        for (Domain domain : {Domain::Modular, Domain::Declared}) {
+        for (Domain domain : {Domain::Field, Domain::Declared}) {
           if (refuted)
             break;
           llvm::Expected<RunReport> report = judged(*subject, mutant, domain);

@@ -16,7 +16,7 @@ std::unique_ptr<Planned> planned(std::string_view text) {
     made->problem = "it cannot be read: " + read.errors[0].message;
     return made;
   }
-  made->checked = checker::verify_types(std::move(read.program));
+  made->checked = checker::check_and_lower(std::move(read.program));
   if (!made->checked) {
     ir::ReadResult again = ir::read_program(llvm::StringRef(text.data(), text.size()));
     made->problem = "it draws";

@@ -244,7 +244,7 @@ TEST_CASE("text: a whole spec asks for more than single shards") {
     claims(builder);
     return builder.finish(rank).error;
   };
-  KindWord v = *parse_kind("V"), s0 = *parse_kind("S(0)");
+  WrittenKind v = *parse_kind("V"), s0 = *parse_kind("S(0)");
   auto whole = [&](ClaimBuilder &c) {
     c.claim(v, axis("a")), c.shard(0, axis("a")), c.whole_spec(2);
   };

@@ -127,7 +127,7 @@ TEST_CASE("text: what is read, in the program") {
   CHECK(!program.values[map.first_result].declared.valid());
 
   CHECK(inst(12).phase == Phase::Optimizer);
-  CHECK(program.blocks[inst(12).operands][0].mut);
+  CHECK(program.operand_lists[inst(12).operands][0].mut);
   CHECK(!program.contexts[inst(12).context].grad);
   CHECK(program.values[inst(12).first_result].alias_of.valid());
 }

@@ -68,7 +68,7 @@ void there_and_back(const std::string &path, llvm::StringRef text, ir::Dialect d
   bool inlined = ir::dialect_of(program) == ir::Dialect::LTensor && !program.functions.empty();
   Known before = known(program);
   std::vector<NoEquivalent> no_equivalent = translate(program, {}, dialect);
-  std::string written = ir::print_text_in_words(program);
+  std::string written = ir::print_text_in_dialect(program);
   INFO(path << " in " << ir::kDialectWords[static_cast<unsigned>(dialect)] << "\n"
             << own << "becomes\n"
             << written);

@@ -6,7 +6,7 @@
 #include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/inputs/inputs_below.h"
 #include "checker/cli/output.h"
-#include "checker/cli/present.h"
+#include "checker/cli/report_output.h"
 #include "checker/render/source/source_edit.h"
 #include "checker/report/expected.h"
 #include "checker/rewrite/annotate.h"
@@ -93,7 +93,7 @@ void tell_unused_suppressions(const Run &run) {
     const Configuration::Suppression &row = configuration.suppressions[i];
     const rules::DiagnosticInfo &info = *rules::find_violation(row.finding);
     bool elsewhere =
-        info.drawn_by == rules::DrawnBy::Run || info.drawn_by == rules::DrawnBy::Elaborate;
+        info.drawn_by == rules::ReportedBy::Run || info.drawn_by == rules::ReportedBy::Elaborate;
     if ((i < run.used_suppressions.size() && run.used_suppressions[i]) || elsewhere ||
         !selected(run.options.report, info))
       continue;
@@ -173,25 +173,25 @@ void check_input(Run &run, SourceCache &sources, SourceComments &comments,
 }
 
 // `src = V, taken as reinterpret(V, P)`, `dst = R by `mul` at model.py:41:13`
-std::string inferred_text(const Report &report, const InferredAt &at) {
+std::string inferred_text(const Report &report, const InferredSrcDst &at) {
   const ir::Program &program = *report.program;
   std::string text = "src = " + ir::print(at.word.src);
   if (read_as_addends(program, at))
     text += ", taken as reinterpret(V, P)";
   text += "; dst = " + ir::print(at.word.dst);
   switch (at.why) {
-  case InferredAt::Why::Call:
+  case InferredSrcDst::Why::Call:
     break;
-  case InferredAt::Why::Use:
+  case InferredSrcDst::Why::Use:
     text += " by ";
     if (at.use.form == Place::Form::Inst)
       text += fmt::format("`{}` at ", program.op_name(program.insts[at.use.as_inst()].op).str());
     text += print(locate(report, at.use));
     break;
-  case InferredAt::Why::NoGradient:
+  case InferredSrcDst::Why::NoGradient:
     text += ": no gradient passes";
     break;
-  case InferredAt::Why::NoUse:
+  case InferredSrcDst::Why::NoUse:
     text += ": no use decides";
     break;
   }
@@ -209,7 +209,7 @@ void print_inferred(Run &run) {
       const ir::Program &program = *report.program;
       ir::MeshId mesh = program.contexts[program.insts[each.inst].context].mesh;
       std::string why;
-      for (const InferredAt &at : each.words)
+      for (const InferredSrcDst &at : each.words)
         why += fmt::format("{}on {}: {}", why.empty() ? "" : "; ",
                            ir::print_axes(program, mesh, at.word.axes), inferred_text(report, at));
       text += printable(fmt::format("{}: {}  // {}", print(locate(report, Place::inst(each.inst))),
@@ -225,15 +225,18 @@ void print_inferred(Run &run) {
 
 // `--expect`: findings are as they should be where the program expects them.
 void hold_against_expected(Run &run, const Report &report) {
-  std::vector<Unmet> unmet = unmet_expectations(*report.program, *report.result);
-  for (const Unmet &each : unmet)
-    say(printable(fmt::format("{}: {}", print(locate(report, each.place)), each.text)));
-  if (!unmet.empty())
+  size_t unmet = 0;
+  for (const ExpectationOutcome &each : outcomes_of_expectations(*report.program, *report.result)) {
+    if (each.difference.empty())
+      continue;
+    ++unmet;
+    say(printable(fmt::format("{}: {}", print(locate(report, each.place)), each.difference)));
+  }
+  if (unmet)
     run.happened(ExitCode::Findings);
   size_t expected = report.program->expectations.size();
-  print_note(run,
-             fmt::format("{}: {} expectation{}, {} difference{}", printable(report.input), expected,
-                         expected == 1 ? "" : "s", unmet.size(), unmet.size() == 1 ? "" : "s"));
+  print_note(run, fmt::format("{}: {} expectation{}, {} difference{}", printable(report.input),
+                              expected, expected == 1 ? "" : "s", unmet, unmet == 1 ? "" : "s"));
 }
 
 // `--exit-zero` forgives findings and coverage, nothing else.
@@ -269,7 +272,7 @@ void judge(Run &run) {
   }
 }
 
-void print_words(const Run &run) {
+void print_kinds_in(const Run &run) {
   const Options &options = run.options;
   for (const Checked &checked : run.inputs)
     if (std::string errors = print_input_errors(checked.input);
@@ -438,7 +441,7 @@ ExitCode run_check(const Options &given) {
   close_known(run, known);
   if (!options.write_baseline)
     judge(run);
-  print_words(run);
+  print_kinds_in(run);
   tell_unused_suppressions(run);
   return run.code;
 }

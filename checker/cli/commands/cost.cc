@@ -22,7 +22,7 @@ constexpr double kFemtoseconds = 1e15;
 
 // Of one call over its slowest axis, in seconds: a ring has a hop less than ranks, an all-reduce
 // is two rings.
-double seconds_of(const ir::Program &program, const Message &message, const Topology &topology) {
+double seconds_of(const ir::Program &program, const CommCall &message, const Topology &topology) {
   Topology::Link link = topology.otherwise;
   for (ir::AxisId axis : message.axes) {
     auto at = topology.axes.find(program.strings[program.meshes[message.mesh][axis].name]);
@@ -47,15 +47,15 @@ int64_t total(const Bytes &bytes) {
   return sum;
 }
 
-Bytes bytes_of(llvm::ArrayRef<Message> messages) {
+Bytes bytes_of(llvm::ArrayRef<CommCall> messages) {
   Bytes bytes;
-  for (const Message &message : messages)
+  for (const CommCall &message : messages)
     bytes.push_back(message.bytes);
   return bytes;
 }
 
 // `cheapest`: per message what the cheapest equivalent plans leave of it.
-Table table_of(const ir::Program &program, llvm::ArrayRef<Message> messages, const Bytes &cheapest,
+Table table_of(const ir::Program &program, llvm::ArrayRef<CommCall> messages, const Bytes &cheapest,
                const Options &options, const Topology &topology) {
   const TrafficBy by = options.by;
   std::map<TrafficKey, double> seconds;
@@ -76,7 +76,7 @@ Table table_of(const ir::Program &program, llvm::ArrayRef<Message> messages, con
     table.columns.push_back({json ? "cheapest" : "by the cheapest plans", true});
   if (topology.in_time)
     table.columns.push_back({json ? "seconds" : "time", true});
-  bool unknown = json || llvm::any_of(messages, [](const Message &m) { return !m.bytes; });
+  bool unknown = json || llvm::any_of(messages, [](const CommCall &m) { return !m.bytes; });
   if (unknown)
     table.columns.push_back({json ? "unknown_sizes" : "of unknown size", true});
   for (const auto &[key, traffic] : add_up(program, messages, by)) {
@@ -111,7 +111,7 @@ ExitCode run_cost(const Options &options) {
   std::unique_ptr<CheckedInput> checked = load_checked(options.arguments.front(), options);
   if (!checked)
     return ExitCode::Input;
-  std::vector<Message> messages = communication_of(checked->program(), checked->result);
+  std::vector<CommCall> messages = comm_calls(checked->program(), checked->result);
   Bytes cheapest = cheapest_bytes(checked->program(), checked->result, messages, topology);
   Table table = table_of(checked->program(), messages, cheapest, options, topology);
   if (options.table == TableFormat::Json)

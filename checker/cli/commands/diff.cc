@@ -106,7 +106,7 @@ void Comparison::communication() {
   std::map<TrafficKey, std::array<Traffic, 2>> rows;
   for (int side = 0; side < 2; ++side) {
     ir::Program &program = sides_[side]->program();
-    std::vector<Message> messages = communication_of(program, sides_[side]->result);
+    std::vector<CommCall> messages = comm_calls(program, sides_[side]->result);
     for (const auto &[key, traffic] : add_up(program, messages, TrafficBy::Scope))
       rows[key][static_cast<size_t>(side)] = traffic;
   }

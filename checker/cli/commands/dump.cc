@@ -6,7 +6,7 @@
 #include "checker/cli/commands/table.h"
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
-#include "checker/cli/present.h"
+#include "checker/cli/report_output.h"
 
 #include "checker/backward/backward.h"
 #include "checker/dialect/translate.h"
@@ -58,7 +58,7 @@ void print_no_equivalent(const Input &input, llvm::ArrayRef<NoEquivalent> no_equ
 ExitCode print_translated(Input &input, const Options &options) {
   std::vector<NoEquivalent> no_equivalent =
       translate(input.read.program, options.check, *options.dialect);
-  std::string problem = write_stdout(ir::print_text_in_words(input.read.program));
+  std::string problem = write_stdout(ir::print_text_in_dialect(input.read.program));
   if (!problem.empty()) {
     say(problem);
     return ExitCode::Call;

@@ -6,7 +6,7 @@
 
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
-#include "checker/cli/present.h"
+#include "checker/cli/report_output.h"
 #include "checker/cli/topology.h"
 #include "checker/render/json_text.h"
 #include "checker/walk/suppress.h"
@@ -98,10 +98,10 @@ public:
 
 private:
   std::string words(ir::TypeId type) const {
-    return ir::print_words(program_, program_.types[type], dialect_);
+    return ir::print_kinds_in(program_, program_.types[type], dialect_);
   }
   std::string dual(ir::TypeId type) const {
-    return ir::print_words(program_, program_.types[type].dual(), dialect_);
+    return ir::print_kinds_in(program_, program_.types[type].dual(), dialect_);
   }
   std::string print_line(ir::InstId inst) const { return ir::print_inst(program_, inst); }
   std::string names(const StatedSum &sum) const {
@@ -113,7 +113,7 @@ private:
   Implicit severity(size_t i) const {
     const Insertion &each = done_.insertions[i];
     if (findings_[i].suppressed)
-      return Implicit::Accept;
+      return Implicit::AcceptRule;
     if (options_.redistribute_limit &&
         each.forward_bytes + each.backward_bytes > *options_.redistribute_limit)
       return Implicit::Error;

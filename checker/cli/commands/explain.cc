@@ -3,7 +3,7 @@
 #include "checker/cli/commands/manual.h"
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
-#include "checker/cli/present.h"
+#include "checker/cli/report_output.h"
 
 #include "checker/report/differences.h"
 #include "checker/report/report.h"
@@ -63,7 +63,7 @@ std::string sentence_form(std::string_view message) {
 // The sentence as the program of the page gives it; of a finding that a check alone does not give,
 // its form.
 std::string shown_sentence(const rules::DiagnosticInfo &row) {
-  if (row.wrong.empty() || row.drawn_by != rules::DrawnBy::Check)
+  if (row.wrong.empty() || row.drawn_by != rules::ReportedBy::Check)
     return sentence_form(row.message);
   ir::ReadResult read = ir::read_program({row.wrong.data(), row.wrong.size()}, {});
   CheckOptions options;

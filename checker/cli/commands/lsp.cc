@@ -27,7 +27,7 @@ std::string read_some(std::string &problem) {
     if (size < 0 && errno == EINTR)
       continue;
     if (size < 0)
-      problem = "stdin: " + ir::sentence({errno, std::generic_category()});
+      problem = "stdin: " + ir::describe_system_error({errno, std::generic_category()});
     return {piece.data(), size < 0 ? 0 : static_cast<size_t>(size)};
   }
 }

@@ -4,7 +4,7 @@
 #include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/inputs/described.h"
 #include "checker/cli/output.h"
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/support/strings.h"
 #include "ir/text/text.h"

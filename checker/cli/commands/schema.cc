@@ -1,6 +1,6 @@
 // `spmdlint schema`, and `spmdlint config`: what is read and written, described by itself. The
 // schema of the configuration is derived from the option table.
-#include "checker/cli/config.h"
+#include "checker/cli/configuration_file.h"
 #include "checker/cli/output.h"
 #include "checker/render/json_text.h"
 

@@ -86,7 +86,7 @@ Table parameters_of(CheckedInput &checked, ir::Role role) {
 }
 
 Table communication_table(CheckedInput &checked) {
-  std::vector<Message> messages = communication_of(checked.program(), checked.result);
+  std::vector<CommCall> messages = comm_calls(checked.program(), checked.result);
   Table table;
   for (std::string_view column : traffic_columns(TrafficBy::Axis))
     table.columns.push_back({std::string(column)});

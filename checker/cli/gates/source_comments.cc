@@ -143,8 +143,8 @@ bool SourceComments::of_use(const std::string &path, const Known &known,
   return !lines_.count({path, comment.about}) ||
          llvm::any_of(comment.findings, [&](const std::string &name) {
            const rules::DiagnosticInfo &named = *rules::find_violation(name);
-           return named.drawn_by == rules::DrawnBy::Run ||
-                  named.drawn_by == rules::DrawnBy::Elaborate || !selected(options, named);
+           return named.drawn_by == rules::ReportedBy::Run ||
+                  named.drawn_by == rules::ReportedBy::Elaborate || !selected(options, named);
          });
 }
 

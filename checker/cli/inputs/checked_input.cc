@@ -2,7 +2,7 @@
 #include "checker/cli/inputs/checked_input.h"
 
 #include "checker/cli/output.h"
-#include "checker/cli/present.h"
+#include "checker/cli/report_output.h"
 
 namespace spmd::checker {
 

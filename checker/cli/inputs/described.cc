@@ -1,7 +1,7 @@
 // Words for values and operations, by the printers of types and instructions.
 #include "checker/cli/inputs/described.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/dialect/print_type.h"
 #include "ir/text/text.h"
@@ -24,7 +24,7 @@ std::string Described::type(ir::ValueId value) const {
                      program.values[value].global_shape);
   if (words_ != ir::Dialect::Spmd)
     text += fmt::format("; {}: {}", ir::kDialectWords[static_cast<unsigned>(words_)],
-                        ir::print_words(program, program.types[type], words_));
+                        ir::print_kinds_in(program, program.types[type], words_));
   return text;
 }
 

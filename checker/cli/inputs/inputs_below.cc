@@ -36,7 +36,7 @@ public:
     fs::file_status status;
     std::error_code error = fs::status(path, status);
     if (error)
-      return problem(path, sentence(error));
+      return problem(path, describe_system_error(error));
     const fs::UniqueID id = status.getUniqueID();
     const auto *above = llvm::find_if(open_, [&](const auto &each) { return each.first == id; });
     if (above != open_.end()) {
@@ -64,7 +64,7 @@ private:
       if (!ir::starts_with(llvm::sys::path::filename(at->path()), "."))
         names.push_back(at->path());
     if (error)
-      problem(path, sentence(error));
+      problem(path, describe_system_error(error));
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -74,7 +74,7 @@ private:
     if (std::error_code error = fs::status(path, status)) {
       // A link to nothing matters where a program is meant.
       if (is_program(path) || error != std::errc::no_such_file_or_directory)
-        problem(path, sentence(error));
+        problem(path, describe_system_error(error));
       return;
     }
     if (fs::is_directory(status))

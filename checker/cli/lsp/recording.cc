@@ -4,8 +4,8 @@
 #include "checker/cli/inputs/described.h"
 #include "checker/cli/inputs/inputs_below.h"
 #include "checker/cli/lsp/program_file.h"
-#include "checker/cli/present.h"
-#include "checker/definitions.h"
+#include "checker/cli/report_output.h"
+#include "checker/program_queries.h"
 #include "checker/render/facts.h"
 
 #include "llvm/ADT/STLExtras.h"

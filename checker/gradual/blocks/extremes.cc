@@ -44,8 +44,8 @@ Extremes::Facts Extremes::infer(const rules::Application &app,
   }
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return facts;
-  const bool greatest = app.op.computes(rules::Computes::Greatest);
-  if (greatest || app.op.computes(rules::Computes::Least)) {
+  const bool greatest = app.op.computes(rules::Computes::ReduceMax);
+  if (greatest || app.op.computes(rules::Computes::ReduceMin)) {
     facts.own = taken_axes(app);
     facts.greatest = greatest;
   }

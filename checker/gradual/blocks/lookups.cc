@@ -1,9 +1,9 @@
 // Lookups by index in a table of which each rank has some rows.
 #include "checker/gradual/blocks/lookups.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/blocks/numbering.h"
+#include "checker/program_queries.h"
 
 #include "rules/apply.h"
 #include "rules/bind.h"
@@ -252,13 +252,13 @@ struct Lookups::Scatter {
 // What overwrites zeros adds to them.
 std::optional<Lookups::Scatter> Lookups::scatter_of(const rules::Application &app,
                                                     llvm::ArrayRef<ValueId> operands) const {
-  if (app.op.computes(rules::Computes::RowSums)) {
+  if (app.op.computes(rules::Computes::EmbeddingGrad)) {
     const std::optional<size_t> index = arg_of(app, "i"), source = arg_of(app, "g");
     if (!index || !source || app.results.empty())
       return std::nullopt;
     return Scatter{*index, *source, 0, extent_of(app.program, app.results[0].shape, 0)};
   }
-  const bool overwrites = app.op.computes(rules::Computes::Put) && app.args.size() >= 3 &&
+  const bool overwrites = app.op.computes(rules::Computes::IndexPut) && app.args.size() >= 3 &&
                           (zero_blocks_.contains(operands[0].index) ||
                            app.type(app.args[0]).zero().contains(app.mesh().typed_axes()));
   if (!(app.op.row->variant == rules::Variant::Adds || overwrites) || app.args.size() < 3)
@@ -284,7 +284,7 @@ bool Lookups::has_own_rows(ValueId value, const Offsets::Mask &rows) const {
 // Whether what was looked up is written back where it was, changed in the rank's own rows alone.
 bool Lookups::write_back(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                          Facts &facts) const {
-  if (!app.op.computes(rules::Computes::Put) || operands.size() < 3)
+  if (!app.op.computes(rules::Computes::IndexPut) || operands.size() < 3)
     return false;
   const auto source = looked_up_.find(operands.back().index);
   for (const auto &[arg, dim] : listed_indices(app))
@@ -336,7 +336,7 @@ static std::optional<Offsets::Mask> kept_by(const rules::Application &app, const
   if (!mask)
     return std::nullopt;
   Offsets::Mask kept = *mask;
-  if (app.op.computes(rules::Computes::Product))
+  if (app.op.computes(rules::Computes::Mul))
     return kept;
   bool chosen_is_zero = true; // `Put` writes zeros where the mask is true
   if (!app.op.row->chooses.empty())
@@ -355,8 +355,8 @@ llvm::SmallVector<size_t, 2> Lookups::offset_operands(const rules::Application &
     found.push_back(pick.index);
   if (const std::optional<Scatter> call = scatter_of(app, operands))
     found.push_back(call->index);
-  const bool zeroes = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::Put) ||
-                      app.op.computes(rules::Computes::Product);
+  const bool zeroes = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::IndexPut) ||
+                      app.op.computes(rules::Computes::Mul);
   for (size_t i = 0; zeroes && i < operands.size(); ++i)
     if (offsets_.mask(operands[i]))
       found.push_back(i);
@@ -366,7 +366,7 @@ llvm::SmallVector<size_t, 2> Lookups::offset_operands(const rules::Application &
 }
 
 static bool is_sum(const rules::Application &app) {
-  return app.op.computes(rules::Computes::Sum) || app.op.computes(rules::Computes::Difference);
+  return app.op.computes(rules::Computes::Add) || app.op.computes(rules::Computes::Sub);
 }
 
 Lookups::Facts Lookups::infer(const rules::Application &app,
@@ -403,13 +403,13 @@ Lookups::Facts Lookups::infer(const rules::Application &app,
       table = at->second.table, index = at->second.index;
     }
   scatter(app, operands, facts);
-  if (app.op.computes(rules::Computes::Put))
+  if (app.op.computes(rules::Computes::IndexPut))
     for (const auto &[arg, dim] : listed_indices(app))
       if (arg < operands.size() && counts_rows(app, {0, arg, dim}, operands[arg]))
         facts.own |= cut_along(app.type(app.args[0]), dim) - app.type(app.args[arg]).sharded();
-  const bool fills = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::Put);
+  const bool fills = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::IndexPut);
   facts.mask = operands.size() == 1 && has_mask(app, operands); // views and casts
-  const bool by_mask = app.op.computes(rules::Computes::Product) && has_mask(app, operands);
+  const bool by_mask = app.op.computes(rules::Computes::Mul) && has_mask(app, operands);
   facts.zeroed = by_mask || (fills && fills_with_zero(app, before));
   if (facts.zeroed) {
     facts.rows = kept_by(app, offsets_, operands);

@@ -2,7 +2,7 @@
 #include "checker/gradual/blocks/numbering.h"
 
 #include "checker/gradual/blocks/lookups.h"
-#include "checker/gradual/sent/windows.h"
+#include "checker/gradual/sent/halo_windows.h"
 
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
@@ -53,7 +53,7 @@ bool Numbering::has(ValueId value, CutPositions::Class cls) const {
 
 static bool picks(const rules::ResolvedOp &op) {
   return op.computes(Computes::Index) || op.computes(Computes::Gather) ||
-         op.computes(Computes::Put);
+         op.computes(Computes::IndexPut);
 }
 
 llvm::SmallVector<Numbering::Repeated, 1>
@@ -61,7 +61,7 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
                     llvm::ArrayRef<ValueId> results) const {
   llvm::SmallVector<Repeated, 1> found;
   if (counted_.empty() || app.op.form != rules::OpForm::Equation ||
-      app.op.computes(Computes::Put) ||
+      app.op.computes(Computes::IndexPut) ||
       llvm::any_of(results, [&](ValueId each) { return answers(each); }))
     return found;
   // An index of which each entry belongs to a row of the table; a list of them, one for each
@@ -154,7 +154,7 @@ void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> ope
             table && pick.dim < table->dims.size() && table->dims[pick.dim].is_number())
           for (const Count &count : *index)
             counts.push_back({count.cls, count.counted, table->dims[pick.dim].number()});
-  } else if (!app.op.computes(Computes::Difference) && app.op.row &&
+  } else if (!app.op.computes(Computes::Sub) && app.op.row &&
              app.op.row->constant == rules::OpDef::Constant::No) {
     for (ValueId operand : operands)
       if (const Counts *more = numbers(operand))

@@ -92,8 +92,8 @@ std::optional<Offsets::Number> Offsets::read(const rules::Application &app,
 // Whether a row only says where elements lie, or keeps them where they are not overwritten: what
 // is looked up there is set to zero by the same mask.
 static bool keeps_elements(const rules::Application &app, llvm::ArrayRef<ValueId> operands) {
-  return (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::Put) ||
-         app.op.computes(Computes::Bounds) || !app.op.row->chooses.empty();
+  return (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::IndexPut) ||
+         app.op.computes(Computes::Clamp) || !app.op.row->chooses.empty();
 }
 
 std::optional<Offsets::Number> Offsets::computed(ir::InstId id, const rules::Application &app,
@@ -107,11 +107,10 @@ std::optional<Offsets::Number> Offsets::computed(ir::InstId id, const rules::App
       return number(operands[0]);
     return std::nullopt;
   }
-  const bool adds = app.op.computes(Computes::Sum),
-             subtracts = app.op.computes(Computes::Difference);
+  const bool adds = app.op.computes(Computes::Add), subtracts = app.op.computes(Computes::Sub);
   rules::OperandMismatch ignored;
   const auto binding = rules::bind_operands(app, row.equation.equation, ignored);
-  if (!binding || app.attr("alpha") || !(adds || subtracts || app.op.computes(Computes::Product)))
+  if (!binding || app.attr("alpha") || !(adds || subtracts || app.op.computes(Computes::Mul)))
     return std::nullopt;
   std::optional<Number> a = read(app, operands, (*binding)[0]),
                         b = read(app, operands, (*binding)[1]);
@@ -143,8 +142,9 @@ std::optional<Offsets::Number> Offsets::computed(ir::InstId id, const rules::App
 
 std::optional<Offsets::Mask> Offsets::compared(ir::InstId id, const rules::Application &app,
                                                llvm::ArrayRef<ValueId> operands) const {
-  const bool less = app.op.computes(Computes::Less), at_most = app.op.computes(Computes::AtMost),
-             more = app.op.computes(Computes::More), at_least = app.op.computes(Computes::AtLeast);
+  const bool less = app.op.computes(Computes::Less), at_most = app.op.computes(Computes::LessEqual),
+             more = app.op.computes(Computes::Greater),
+             at_least = app.op.computes(Computes::GreaterEqual);
   if (!(less || at_most || more || at_least))
     return std::nullopt;
   rules::OperandMismatch ignored;
@@ -170,7 +170,7 @@ std::optional<Offsets::Mask> Offsets::compared(ir::InstId id, const rules::Appli
 
 // A mask of zeros and ones that 1 is taken from, or that is taken from 1; its sign is no matter.
 static bool is_beside_one(const rules::Application &app) {
-  return app.op.computes(Computes::Difference) && !app.attr("alpha") &&
+  return app.op.computes(Computes::Sub) && !app.attr("alpha") &&
          llvm::any_of(app.slots, [](const rules::Slot &slot) {
            const ir::AttrValue &one = slot.literal;
            return slot.form == rules::Slot::Form::Literal &&
@@ -188,15 +188,15 @@ std::optional<Offsets::Mask> Offsets::combined(const rules::Application &app,
     return std::nullopt;
   if (operands.size() == 1) {
     Mask result = *first;
-    if (app.op.computes(Computes::Not) || is_beside_one(app))
+    if (app.op.computes(Computes::LogicalNot) || is_beside_one(app))
       result.inside = !result.inside;
     else if (!moves_elements(app.op))
       return std::nullopt;
     return result;
   }
   const Mask *second = operands.size() == 2 ? mask(operands[1]) : nullptr;
-  const bool both = app.op.computes(Computes::Both) || app.op.computes(Computes::Product);
-  if (!second || !(both || app.op.computes(Computes::AnyOf)))
+  const bool both = app.op.computes(Computes::LogicalAnd) || app.op.computes(Computes::Mul);
+  if (!second || !(both || app.op.computes(Computes::LogicalOr)))
     return std::nullopt;
   Mask a = with_side(*first, both), b = with_side(*second, both);
   if (a.inside != both || b.inside != both || a.of != b.of || a.steps != b.steps ||

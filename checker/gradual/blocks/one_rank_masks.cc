@@ -38,7 +38,7 @@ OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
     return facts;
   facts.mask = compared_places(app, offsets_, operands);
   const bool keeps =
-      (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::Both);
+      (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::LogicalAnd);
   for (ValueId operand : operands)
     facts.mask |= keeps ? mask(operand) : AxisSet();
   if (app.op.row->chooses.empty())

@@ -1,7 +1,7 @@
 // Sums to one rank.
 #include "checker/gradual/blocks/root_values.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/apply.h"
 #include "rules/transitions/call.h"

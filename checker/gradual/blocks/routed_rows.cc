@@ -1,9 +1,9 @@
 // Orders of rows, through sorts, picks, exchanges and all that keeps rows where they are.
 #include "checker/gradual/blocks/routed_rows.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
-#include "checker/gradual/sent/windows.h"
+#include "checker/gradual/sent/halo_windows.h"
+#include "checker/program_queries.h"
 
 #include "rules/apply.h"
 #include "rules/bind.h"
@@ -67,8 +67,8 @@ static std::optional<RowIndex> row_index(const rules::Application &app) {
     const auto of = arg_of(app, "a");
     if (!of || app.op.row->placed.empty())
       return std::nullopt;
-    const auto dims =
-        rules::placed_dims(app, app.op.row->default_dim, rank_of(app.program, app.args[*of].shape));
+    const auto dims = rules::placed_dims(app, app.op.row->default_dim,
+                                         dimension_count(app.program, app.args[*of].shape));
     if (!dims || dims->size() != 1 || dims->front() != 0)
       return std::nullopt;
     return RowIndex{slot.first, {}};
@@ -185,8 +185,8 @@ bool RoutedRows::exchange(const rules::Application &app, llvm::ArrayRef<ValueId>
 // In which order the rows are sorted. That of the numbers of a sort undoes it.
 bool RoutedRows::sort(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                       llvm::ArrayRef<ValueId> results, Facts &facts) {
-  if (!app.op.computes(Computes::Order) || app.args.size() != 1 || results.empty() ||
-      rank_of(program_, app.args[0].shape) != 1)
+  if (!app.op.computes(Computes::ArgSort) || app.args.size() != 1 || results.empty() ||
+      dimension_count(program_, app.args[0].shape) != 1)
     return false;
   const AxisSet axes = cut_rows(app.type(app.args[0])) | counts(operands[0]);
   const std::optional<int64_t> rows = extent_of(program_, app.args[0].shape, 0);
@@ -216,11 +216,11 @@ bool RoutedRows::sort(const rules::Application &app, llvm::ArrayRef<ValueId> ope
 // Which rows a mask has: a column of numbers for each of its dimensions.
 bool RoutedRows::find_places(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                              llvm::ArrayRef<ValueId> results, Facts &facts) {
-  if (!app.op.computes(Computes::Places) || app.args.size() != 1 || results.size() != 1)
+  if (!app.op.computes(Computes::NonZero) || app.args.size() != 1 || results.size() != 1)
     return false;
   const ir::Type &type = app.type(app.args[0]);
   const AxisSet axes = type.sharded() | counts(operands[0]);
-  const size_t dims = rank_of(program_, app.args[0].shape);
+  const size_t dims = dimension_count(program_, app.args[0].shape);
   if (!axes || dims == 0)
     return false;
   const OrderId of = order_of(operands[0]);
@@ -283,7 +283,7 @@ bool RoutedRows::see_map(const rules::Application &app, llvm::ArrayRef<ValueId> 
   const ir::AttrValue *other = app.attr("other");
   if (!by && other && other->form == ir::AttrForm::Integer)
     by = other->as_integer();
-  const bool divides = app.op.computes(Computes::FloorQuotient);
+  const bool divides = app.op.computes(Computes::FloorDiv);
   // `[n, k]` in one dimension has number i of what is i / k in n; `[k, n]`, of what is i % n.
   if (!(divides || app.op.computes(Computes::Remainder)) || !by || *by <= 0 || !map->base ||
       map->rows % *by != 0 || map->blocks != (divides ? 1 : map->rows / *by))
@@ -304,7 +304,7 @@ bool RoutedRows::pick(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   const std::optional<size_t> table = arg_of(app, "a");
   const std::optional<RowIndex> index = row_index(app);
   const Map *map = index ? map_of(operands[index->rows]) : nullptr;
-  if (!table || !map || rank_of(program_, app.args[index->rows].shape) != 1)
+  if (!table || !map || dimension_count(program_, app.args[index->rows].shape) != 1)
     return false;
   const AxisSet rows = cut_rows(app.type(app.args[*table]));
   if (!rows)
@@ -339,7 +339,7 @@ bool RoutedRows::put(const rules::Application &app, llvm::ArrayRef<ValueId> oper
       app.op.row->variant == rules::Variant::Adds || rules::flag_attr(app, "accumulate");
   if (!into || !map || results.empty() || !index->others.empty() ||
       app.op.computes(Computes::Index) || app.op.computes(Computes::Gather) ||
-      rank_of(program_, app.args[index->rows].shape) != 1)
+      dimension_count(program_, app.args[index->rows].shape) != 1)
     return false;
   const AxisSet target = cut_rows(app.type(app.args[*into]));
   const bool fresh = is_zero(app, operands, *into),
@@ -370,8 +370,8 @@ bool RoutedRows::take_part(const rules::Application &app, llvm::ArrayRef<ValueId
                      factors == rules::chunk_factors;
   if (!(joins || parts) || operands.empty())
     return false;
-  const auto dims =
-      rules::placed_dims(app, rules::DefaultDim::First, rank_of(program_, app.args[0].shape));
+  const auto dims = rules::placed_dims(app, rules::DefaultDim::First,
+                                       dimension_count(program_, app.args[0].shape));
   if (!dims || dims->size() != 1 || dims->front() != 0)
     return false;
   const OrderId of = order_of(operands[0]);
@@ -423,8 +423,8 @@ bool RoutedRows::take_entry(const rules::Application &app, llvm::ArrayRef<ValueI
   if (!(factors == rules::select_factors || factors == rules::unbind_factors) || app.args.empty())
     return false;
   const ir::Param *param = program_.find_param(operands[0]);
-  const auto dims =
-      rules::placed_dims(app, rules::DefaultDim::First, rank_of(program_, app.args[0].shape));
+  const auto dims = rules::placed_dims(app, rules::DefaultDim::First,
+                                       dimension_count(program_, app.args[0].shape));
   if (!param || param->role != ir::Role::Param || !dims || dims->size() != 1 || dims->front() != 0)
     return false;
   for (ir::AxisId axis : cut_rows(app.type(app.args[0])))
@@ -476,7 +476,7 @@ AxisSet RoutedRows::find_owned(const rules::Application &app, llvm::ArrayRef<Val
       continue;
     unsent |= others & type.of(Kind::Partial);
     unsent |= (others & type.sharded()) - sent;
-    if (rank_of(program_, app.args[i].shape) != 0)
+    if (dimension_count(program_, app.args[i].shape) != 0)
       unsent |= others & type.equal();
   }
   return own;

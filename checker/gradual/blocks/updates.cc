@@ -1,9 +1,9 @@
 // What reaches a parameter.
 #include "checker/gradual/blocks/updates.h"
 
-#include "checker/definitions.h"
 #include "checker/operand_list.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/transitions/call.h"
 
@@ -18,7 +18,7 @@ using ir::ValueId;
 
 bool Updates::adds_to_kept(const ir::Inst &inst, const rules::ResolvedOp &op) const {
   return inst.result_count == 1 && program_.values[inst.first_result].alias_of.valid() &&
-         (op.computes(rules::Computes::Sum) || op.computes(rules::Computes::Difference)) &&
+         (op.computes(rules::Computes::Add) || op.computes(rules::Computes::Sub)) &&
          kept_.test(storage_of(program_, inst.first_result).index);
 }
 
@@ -62,7 +62,7 @@ Updates::Updates(ir::Program &program)
     const bool decides = op.row && op.row->dtype == rules::DTypeRule::Boolean;
     const bool leaves = inst.result_count == 0 && op.form == rules::OpForm::Boundary &&
                         inst.phase == ir::Phase::Optimizer;
-    if (decides || !(leaves || are_made_of(InstId{i})))
+    if (decides || !(leaves || feeds_parameter(InstId{i})))
       continue;
     operands.read(program, inst.operands);
     for (ValueId value : operands.values)
@@ -77,7 +77,8 @@ void Updates::find_read(rules::Rules &rules) {
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
     const rules::ResolvedOp &op = rules.resolve(inst.op);
-    if (!is_forward(inst) || !are_made_of(InstId{i}) || op.variant() == rules::Variant::BatchNorm)
+    if (!is_forward(inst) || !feeds_parameter(InstId{i}) ||
+        op.variant() == rules::Variant::BatchNorm)
       continue;
     operands.read(program_, inst.operands);
     for (ValueId value : operands.values)
@@ -85,7 +86,7 @@ void Updates::find_read(rules::Rules &rules) {
   }
 }
 
-bool Updates::are_made_of(InstId id) const {
+bool Updates::feeds_parameter(InstId id) const {
   const ir::Inst &inst = program_.insts[id];
   return llvm::any_of(llvm::seq<uint32_t>(0, inst.result_count),
                       [&](uint32_t r) { return made_of_.test(inst.result(r).index); });
@@ -113,7 +114,7 @@ bool Updates::is_tally(InstId id) const {
          !read_.test(storage_of(program_, inst.first_result).index);
 }
 
-bool Updates::are_handed_on_in_turn(InstId broadcast) const {
+bool Updates::is_broadcast_by_each_owner(InstId broadcast) const {
   return llvm::all_of(tensors_of(program_, broadcast),
                       [&](ValueId value) { return in_turn_.test(value.index); });
 }

@@ -16,15 +16,15 @@ public:
 
   // Whether a gradient or a new value of a parameter is made of a result of the instruction. What
   // only decides something, as a flag that an overflow has set does, is no part of it.
-  bool are_made_of(ir::InstId id) const;
+  bool feeds_parameter(ir::InstId id) const;
   // Whether the forward reads a value for what becomes of parameters. What is read to be moved on,
   // as the statistics of a batch norm, is not.
-  bool are_made_by_reading(ir::ValueId value) const { return read_.test(value.index); }
+  bool reads_for_update(ir::ValueId value) const { return read_.test(value.index); }
   // Whether the instruction adds to something that the program keeps from step to step, and that is
   // no parameter, no state of an optimizer, and nothing that the next step would train by.
   bool is_tally(ir::InstId id) const;
   // Whether other ranks hand out what they have of the operand of a broadcast, too.
-  bool are_handed_on_in_turn(ir::InstId broadcast) const;
+  bool is_broadcast_by_each_owner(ir::InstId broadcast) const;
 
 private:
   bool adds_to_kept(const ir::Inst &inst, const rules::ResolvedOp &op) const;

@@ -1,7 +1,7 @@
 // What rows make of contents, by their equations: sums of products, and functions.
 #include "checker/gradual/axis_size_numbers.h"
-#include "checker/gradual/micro_batches/followed.h"
 #include "checker/gradual/micro_batches/integers.h"
+#include "checker/gradual/micro_batches/rank_interpreter.h"
 
 #include "rules/bind.h"
 #include "rules/factors/shape_rule.h"
@@ -50,7 +50,8 @@ static Id literal(Contents &contents, const rules::Slot &slot) {
   return whole ? contents.number(static_cast<int64_t>(*number)) : Contents::kFree;
 }
 
-Followed::Results Followed::by_equation(const Step &step, const rules::Application &bound) {
+RankInterpreter::Results RankInterpreter::by_equation(const Step &step,
+                                                      const rules::Application &bound) {
   const rules::Equation &equation = bound.op.row->equation.equation;
   rules::OperandMismatch problem;
   const auto binding = rules::bind_operands(bound, equation, problem);
@@ -98,8 +99,9 @@ Followed::Results Followed::by_equation(const Step &step, const rules::Applicati
 }
 
 // What a mask leaves, if it is known: the operand that the row chooses, or the other one.
-std::optional<Id> Followed::chosen(const rules::Application &bound, const rules::Equation &equation,
-                                   const rules::Binding &binding, llvm::ArrayRef<Id> args) {
+std::optional<Id> RankInterpreter::chosen(const rules::Application &bound,
+                                          const rules::Equation &equation,
+                                          const rules::Binding &binding, llvm::ArrayRef<Id> args) {
   const unsigned of = equation.find_operand(bound.op.row->chooses);
   std::optional<unsigned> mask, other;
   for (unsigned r = 0; r < equation.ref_count; ++r) {
@@ -131,7 +133,8 @@ std::optional<Id> Followed::chosen(const rules::Application &bound, const rules:
 }
 
 // Of numbers, what the row makes of them.
-std::optional<Id> Followed::computed(const rules::Application &bound, llvm::ArrayRef<Id> numbers) {
+std::optional<Id> RankInterpreter::computed(const rules::Application &bound,
+                                            llvm::ArrayRef<Id> numbers) {
   llvm::SmallVector<int64_t, 3> of;
   for (Id id : numbers) {
     const auto known = contents_.known(id);
@@ -143,9 +146,9 @@ std::optional<Id> Followed::computed(const rules::Application &bound, llvm::Arra
   return made ? std::optional(contents_.number(*made)) : std::nullopt;
 }
 
-Id Followed::atom(const rules::Application &bound, const rules::Equation &equation,
-                  const rules::Atom &atom, const rules::Binding &binding, llvm::ArrayRef<Id> args,
-                  bool discrete) {
+Id RankInterpreter::atom(const rules::Application &bound, const rules::Equation &equation,
+                         const rules::Atom &atom, const rules::Binding &binding,
+                         llvm::ArrayRef<Id> args, bool discrete) {
   if (atom.form == rules::Atom::Form::Integer)
     return contents_.number(atom.first);
   llvm::SmallVector<Id, 4> of;
@@ -179,9 +182,9 @@ Id Followed::atom(const rules::Application &bound, const rules::Equation &equati
   return numbers && discrete ? Contents::kOpen : contents_.function(of);
 }
 
-Id Followed::total(const rules::Application &bound, const rules::Equation &equation,
-                   const rules::Sum &sum, const rules::Binding &binding, llvm::ArrayRef<Id> args,
-                   bool discrete) {
+Id RankInterpreter::total(const rules::Application &bound, const rules::Equation &equation,
+                          const rules::Sum &sum, const rules::Binding &binding,
+                          llvm::ArrayRef<Id> args, bool discrete) {
   const rules::OpDef &row = *bound.op.row;
   if (!row.chooses.empty())
     if (const auto left = chosen(bound, equation, binding, args))
@@ -203,15 +206,15 @@ Id Followed::total(const rules::Application &bound, const rules::Equation &equat
   }
   // Sums over a dimension, quotients and places of numbers are not computed.
   const bool plain = equation.has_function || rules::moves_elements(bound.op) ||
-                     bound.op.computes(Computes::Sum) || bound.op.computes(Computes::Difference) ||
-                     bound.op.computes(Computes::Product) || bound.op.computes(Computes::Identity);
+                     bound.op.computes(Computes::Add) || bound.op.computes(Computes::Sub) ||
+                     bound.op.computes(Computes::Mul) || bound.op.computes(Computes::Identity);
   if (contents_.known(all).value_or(0) && !plain)
     return discrete ? Contents::kOpen : Contents::kFree;
   return all;
 }
 
 // What a mask of the rank leaves of a tensor on some ranks only.
-void Followed::note_left(ir::InstId id) {
+void RankInterpreter::note_left(ir::InstId id) {
   const ValueId result = program_.insts[id].first_result;
   std::set<uint32_t> kept, missing; // by some rank, of its operands
   for (unsigned rank = 0; rank < ranks_; ++rank) {

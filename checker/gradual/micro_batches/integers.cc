@@ -19,42 +19,42 @@ std::optional<int64_t> of_integers(const rules::ResolvedOp &op, llvm::ArrayRef<i
   if (x.size() == 1) {
     if (computes == Computes::Sign)
       return (x[0] > 0) - (x[0] < 0);
-    if (computes == Computes::Not && truths)
+    if (computes == Computes::LogicalNot && truths)
       return !x[0];
     return std::nullopt;
   }
-  if (x.size() == 3 && computes == Computes::Bounds)
+  if (x.size() == 3 && computes == Computes::Clamp)
     return std::min(std::max(x[0], x[1]), x[2]);
   if (x.size() != 2)
     return std::nullopt;
   const int64_t a = x[0], b = x[1];
   switch (computes) {
-  case Computes::Larger:
+  case Computes::Maximum:
     return std::max(a, b);
-  case Computes::Smaller:
+  case Computes::Minimum:
     return std::min(a, b);
   case Computes::Equal:
     return a == b;
-  case Computes::Unequal:
+  case Computes::NotEqual:
     return a != b;
   case Computes::Less:
     return a < b;
-  case Computes::AtMost:
+  case Computes::LessEqual:
     return a <= b;
-  case Computes::More:
+  case Computes::Greater:
     return a > b;
-  case Computes::AtLeast:
+  case Computes::GreaterEqual:
     return a >= b;
   default:
     break;
   }
-  if (truths && computes == Computes::Both)
+  if (truths && computes == Computes::LogicalAnd)
     return a & b;
-  if (truths && computes == Computes::AnyOf)
+  if (truths && computes == Computes::LogicalOr)
     return a | b;
   if (b == 0 || a == std::numeric_limits<int64_t>::min()) // which has no quotient by -1
     return std::nullopt;
-  if (computes == Computes::Quotient)
+  if (computes == Computes::Div)
     return a / b;
   if (computes == Computes::TruncatedRemainder)
     return a % b;

@@ -3,7 +3,7 @@
 // ranks may mean to use it in another way in each turn.
 #include "checker/gradual/micro_batches/micro_batches.h"
 
-#include "checker/gradual/micro_batches/followed.h"
+#include "checker/gradual/micro_batches/rank_interpreter.h"
 
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
@@ -48,7 +48,7 @@ size_t kinds(const Pattern &pattern) {
 
 class Judge {
 public:
-  Judge(ir::Program &program, CheckResult &result, Followed &followed, ir::AxisId axis)
+  Judge(ir::Program &program, CheckResult &result, RankInterpreter &followed, ir::AxisId axis)
       : program_(program), result_(result), followed_(followed), axis_(axis) {}
 
   void run() {
@@ -67,7 +67,7 @@ private:
 
   ir::Program &program_;
   CheckResult &result_;
-  Followed &followed_;
+  RankInterpreter &followed_;
   ir::AxisId axis_;
 };
 
@@ -76,7 +76,7 @@ std::optional<std::vector<Addend>> Judge::addends(ValueId value) {
   const ir::TypeId type = result_.types[value.index];
   if (!type.valid() || !program_.types[type].equal().contains(axis_))
     return std::nullopt;
-  const Followed::Cells &cells = followed_.cells(0, value);
+  const RankInterpreter::Cells &cells = followed_.cells(0, value);
   std::vector<Addend> all;
   for (size_t c = 0; c < cells.of.size(); ++c) {
     const Content &content = followed_.contents()[cells.of[c]];
@@ -95,7 +95,7 @@ std::optional<std::vector<Addend>> Judge::addends(ValueId value) {
   std::set<uint32_t> dropped;
   for (const Addend &addend : all)
     for (const PartOf &each : addend) {
-      const Followed::Source *source = followed_.source(each.source);
+      const RankInterpreter::Source *source = followed_.source(each.source);
       if (each.part == PartOf::kMany || (source && !source->left))
         dropped.insert(each.source);
     }
@@ -109,7 +109,7 @@ std::set<int64_t> Judge::counts(llvm::ArrayRef<Addend> addends) const {
   std::set<int64_t> counts;
   for (const Addend &addend : addends)
     for (const PartOf &each : addend)
-      if (const Followed::Source *source = followed_.source(each.source))
+      if (const RankInterpreter::Source *source = followed_.source(each.source))
         if (source->parts >= kLeastParts)
           counts.insert(source->parts);
   return counts;
@@ -124,7 +124,7 @@ bool Judge::judge(ValueId value) {
     std::vector<Addend> own;
     for (Addend addend : *all) {
       llvm::erase_if(addend, [&](const PartOf &each) {
-        const Followed::Source *source = followed_.source(each.source);
+        const RankInterpreter::Source *source = followed_.source(each.source);
         return source ? source->parts != parts : entries != parts;
       });
       own.push_back(std::move(addend));
@@ -167,7 +167,7 @@ void Judge::report(const Addend &odd, int64_t parts, const std::set<Addend> &the
       llvm::find_if(odd, [](const PartOf &each) { return each.source != PartOf::kResult; });
   if (of == odd.end())
     return;
-  const Followed::Source &source = *followed_.source(of->source);
+  const RankInterpreter::Source &source = *followed_.source(of->source);
   const auto other = llvm::find_if(odd, [&](const PartOf &each) { return each.part != of->part; });
   std::string how;
   int64_t part = of->part;
@@ -215,7 +215,7 @@ void judge_micro_batches(ir::Program &program, CheckResult &result) {
     if (ranks < 2 || ranks > kMostRanks ||
         uint64_t(program.main.size()) * uint64_t(ranks) > kMostSteps)
       continue;
-    Followed followed(program, result, mesh, axis);
+    RankInterpreter followed(program, result, mesh, axis);
     followed.run();
     Judge(program, result, followed, axis).run();
   }

@@ -1,8 +1,8 @@
 // A finding is certain if it does not depend on what is unknown of the operands.
 #include "checker/gradual/second_pass/certainty.h"
 
-#include "checker/definitions.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/apply.h"
 #include "rules/transitions/call.h"
@@ -175,7 +175,7 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
     return open;
   // What is printed or logged goes no further.
   if (place.form == Place::Form::Inst)
-    if (state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Number))
+    if (state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Item))
       open = ~AxisSet();
   auto add = [&](ir::TypeId id, AxisSet roots = {}) {
     if (id.valid())

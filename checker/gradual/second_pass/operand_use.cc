@@ -1,7 +1,7 @@
 // What an operation overwrites, or only takes the shape of, says nothing of its results.
 #include "checker/gradual/second_pass/operand_use.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/bind.h"
 #include "rules/transitions/call.h"

@@ -1,7 +1,7 @@
 // What is asked of operands, types and attributes everywhere in the second pass.
 #include "checker/gradual/second_pass/part.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/shards/remesh.h"
 
@@ -39,8 +39,8 @@ AxisSet SecondPassPart::axes_in(const ir::Inst &inst, llvm::StringRef key) const
   return axes;
 }
 
-bool SecondPassPart::is_number(ir::ShapeId shape) const {
-  return checker::is_number(program_, shape);
+bool SecondPassPart::is_scalar(ir::ShapeId shape) const {
+  return checker::is_scalar(program_, shape);
 }
 
 bool SecondPassPart::is_float(ValueId value) const {

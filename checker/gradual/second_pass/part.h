@@ -10,14 +10,20 @@
 namespace spmd::checker {
 
 struct CurrentInst {
-  ir::AxisSet reported, open;         // of its findings, and of what might be one
-  bool scale_open = false;            // the scale of its results is not known
+  ir::AxisSet reported;    // axes on which it has a finding
+  ir::AxisSet open;        // axes on which something that a finding depends on is unknown
+  bool scale_open = false; // the scale of its results is not known
   llvm::SmallSet<uint32_t, 4> unread; // operands, by index
   bool takes_block = false; // it is the backward of a convert, by which a rank took a block
   ir::AxisSet parts;        // along which it takes or joins rows that a rank has
   ir::AxisSet own;          // along which it numbers what a rank has
 };
 
+// The prefixes of the steps of a part, in the order in which SecondPass calls them: begin() clears
+// what was noted of the last instruction; take_*() change how the rule sees operands, before it is
+// applied; find_*() only note; judge_*() report, or add to CurrentInst::open; keep_*() and cut_*()
+// change the type of a result after its rule; learn() and follow() remember a value for later
+// instructions.
 class SecondPassPart {
 public:
   SecondPassPart(WalkState &state, CurrentInst &now)
@@ -28,8 +34,8 @@ protected:
   ir::AxisSet unknown_operands() const;
   // The axes that an attribute names.
   ir::AxisSet axes_in(const ir::Inst &inst, llvm::StringRef key) const;
-  bool is_number(ir::ValueId value) const { return is_number(program_.values[value].shape); }
-  bool is_number(ir::ShapeId shape) const;
+  bool is_scalar(ir::ValueId value) const { return is_scalar(program_.values[value].shape); }
+  bool is_scalar(ir::ShapeId shape) const;
   bool is_float(ir::ValueId value) const;
   // Kind, cut and scale are known there.
   ir::AxisSet known_axes(const ir::Type &type) const;

@@ -43,7 +43,7 @@ struct Parts {
   ZeroBlocks zeros;
   BlockLookups lookups;
   BlockNorms norms;
-  NeighbourEdges edges;
+  HaloExchange edges;
   RingBlocks rings;
   JoinedBlocks joined;
   DataOrigins origins;

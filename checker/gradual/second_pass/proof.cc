@@ -46,10 +46,10 @@ llvm::SmallVector<ValueId, 2> Proof::returned_as(InstId id, ValueId value) const
     if (attr.value.form != ir::AttrForm::Function)
       continue;
     const ir::Function &function = program_.functions[attr.value.as<ir::FunctionId>()];
-    if (function.opaque || program_.blocks[function.results].size() != inst.result_count)
+    if (function.opaque || program_.operand_lists[function.results].size() != inst.result_count)
       continue;
     const ir::Operand &operand =
-        program_.blocks[function.results][value.index - inst.first_result.index];
+        program_.operand_lists[function.results][value.index - inst.first_result.index];
     if (operand.is_value())
       found.push_back(operand.as_value());
   }

@@ -87,8 +87,7 @@ void ResultCuts::keep_known_cuts(const rules::OpDef *row, ValueId value, const T
 // What is pending is so still when it is multiplied by something unknown, which was reported.
 void ResultCuts::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results,
                               Type &type) const {
-  if (!(op.computes(Computes::Product) || op.computes(Computes::Quotient)) ||
-      state_.args.size() < results)
+  if (!(op.computes(Computes::Mul) || op.computes(Computes::Div)) || state_.args.size() < results)
     return;
   const Type &kept = program_.types[state_.args[result].type];
   AxisSet pending = kept.of(Kind::Partial) - kept.zero() - kept.unknown;

@@ -51,7 +51,7 @@ AxisSet SecondPass::drifted(const ir::Param &buffer, const Type &type) const {
       rules::axes_of(program_, buffer.drifted, type.mesh()) - gradual_.cuts().owned(buffer.value);
   for (AxisId axis : axes)
     if (type.dim(axis) || gradual_.cuts().dim(buffer.value, axis) ||
-        !gradual_.updates().are_made_by_reading(buffer.value))
+        !gradual_.updates().reads_for_update(buffer.value))
       axes -= axis;
   return axes;
 }

@@ -40,16 +40,16 @@ private:
 };
 
 // A part of a dimension: elements inside of it, and how many positions of it there are.
-struct Stretch {
+struct DimRange {
   unsigned dim = 0;
   int64_t inner = 1, extent = 1;
-  friend auto operator<=>(const Stretch &, const Stretch &) = default;
+  friend auto operator<=>(const DimRange &, const DimRange &) = default;
 };
 
 struct RingValue {
   // A dimension of which the rank has the block of the one that is so many ranks before it.
   struct Cut {
-    Stretch at;
+    DimRange at;
     unsigned back = 0;
     friend auto operator<=>(const Cut &, const Cut &) = default;
   };
@@ -67,7 +67,7 @@ struct RingValue {
     Expressions::Id numbers;
     unsigned back = 0;
     int times = 1;
-    llvm::SmallVector<Stretch, 4> at;
+    llvm::SmallVector<DimRange, 4> at;
     friend bool operator==(const Shift &, const Shift &) = default;
   };
 

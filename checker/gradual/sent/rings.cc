@@ -1,9 +1,9 @@
 // Follows blocks that are sent round: whose they are, and what is made of them.
 #include "checker/gradual/sent/rings.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/apply.h"
 #include "rules/bind.h"
@@ -72,7 +72,7 @@ Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rule
       continue;
     const rules::Application app{
         const_cast<ir::Program &>(program), op, inst.attrs, inst.context, {}, {}, {}};
-    for (const ir::Operand &operand : program.blocks[inst.operands])
+    for (const ir::Operand &operand : program.operand_lists[inst.operands])
       if (operand.is_value())
         sent_.insert(operand.as_value().index);
     const AxisSet axes = axes_of_call(app);
@@ -118,7 +118,9 @@ std::optional<int64_t> Rings::extent(ValueId value, unsigned dim) const {
   return extent_of(program_, checked_.shapes[value.index], dim);
 }
 
-size_t Rings::rank(ValueId value) const { return rank_of(program_, checked_.shapes[value.index]); }
+size_t Rings::rank(ValueId value) const {
+  return dimension_count(program_, checked_.shapes[value.index]);
+}
 
 const RingValue *Rings::find(ValueId value) const {
   const auto at = held_.find(value.index);
@@ -272,7 +274,7 @@ void Rings::finish(Step &step, uint32_t result, RingValue held) {
   if (held.is_plain() && !held.is_zero() && held.at_home() && !held.is_tile() && !held.collected) {
     std::optional<unsigned> dim;
     if (!held.cuts.empty()) {
-      const Stretch &at = held.cuts[0].at;
+      const DimRange &at = held.cuts[0].at;
       dim = at.dim;
       if (at.inner * at.extent != extent(step.result(result), at.dim)) {
         made.held = std::move(held);
@@ -383,7 +385,7 @@ static bool reads_one(const rules::Application &app, size_t operands) {
   const rules::Equation &row = app.op.row->equation.equation;
   return !row.has_generator && app.op.row->from_attr.empty() &&
          row.refs[row.atoms[0].first].role == rules::RefRole::Value &&
-         !app.op.computes(rules::Computes::Total);
+         !app.op.computes(rules::Computes::ReduceSum);
 }
 
 void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ValueId> operands,
@@ -418,7 +420,7 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
     if (const auto at = uniform_.find(operands[0].index); at != uniform_.end())
       uniform_[value.index] = bool(at->second);
   if (reads_one(app, operands.size()))
-    follow_stretched(app, operands[0], value);
+    follow_broadcast(app, operands[0], value);
   if (const auto by = rules::numbers_attr(app, {"shifts"}); by && operands.size() == 1) {
     const auto dims = rules::dim_numbers(app);
     if (by && dims && by->size() == 1 && dims->size() == 1)

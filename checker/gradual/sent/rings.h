@@ -106,7 +106,7 @@ private:
   void compute(Step &step);
   bool collect(Step &step, const rules::Application &app);
   bool pick(Step &step, const rules::Application &app);
-  void follow_stretched(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
+  void follow_broadcast(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
   void collapse(RingValue &held);
   void finish(Step &step, uint32_t result, RingValue held);
   bool is_away(const RingValue &held) const {
@@ -130,11 +130,11 @@ private:
     unsigned dim;
     int64_t by;
   };
-  llvm::DenseMap<uint32_t, Rolled> rolled_;      // whole tensors that were turned by some elements
-  llvm::DenseMap<uint32_t, bool> uniform_;       // of one number: whether it is 0
-  llvm::DenseMap<uint32_t, uint32_t> stretched_; // dimensions, a bit for each
-  llvm::DenseSet<uint32_t> guessed_;             // integers that are made of such inputs
-  struct Base {                                  // that was reshaped
+  llvm::DenseMap<uint32_t, Rolled> rolled_; // whole tensors that were turned by some elements
+  llvm::DenseMap<uint32_t, bool> uniform_;  // of one number: whether it is 0
+  llvm::DenseMap<uint32_t, uint32_t> broadcast_dims_; // dimensions, a bit for each
+  llvm::DenseSet<uint32_t> guessed_;                  // integers that are made of such inputs
+  struct Base {                                       // that was reshaped
     Expressions::Id form;
     std::vector<uint64_t> extents;
   };

@@ -29,7 +29,7 @@ std::optional<int64_t> Rings::Computing::extent(uint8_t factor) const {
 }
 
 std::optional<Rings::Computing::Place> Rings::Computing::locate(size_t arg,
-                                                                const Stretch &at) const {
+                                                                const DimRange &at) const {
   if (arg >= map.args.size() || !map.args[arg] || at.dim >= map.args[arg]->size())
     return std::nullopt;
   int64_t inside = 1;
@@ -44,14 +44,14 @@ std::optional<Rings::Computing::Place> Rings::Computing::locate(size_t arg,
   return std::nullopt;
 }
 
-std::optional<Stretch> Rings::Computing::place(uint32_t result, const Place &at) const {
+std::optional<DimRange> Rings::Computing::place(uint32_t result, const Place &at) const {
   if (result >= map.results.size() || !map.results[result])
     return std::nullopt;
   for (unsigned d = 0; d < map.results[result]->size(); ++d) {
     int64_t inside = 1;
     for (uint8_t factor : llvm::reverse((*map.results[result])[d])) {
       if (factor == at.factor)
-        return Stretch{d, inside * at.inner, at.extent};
+        return DimRange{d, inside * at.inner, at.extent};
       const std::optional<int64_t> length = extent(factor);
       if (!length)
         return std::nullopt;
@@ -134,7 +134,7 @@ void Rings::Computing::align() {
       for (unsigned d = 0; d < map.args[i]->size(); ++d)
         has |= llvm::is_contained((*map.args[i])[d], one.at.factor) &&
                rings.extent(step.operands[i], d).value_or(2) > 1 &&
-               !(rings.stretched_.lookup(step.operands[i].index) >> d & 1);
+               !(rings.broadcast_dims_.lookup(step.operands[i].index) >> d & 1);
       if (args[i])
         for (const RingValue::Cut &each : args[i]->cuts)
           if (const auto at = locate(i, each.at))
@@ -165,7 +165,7 @@ void Rings::Computing::align_collected() {
     for (unsigned d = 0; d < map.args[i]->size(); ++d)
       if (llvm::is_contained((*map.args[i])[d], across->factor) &&
           rings.extent(step.operands[i], d).value_or(2) > 1 &&
-          !(rings.stretched_.lookup(step.operands[i].index) >> d & 1))
+          !(rings.broadcast_dims_.lookup(step.operands[i].index) >> d & 1))
         known = false;
   }
 }
@@ -174,8 +174,8 @@ void Rings::Computing::align_collected() {
 bool Rings::Computing::in_any_order(uint32_t result) const {
   if (!across || (place(result, *across) && !map.factors[across->factor].whole))
     return true;
-  return row.computes == Computes::Total || row.computes == Computes::LogOfSum ||
-         row.computes == Computes::Greatest || row.computes == Computes::Exponential ||
+  return row.computes == Computes::ReduceSum || row.computes == Computes::LogSumExp ||
+         row.computes == Computes::ReduceMax || row.computes == Computes::Exponential ||
          multiplies();
 }
 
@@ -184,7 +184,7 @@ std::optional<llvm::SmallVector<RingValue::Shift, 2>> Rings::Computing::shifts(s
   llvm::SmallVector<RingValue::Shift, 2> found;
   for (const RingValue::Shift &shift : args[arg]->shifts) {
     RingValue::Shift there = shift;
-    for (Stretch &at : there.at) {
+    for (DimRange &at : there.at) {
       const std::optional<Place> from = locate(arg, at);
       if (!from)
         return std::nullopt;
@@ -200,8 +200,8 @@ std::optional<llvm::SmallVector<RingValue::Shift, 2>> Rings::Computing::shifts(s
 bool Rings::Computing::settle(llvm::SmallVector<RingValue::Shift, 2> &shifts,
                               uint32_t result) const {
   for (RingValue::Shift &shift : shifts) {
-    for (Stretch &at : shift.at) {
-      const std::optional<Stretch> to =
+    for (DimRange &at : shift.at) {
+      const std::optional<DimRange> to =
           place(result, {static_cast<uint8_t>(at.dim), at.inner, at.extent});
       if (!to)
         return false;

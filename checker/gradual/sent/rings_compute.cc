@@ -24,7 +24,7 @@ void Rings::Computing::run() {
   for (uint32_t r = 0; r < step.results; ++r) {
     size_t cuts = 0;
     for (const Met &one : met)
-      if (const std::optional<Stretch> at = place(r, one.at)) {
+      if (const std::optional<DimRange> at = place(r, one.at)) {
         ++cuts; // of a flat tensor, no type says where a block lies
         tile |= read.size() == 1 && rings.sent_.contains(step.result(r).index) &&
                 at->inner * at->extent != rings.extent(step.result(r), at->dim);
@@ -48,7 +48,7 @@ void Rings::Computing::run() {
     made.uniform = made.guessed = false;
     made.proved = true;
     for (const Met &one : met)
-      if (const std::optional<Stretch> at = one.mixed ? std::nullopt : place(r, one.at))
+      if (const std::optional<DimRange> at = one.mixed ? std::nullopt : place(r, one.at))
         made.cuts.push_back({*at, one.back});
     for (size_t i : read)
       if (args[i]) {
@@ -131,10 +131,10 @@ bool Rings::pick(Step &step, const rules::Application &app) {
 
 // Along which dimensions, of 32 at most, all elements of a result are equal: they were one that was
 // stretched.
-void Rings::follow_stretched(const rules::Application &app, ValueId operand, ValueId result) {
+void Rings::follow_broadcast(const rules::Application &app, ValueId operand, ValueId result) {
   const bool stretches = app.op.row->factors == rules::expand_factors ||
                          app.op.row->factors == rules::expand_as_factors;
-  const uint32_t before = stretched_.lookup(operand.index);
+  const uint32_t before = broadcast_dims_.lookup(operand.index);
   rules::OperandMismatch problem;
   const rules::Equation &equation = app.op.row->equation.equation;
   const auto binding = rules::bind_operands(app, equation, problem);
@@ -156,7 +156,7 @@ void Rings::follow_stretched(const rules::Application &app, ValueId operand, Val
     if (llvm::none_of((*map.results[0])[d], varies))
       now |= uint32_t{1} << d;
   if (now)
-    stretched_[result.index] = now;
+    broadcast_dims_[result.index] = now;
 }
 
 void Rings::compute(Step &step) {

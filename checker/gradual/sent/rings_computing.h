@@ -50,8 +50,8 @@ struct Rings::Computing {
   bool lists(const RingValue &a, const RingValue &b) const;
   void judge_mixed(const Met &one, const Met &other);
   std::optional<int64_t> extent(uint8_t factor) const;
-  std::optional<Place> locate(size_t arg, const Stretch &at) const;
-  std::optional<Stretch> place(uint32_t result, const Place &at) const;
+  std::optional<Place> locate(size_t arg, const DimRange &at) const;
+  std::optional<DimRange> place(uint32_t result, const Place &at) const;
   std::optional<llvm::SmallVector<RingValue::Shift, 2>> shifts(size_t arg) const;
   std::optional<llvm::SmallVector<RingValue::Shift, 2>> shifts(size_t arg, uint32_t result) const;
   bool settle(llvm::SmallVector<RingValue::Shift, 2> &shifts, uint32_t result) const;

@@ -187,7 +187,7 @@ void Rings::Computing::judge_scales(const RingValue &a, const RingValue &b) {
 }
 
 std::optional<RingValue> Rings::Computing::added(uint32_t result) {
-  const bool minus = is(Computes::Difference);
+  const bool minus = is(Computes::Sub);
   std::optional<RingValue> a = operand(0, result), b = operand(1, result);
   if (!a || !b || rules::any_attr(app, {"alpha"}))
     return std::nullopt;
@@ -231,7 +231,7 @@ std::optional<RingValue> Rings::Computing::multiplied(uint32_t result) {
   RingValue made;
   made.axis = step.axis;
   std::optional<size_t> sum;
-  bool zero = is(Computes::Product) &&
+  bool zero = is(Computes::Mul) &&
               llvm::any_of(app.slots, [](const rules::Slot &slot) { return rules::is_zero(slot); });
   std::vector<Expressions::Id> forms(args.size(), 0);
   for (size_t i : read) {
@@ -266,7 +266,7 @@ std::optional<RingValue> Rings::Computing::multiplied(uint32_t result) {
   const bool literal = llvm::any_of(
       app.slots, [](const rules::Slot &slot) { return slot.form == rules::Slot::Form::Literal; });
   if (others.size() < read.size()) {
-    if (!is(Computes::Product) || literal)
+    if (!is(Computes::Mul) || literal)
       return std::nullopt;
     if (others.empty())
       made.pure = true;
@@ -293,7 +293,7 @@ std::optional<RingValue> Rings::Computing::multiplied(uint32_t result) {
 
 std::optional<RingValue> Rings::Computing::divided(uint32_t result) {
   std::optional<RingValue> a = operand(0, result), b = operand(1, result);
-  if (!a || !b || row.computes != Computes::Quotient)
+  if (!a || !b || row.computes != Computes::Div)
     return std::nullopt;
   if (a->is_zero())
     return a;
@@ -458,7 +458,7 @@ std::optional<RingValue> Rings::Computing::softmax(uint32_t result) {
       rings.forms_.of(Expressions::Exponentials, {arg.terms[0].form, dims->front()});
   made.terms.push_back({rings.forms_.of(Expressions::Exponentials, {arg.terms[0].form}), false, 0});
   RingValue::Shift shift = loose(result).shifts[0];
-  llvm::erase_if(shift.at, [&](const Stretch &at) { return at.dim == dims->front(); });
+  llvm::erase_if(shift.at, [&](const DimRange &at) { return at.dim == dims->front(); });
   shift.numbers = rings.forms_.of(Expressions::LogOf, {sum, uint64_t{1} << across->back});
   rings.logs_[shift.numbers] = {sum, uint64_t{1} << across->back};
   shift.times = -1;
@@ -510,22 +510,22 @@ std::optional<RingValue> Rings::Computing::content(uint32_t result) {
   const rules::Equation &equation = row.equation.equation;
   if (equation.has_generator || !in_any_order(result))
     return std::nullopt;
-  if (across && !place(result, *across) && !is(Computes::Total))
+  if (across && !place(result, *across) && !is(Computes::ReduceSum))
     if (auto made = alike(result))
       return made;
   if (row.factors == rules::stack_factors || row.factors == rules::cat_factors)
     return joined(result);
   if (read.size() == 1 && moves_elements(app.op) && !sums(result))
     return moved(result);
-  if (row.computes == Computes::LogOfSum)
+  if (row.computes == Computes::LogSumExp)
     return read.size() == 1 ? log_of_sum(result) : log_of_sums(result);
   if (row.computes == Computes::Exponential && !row.placed.empty())
     return softmax(result);
-  if (auto made = alike(result); made && !is(Computes::Sum) && !is(Computes::Difference))
+  if (auto made = alike(result); made && !is(Computes::Add) && !is(Computes::Sub))
     return made;
-  if (is(Computes::Sum) || is(Computes::Difference))
+  if (is(Computes::Add) || is(Computes::Sub))
     return added(result);
-  if (is(Computes::Quotient))
+  if (is(Computes::Div))
     return divided(result);
   if (is(Computes::Exponential))
     return exponential(result);

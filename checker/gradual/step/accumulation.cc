@@ -2,10 +2,10 @@
 // way.
 #include "checker/gradual/step/accumulation.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/operand_list.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/shapes/attrs.h"
 #include "rules/violations/gradients.h"
@@ -34,7 +34,7 @@ public:
 private:
   void need_backward();
   void read_backward();
-  bool is_kept(ValueId value) const;
+  bool is_persistent(ValueId value) const;
   bool writes_kept(InstId id);
   bool decides(InstId first, InstId seed);
   bool is_seed(InstId id);
@@ -75,7 +75,7 @@ bool Accumulation::writes_kept(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   bool writes = false;
   for (uint32_t r = 0; r < inst.result_count; ++r)
-    writes |= inst.phase == ir::Phase::Optimizer && is_kept(inst.result(r));
+    writes |= inst.phase == ir::Phase::Optimizer && is_persistent(inst.result(r));
   return writes;
 }
 
@@ -92,7 +92,7 @@ bool Accumulation::decides(InstId first, InstId seed) {
 }
 
 // It lies in the storage of a parameter or of its state.
-bool Accumulation::is_kept(ValueId value) const {
+bool Accumulation::is_persistent(ValueId value) const {
   while (program_.values[value].alias_of.valid() &&
          program_.values[value].alias_of.index < value.index)
     value = program_.values[value].alias_of;
@@ -175,7 +175,7 @@ bool Accumulation::divides_by(int64_t count) {
     const double left = factor ? 1 / std::abs(*factor * double(count)) : 0;
     if (left > 0.5 && std::abs(left - std::round(left)) < 1e-6 * left)
       return true;
-    const bool divides = factor && rules_.resolve(inst.op).computes(rules::Computes::Quotient);
+    const bool divides = factor && rules_.resolve(inst.op).computes(rules::Computes::Div);
     if (divides && inst.phase == ir::Phase::Optimizer && dealt_out(1 / std::abs(*factor), count))
       return true;
   }

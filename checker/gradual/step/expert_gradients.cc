@@ -2,10 +2,10 @@
 // optimizer.
 #include "checker/gradual/step/expert_gradients.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/gradual.h"
 #include "checker/operand_list.h"
+#include "checker/program_queries.h"
 
 #include "rules/kinds/scale.h"
 #include "rules/transitions/call.h"
@@ -139,7 +139,7 @@ ExpertGradients::passed(const rules::Application &app, llvm::ArrayRef<ValueId> o
     }
     return of;
   }
-  const bool scales = app.op.computes(Computes::Product) || app.op.computes(Computes::Quotient) ||
+  const bool scales = app.op.computes(Computes::Mul) || app.op.computes(Computes::Div) ||
                       app.op.boundary == rules::Boundary::Scale;
   if (scales)
     of->scale = multiplied(app, of->scale);
@@ -153,7 +153,7 @@ void ExpertGradients::follow_gradients(InstId id, const rules::Application &app)
   llvm::SmallVector<ValueId, 4> operands;
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     const ValueId result = inst.result(r);
-    operands_.read_by(r, inst.result_count, operands);
+    operands_.operands_of_result(r, inst.result_count, operands);
     const ValueId of = program_.values[result].grad_of;
     const ir::Param *param = of.valid() ? program_.find_param(of) : nullptr;
     if (std::optional<Gradient> gradient = passed(app, operands))

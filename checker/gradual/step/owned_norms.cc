@@ -1,8 +1,8 @@
 // Forward: of which parameters' gradients a value is made.
 #include "checker/gradual/step/owned_norms.h"
 
-#include "checker/definitions.h"
 #include "checker/operand_list.h"
+#include "checker/program_queries.h"
 
 #include "rules/ops/op.h"
 #include "rules/transitions/call.h"
@@ -46,8 +46,8 @@ private:
   void judge(InstId id);
   std::optional<Owner> owner(const Params &params) const;
   void report(InstId at, uint32_t operand, ir::AxisSet axes);
-  bool is_number(ValueId value) const {
-    return checker::is_number(program_, result_.shapes[value.index]);
+  bool is_scalar(ValueId value) const {
+    return checker::is_scalar(program_, result_.shapes[value.index]);
   }
   const Params &params(ValueId value) const {
     static const Params none;
@@ -113,10 +113,10 @@ void OwnedNorms::follow(InstId id) {
     Params made;
     if (const ValueId of = program_.values[result].grad_of; of.valid() && program_.find_param(of))
       made.insert(of.index);
-    operands_.read_by(r, inst.result_count, operands);
+    operands_.operands_of_result(r, inst.result_count, operands);
     for (ValueId value : operands)
       made.insert(params(value).begin(), params(value).end());
-    if (!made.empty() && !(sent && is_number(result))) // which is one on all ranks then
+    if (!made.empty() && !(sent && is_scalar(result))) // which is one on all ranks then
       params_[result.index] = std::move(made);
   }
 }
@@ -137,16 +137,16 @@ void OwnedNorms::judge(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
   if (inst.phase != ir::Phase::Optimizer ||
-      !(op.computes(Computes::Product) || op.computes(Computes::Quotient)))
+      !(op.computes(Computes::Mul) || op.computes(Computes::Div)))
     return;
   for (uint32_t n = 0; n < operands_.values.size(); ++n) {
     const Params &all = params(operands_.values[n]);
     const std::optional<Owner> by = owner(all);
     const bool one_of_them = llvm::any_of(operands_.values, [&](ValueId value) {
-      return !is_number(value) && !params(value).empty() &&
+      return !is_scalar(value) && !params(value).empty() &&
              std::includes(all.begin(), all.end(), params(value).begin(), params(value).end());
     });
-    if (all.size() > 1 && by && is_number(operands_.values[n]) && one_of_them)
+    if (all.size() > 1 && by && is_scalar(operands_.values[n]) && one_of_them)
       report(id, n, ir::AxisSet(by->axes));
   }
 }
@@ -159,7 +159,7 @@ void OwnedNorms::report(InstId at, uint32_t operand, ir::AxisSet axes) {
        made = defining_inst(program_, number)) {
     const llvm::SmallVector<ValueId, 4> from = tensors_of(program_, made);
     const auto *before = llvm::find_if(
-        from, [&](ValueId value) { return is_number(value) && params(value) == all; });
+        from, [&](ValueId value) { return is_scalar(value) && params(value) == all; });
     if (before == from.end())
       break;
     at = made, number = *before, operand = static_cast<uint32_t>(before - from.begin());

@@ -1,8 +1,8 @@
 // What is sent is followed through names, casts and copies, each of which has one operand.
 #include "checker/gradual/step/returned.h"
 
-#include "checker/definitions.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/ops/registry.h"
 #include "rules/shards/remesh.h"
@@ -316,7 +316,9 @@ void Returned::run() {
 
 } // namespace
 
-void judge_returned(ir::Program &program, CheckResult &result) { Returned(program, result).run(); }
+void judge_received_gradients(ir::Program &program, CheckResult &result) {
+  Returned(program, result).run();
+}
 
 // The operand that an instruction writes over, whatever it holds; none: there is none.
 static ValueId written_over(const ir::Program &program, InstId id) {

@@ -8,7 +8,11 @@
 
 namespace spmd::checker {
 
-void judge_returned(ir::Program &program, CheckResult &result);
+// Pipelines: gradients that come back to another value than the one that was sent, a received
+// activation that a later message overwrites before the backward has read it, a backward that adds
+// to the gradient which the step before has left, and tied copies that drift apart. Clears
+// CheckResult::proved of the outputs concerned.
+void judge_received_gradients(ir::Program &program, CheckResult &result);
 
 // Of a program whose stages send to each other, the values of which everything is known between
 // stages; empty where nothing is sent.

@@ -2,7 +2,7 @@
 #include "checker/gradual/step/unseen_collectives.h"
 
 #include "checker/operand_list.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/apply.h"
 #include "rules/transitions/call.h"
@@ -73,7 +73,7 @@ llvm::BitVector parts_of_losses(const ir::Program &program, const llvm::BitVecto
 
 } // namespace
 
-void judge_unseen(ir::Program &program, CheckResult &result) {
+void judge_unseen_collectives(ir::Program &program, CheckResult &result) {
   const llvm::BitVector carries = with_gradient(program),
                         in_loss = parts_of_losses(program, carries);
   rules::Rules rules(program);

@@ -7,6 +7,6 @@
 namespace spmd::checker {
 
 // One finding for each whose operand carries a gradient and whose result is a part of a loss.
-void judge_unseen(ir::Program &program, CheckResult &result);
+void judge_unseen_collectives(ir::Program &program, CheckResult &result);
 
 } // namespace spmd::checker

@@ -1,8 +1,8 @@
 // The line is taken apart at the columns that the recorder has noted.
 #include "checker/render/source/source_edit.h"
 
-#include "checker/definitions.h"
 #include "checker/fix/calls.h"
+#include "checker/program_queries.h"
 #include "checker/render/source/unified_diff.h"
 
 #include "llvm/ADT/STLExtras.h"

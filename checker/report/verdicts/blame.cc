@@ -1,7 +1,7 @@
 // Operands are found by the fields of violations, so a new violation needs nothing here.
 #include "checker/report/verdicts/blame.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/violations/gradients.h"
 #include "rules/violations/local.h"

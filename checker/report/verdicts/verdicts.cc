@@ -2,8 +2,8 @@
 // known on all axes; of programs that declare nothing: where everything they were made of is known.
 #include "checker/report/verdicts/verdicts.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/step/returned.h"
+#include "checker/program_queries.h"
 #include "checker/report/provenance.h"
 #include "checker/report/verdicts/blame.h"
 

@@ -31,7 +31,7 @@ void Bodies::forget_shards(const CallSite &site, size_t operand, rules::Arg &arg
   rules::warn_uneven_shards(program_, arg, site.region, {static_cast<uint32_t>(operand)}, found);
   for (rules::Violation &violation : found)
     state_.report(Place::inst(site.id), std::move(violation));
-  Type type = before.erased(site.region);
+  Type type = before.without_shards(site.region);
   arg.type = state_.intern(type);
   if (!arg.sizes.valid())
     return;
@@ -51,7 +51,8 @@ std::optional<ir::FunctionId> Bodies::region(const CallSite &site, llvm::StringR
 
 bool Bodies::counts(const CallSite &site, ir::FunctionId function, size_t params, size_t results) {
   const ir::Function &callee = program_.functions[function];
-  size_t returned = callee.opaque ? callee.outs.size() : program_.blocks[callee.results].size();
+  size_t returned =
+      callee.opaque ? callee.outs.size() : program_.operand_lists[callee.results].size();
   auto agree = [&](const char *what, size_t declared, size_t found) {
     if (declared != found)
       state_.report(Place::inst(site.id), rules::BoundaryShape{program_.strings[callee.name].str(),
@@ -212,17 +213,17 @@ static bool has_error(const BodyResult &body_result) {
 // That of the main body first; a typed body is found one after its own index.
 void Bodies::keep_typings() {
   auto take = [&](BodyResult &body_result) {
-    for (Typing::Site &site : body_result.sites)
+    for (BodyInstance::Site &site : body_result.sites)
       for (uint32_t &body : site.bodies)
         ++body;
     return std::move(body_result.sites);
   };
-  result_.typings.push_back({take(state_.main), 0, {}});
+  result_.body_instances.push_back({take(state_.main), 0, {}});
   for (TypedBody &each : state_.bodies)
-    result_.typings.push_back({take(each.body_result), each.first, std::move(each.values)});
+    result_.body_instances.push_back({take(each.body_result), each.first, std::move(each.values)});
   // Of a body that calls type in several ways, the first one in which something is wrong is shown:
   // the sentences speak of its values.
-  std::vector<bool> reached(result_.typings.size());
+  std::vector<bool> reached(result_.body_instances.size());
   llvm::DenseSet<uint32_t> shown;
   llvm::SmallVector<uint32_t, 8> open{0};
   while (!open.empty()) {
@@ -230,11 +231,11 @@ void Bodies::keep_typings() {
     if (reached[index])
       continue;
     reached[index] = true;
-    for (const Typing::Site &site : result_.typings[index].sites)
+    for (const BodyInstance::Site &site : result_.body_instances[index].sites)
       open.append(site.bodies.begin(), site.bodies.end());
   }
   for (uint32_t i = 1; i < reached.size(); ++i) {
-    const Typing &typing = result_.typings[i];
+    const BodyInstance &typing = result_.body_instances[i];
     if (reached[i] && has_error(state_.bodies[i - 1].body_result) &&
         shown.insert(typing.first).second)
       for (uint32_t v = 0; v < typing.values.size(); ++v)
@@ -262,7 +263,7 @@ void Bodies::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Typed
       state_.storage.define(param);
   }
   ir::Body body = function.body;
-  ir::BlockId results = function.results;
+  ir::OperandsId results = function.results;
   BodyResult *outer = std::exchange(state_.body_result, &typed.body_result);
   for (InstId inst = body.first; state_.edit && inst.index < body.last.index; ++inst.index)
     for (uint32_t r = 0; r < program_.insts[inst].result_count; ++r)
@@ -271,7 +272,7 @@ void Bodies::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Typed
   state_.body_result = outer;
   if (state_.recording)
     keep_values(id, typed);
-  for (const ir::Operand &operand : program_.blocks[results]) {
+  for (const ir::Operand &operand : program_.operand_lists[results]) {
     rules::Arg &result = typed.results.emplace_back();
     if (operand.is_value())
       result = state_.known(operand.as_value());

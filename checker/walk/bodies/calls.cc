@@ -124,7 +124,7 @@ void Calls::state_results(const CallSite &site, rules::Outcome &outcome) {
                          ? claims[i].as<ir::ClaimId>()
                          : ir::ClaimId();
     ir::TypeId declared = id.valid() ? program_.claims[id].type : program_.values[result].declared;
-    Type type = program_.types[outcome.types[i]].erased(site.region);
+    Type type = program_.types[outcome.types[i]].without_shards(site.region);
     if (declared.valid() && site.region)
       claims_.restate_scale(site.id, result, type, state_.seen(declared, site.inst.context),
                             site.args, site.region);

@@ -32,7 +32,8 @@ void Conditions::judge(InstId id, const rules::Application &app) {
   if (over.empty())
     return;
   for (ir::TypeId condition : types_) {
-    rules::Remeshed seen = rules::remesh(program_, program_.types[condition], app.where().mesh, {});
+    rules::Remeshed seen =
+        rules::remesh(program_, program_.types[condition], app.op_context().mesh, {});
     varying |= seen.violation ? app.mesh().typed_axes() : seen.type.of(Kind::Varying);
   }
   if (AxisSet axes = over & varying)

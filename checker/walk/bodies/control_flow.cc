@@ -2,7 +2,7 @@
 // that keep their type (rules/README.md).
 #include "checker/walk/bodies/control_flow.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
@@ -128,7 +128,7 @@ AxisSet ControlFlow::several(const CallSite &site, const rules::Arg &condition) 
     return {};
   rules::Arg whole = condition;
   Type type = program_.types[condition.type];
-  type = type.erased(state_.local_axes(type.mesh(), site.inst.context));
+  type = type.without_shards(state_.local_axes(type.mesh(), site.inst.context));
   ir::ShapeId shape = type.sharded() ? rules::global_shape(program_, type, whole) : whole.shape;
   if (!shape.valid() || !program_.shapes[shape].ranked)
     return {};
@@ -175,7 +175,7 @@ rules::Arg ControlFlow::joined(const CallSite &site, const Type &condition, size
   if (!then.type.valid() || !other.type.valid()) // a number: equal on all ranks
     return then.type.valid() ? then : other;
   const Type a = program_.types[then.type];
-  const Type b = state_.seen_from(program_.types[other.type], a.mesh());
+  const Type b = state_.remapped_to(program_.types[other.type], a.mesh());
   Common met = common(a, b);
   if (met.differs)
     state_.report(Place::inst(site.id), rules::BranchMismatch{{static_cast<uint32_t>(r)},
@@ -188,7 +188,7 @@ rules::Arg ControlFlow::joined(const CallSite &site, const Type &condition, size
   if (!is_zero(program_, a) && !is_zero(program_, b) && !met.differs)
     same_scale(site.id, a, b, "the other branch gives ", {},
                site.inst.result(static_cast<uint32_t>(r)), met.type);
-  Choice choice = choose(site, state_.seen_from(condition, a.mesh()), met.type);
+  Choice choice = choose(site, state_.remapped_to(condition, a.mesh()), met.type);
   report_choice(site.id, r, choice);
   return {state_.intern(choice.type), then.shape.valid() ? then.shape : other.shape, then.sizes};
 }
@@ -229,7 +229,7 @@ bool ControlFlow::starts_as_zeros(const CallSite &site, size_t operand) const {
 
 ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
   const Type enters = program_.types[enters_id];
-  const Type leaves = state_.seen_from(program_.types[leaves_id], enters.mesh());
+  const Type leaves = state_.remapped_to(program_.types[leaves_id], enters.mesh());
   Common met = common(enters, leaves);
   // A zero that each rank has whole is no shard of one.
   AxisSet started = (met.differs & enters.zero()) - leaves.sharded();
@@ -270,7 +270,7 @@ takers_of(const ir::Program &program, ir::FunctionId id, size_t first, size_t co
   llvm::DenseMap<uint32_t, uint32_t> carry; // by the value that it is in the body
   for (uint32_t c = 0; c < count; ++c)
     carry[body.params[first + c].value.index] = c;
-  llvm::ArrayRef<ir::Operand> results = program.blocks[body.results];
+  llvm::ArrayRef<ir::Operand> results = program.operand_lists[body.results];
   for (uint32_t c = 0; c < count; ++c)
     if (results[c].is_value())
       if (auto at = carry.find(results[c].as_value().index); at != carry.end())
@@ -337,7 +337,7 @@ Round ControlFlow::carry_through(CallSite &site, ir::FunctionId body, Args &args
     const Type entered = program_.types[arg.type];
     met[c].type.scale = entered.scale;
     if (leaving.type.valid() && !met[c].differs && !is_zero(program_, entered))
-      same_scale(site.id, entered, state_.seen_from(program_.types[leaving.type], entered.mesh()),
+      same_scale(site.id, entered, state_.remapped_to(program_.types[leaving.type], entered.mesh()),
                  "it leaves the body with ", {operand}, {}, met[c].type);
     leaving = {state_.intern(met[c].type), arg.shape.valid() ? arg.shape : leaving.shape,
                arg.sizes};
@@ -454,7 +454,7 @@ ControlFlow::Turn ControlFlow::turn(const CallSite &site, ir::FunctionId more, i
     if (result.type.valid()) {
       const Type type = program_.types[result.type];
       result.type =
-          state_.intern(choose(site, state_.seen_from(made.condition, type.mesh()), type).type);
+          state_.intern(choose(site, state_.remapped_to(made.condition, type.mesh()), type).type);
     }
   return made;
 }
@@ -479,14 +479,15 @@ void ControlFlow::loop(CallSite &site) {
     const ir::Function &asking = program_.functions[*more];
     ir::ValueId value;
     if (!asking.opaque)
-      value = program_.blocks[asking.results].front().as_value();
+      value = program_.operand_lists[asking.results].front().as_value();
     state_.report(Place::inst(site.id), rules::PartialCondition{value, partial});
   }
   bool one = several(site, last.asked).empty();
   for (size_t r = 0; r < last.left.results.size() && one; ++r)
     if (last.left.results[r].type.valid()) {
       const Type type = program_.types[last.left.results[r].type];
-      report_choice(site.id, r, choose(site, state_.seen_from(last.condition, type.mesh()), type));
+      report_choice(site.id, r,
+                    choose(site, state_.remapped_to(last.condition, type.mesh()), type));
     }
   site.results = std::move(round.results);
 }

@@ -3,7 +3,7 @@
 // operands, so that rules see it.
 #include "checker/walk/gradients/contracts.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/boundary/contract.h"
 #include "rules/kinds/scale.h"
@@ -133,7 +133,7 @@ void GradientContracts::judge_unread() {
     const rules::Contract &contract = *contracts_[i];
     llvm::SmallVector<rules::Violation, 2> found;
     Type type =
-        state_.seen_from(program_.types[result_.types[gradient.index]], contract.needed.mesh());
+        state_.remapped_to(program_.types[result_.types[gradient.index]], contract.needed.mesh());
     type = rules::after_sync(program_, contract, type, found);
     rules::check_step(program_, contract, type, {}, found);
     for (rules::Violation &violation : found)
@@ -191,7 +191,7 @@ void GradientContracts::put_operands(InstId id, Boundary op) {
   Type own = program_.types[state_.args[0].type], gradient = program_.types[state_.args[1].type];
   if (own.of(Kind::Varying) != contract.needed.of(Kind::Varying))
     needed.shape = {}, needed.sizes = {}; // the optimizer holds a block of the parameter
-  gradient = state_.seen_from(gradient, contract.needed.mesh());
+  gradient = state_.remapped_to(gradient, contract.needed.mesh());
   llvm::SmallVector<rules::Violation, 1> found;
   gradient = rules::after_sync(program_, contract, gradient, found);
   for (rules::Violation &violation : found)
@@ -243,8 +243,8 @@ void GradientContracts::judge_output(uint32_t index, const Type &type) {
     return;
   rules::Contract contract = this->contract(out.of);
   llvm::SmallVector<rules::Violation, 2> found;
-  Type gradient =
-      rules::after_sync(program_, contract, state_.seen_from(type, contract.needed.mesh()), found);
+  Type gradient = rules::after_sync(program_, contract,
+                                    state_.remapped_to(type, contract.needed.mesh()), found);
   if (found.empty())
     rules::check_step(program_, contract, gradient, {}, found);
   for (rules::Violation &violation : found) {

@@ -1,7 +1,7 @@
 // Finds roots, parameters that are stepped, and values whose gradient is asked for.
 #include "checker/walk/gradients/gradient_boundary.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 namespace spmd::checker {
 
@@ -42,7 +42,7 @@ GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rul
 void GradientBoundary::note(InstId id, Boundary op) {
   if (op != Boundary::Backward && op != Boundary::Step && op != Boundary::Grad)
     return;
-  llvm::ArrayRef<ir::Operand> operands = program_.blocks[program_.insts[id].operands];
+  llvm::ArrayRef<ir::Operand> operands = program_.operand_lists[program_.insts[id].operands];
   if (operands.empty() || !operands.front().is_value())
     return;
   if (op == Boundary::Step)

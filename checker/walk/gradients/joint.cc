@@ -1,8 +1,8 @@
 // Duals of types, and which forward instruction or parameter a gradient belongs to.
 #include "checker/walk/gradients/joint.h"
 
-#include "checker/definitions.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/boundary/claims.h"
 

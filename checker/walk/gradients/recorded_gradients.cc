@@ -2,9 +2,9 @@
 // never summed is followed to the outputs and to the writes of the optimizer.
 #include "checker/walk/gradients/recorded_gradients.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 #include "checker/walk/gradients/joint.h"
-#include "checker/walk/gradients/search.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
@@ -68,7 +68,7 @@ void RecordedGradients::note_move(InstId id) {
   if (first_gradients_.empty() || inst.result_count != 1)
     return;
   keeps_one(id);
-  llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
+  llvm::ArrayRef<ir::Operand> operands = program_.operand_lists[inst.operands];
   if (operands.size() == 1 && operands.front().is_value()) {
     moved_.try_emplace(operands.front().index, inst.first_result);
     return;
@@ -145,7 +145,7 @@ AxisSet RecordedGradients::refused_gradient(ValueId id, const Type &forward, con
                                             AxisSet local) {
   ValueId of = program_.values[id].grad_of;
   AxisSet wrong = not_dual(forward, gradient, local);
-  if (state_.is_kept(of) && first_gradient(of) != id)
+  if (state_.is_persistent(of) && first_gradient(of) != id)
     wrong -= forward.replicated() - gradient.of(Kind::Partial); // summed since backward left it
   // What never met the data of other ranks may be an addend that is the same on all.
   for (AxisId axis : ((wrong & local) & forward.replicated()) - gradient.sharded())
@@ -228,7 +228,7 @@ bool RecordedGradients::is_one_of_equal(const Type &root, ValueId of, const Type
 // not know its root.
 void RecordedGradients::judge_scale(Place place, ValueId id, const Type &forward, Type gradient) {
   ValueId of = program_.values[id].grad_of;
-  bool reduced = state_.is_kept(of) && first_gradient(of) != id; // perhaps by an average
+  bool reduced = state_.is_persistent(of) && first_gradient(of) != id; // perhaps by an average
   bool in_body = place.form == Place::Form::Inst && (place.index < program_.main.first.index ||
                                                      place.index >= program_.main.last.index);
   if (reduced || in_body || !forward.scale.valid() || !gradient.scale.valid())
@@ -252,7 +252,8 @@ void RecordedGradients::judge_scale(Place place, ValueId id, const Type &forward
     return;
   ir::ScaleId needed = ir::quotient(program_, whole, forward.scale);
   // A backward by hand may average over ranks what the optimizer is to read.
-  if (program_.mode == ir::Mode::Gradual && state_.is_kept(of) && gradient.scale == program_.one())
+  if (program_.mode == ir::Mode::Gradual && state_.is_persistent(of) &&
+      gradient.scale == program_.one())
     return;
   if (gradient.scale == needed ||
       (known && is_one_of_equal(contracts_.root_type(root), of, forward, gradient, needed)))

@@ -2,7 +2,7 @@
 // rely on, and what was written is no longer what older names say.
 #include "checker/walk/instruction/effects.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/boundary/name.h"
@@ -34,7 +34,7 @@ llvm::SmallVector<Target, 4> targets_of(const ir::Program &program, const ir::In
   llvm::SmallVector<Target, 4> targets;
   uint32_t position = 0;
   bool out = false;
-  for (const ir::Operand &operand : program.blocks[inst.operands]) {
+  for (const ir::Operand &operand : program.operand_lists[inst.operands]) {
     if (operand.form == ir::Operand::Form::Name) {
       out = program.is_out(operand.as_name());
       continue;
@@ -46,7 +46,7 @@ llvm::SmallVector<Target, 4> targets_of(const ir::Program &program, const ir::In
         targets.push_back({operand.as_value(), position});
       ++position;
     } else if (operand.form == ir::Operand::Form::List) {
-      for (const ir::Operand &member : program.blocks[operand.as_list()]) {
+      for (const ir::Operand &member : program.operand_lists[operand.as_list()]) {
         if (!member.is_value())
           continue;
         if (written)
@@ -100,8 +100,9 @@ void Effects::derive(InstId id) {
     return;
   const ValueId old = state_.operands.values[1];
   const ir::TypeId seen = state_.args[1].type;
-  Type type = state_.seen_from(program_.types[state_.storage.before_writes(old).value_or(seen)],
-                               program_.types[seen].mesh());
+  Type type =
+      state_.remapped_to(program_.types[state_.storage.type_before_write(old).value_or(seen)],
+                         program_.types[seen].mesh());
   // What nothing was written to is of every kind.
   bool empty = is_empty(old);
   for (const Storage::Write &write : state_.storage.writes_after(old, id)) {
@@ -111,7 +112,7 @@ void Effects::derive(InstId id) {
       if (program_.values[inst.result(r)].alias_of == write.target)
         written = inst.result(r);
     const rules::Arg known = state_.known(written);
-    const Type made = state_.seen_from(program_.types[known.type], type.mesh());
+    const Type made = state_.remapped_to(program_.types[known.type], type.mesh());
     type = !empty && is_part(written, old) ? beside(made, type) : made;
     empty = false;
   }
@@ -164,7 +165,7 @@ void Effects::judge_stale(InstId id) {
   if (!state_.storage.any_written())
     return;
   for (size_t i = 0; i < state_.operands.values.size(); ++i) {
-    InstId writer = state_.storage.overtaken_by(state_.operands.values[i]);
+    InstId writer = state_.storage.stale_since(state_.operands.values[i]);
     if (!writer.valid())
       continue;
     const ir::Inst &wrote = program_.insts[writer];
@@ -216,8 +217,8 @@ AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Typ
                          uint32_t result) {
   AxisSet bad;
   const Type before = state_.seen(result_.types[target.index], program_.insts[id].context);
-  bool state = state_.is_kept(state_.storage.root(target));
-  if ((state || state_.storage.shared_after(target, id)) && before.mesh() == made.mesh()) {
+  bool state = state_.is_persistent(state_.storage.root(target));
+  if ((state || state_.storage.has_other_names_after(target, id)) && before.mesh() == made.mesh()) {
     bad = left_with(target, program_.insts[id].context, made);
     AxisSet reported = drawn(id, position, before, made, bad);
     if (state)
@@ -235,7 +236,7 @@ AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Typ
                     rules::MutationChangesType{
                         {position}, state_.intern(before), state_.intern(made), bad - reported});
   }
-  if (undecided_.recording() && (state || state_.storage.shared_after(target, id))) {
+  if (undecided_.recording() && (state || state_.storage.has_other_names_after(target, id))) {
     Type after = made;
     after.set_unknown(made.of(Kind::Varying));
     undecided_.meet(undecided_.row(target), before, undecided_.result_row(result), after,
@@ -256,7 +257,7 @@ AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Typ
 void Effects::forget_others(InstId id, ValueId target, AxisSet axes) {
   if (!axes || state_.edit)
     return;
-  for (ValueId value : state_.storage.others_after(target, id)) {
+  for (ValueId value : state_.storage.other_names_after(target, id)) {
     Type type = program_.types[result_.types[value.index]];
     state_.storage.keep_type(value, result_.types[value.index]);
     type.set_unknown(axes & program_.meshes[type.mesh()].typed_axes());

@@ -1,6 +1,6 @@
-// LTensor marks invariant operands varying without a word wherever they meet what varies. The walk
-// sees them so and says it (`implicit-cast`); rewrite/casts.h writes the casts out. Internal to the
-// checker.
+// In the LTensor dialect an invariant operand beside a varying one is cast to varying. Here: the
+// cast in the walk, reported as `implicit-cast`; rewrite/casts.h: the cast as an instruction.
+// Internal to the checker.
 #pragma once
 
 #include "checker/walk/state.h"

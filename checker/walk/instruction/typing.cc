@@ -181,7 +181,7 @@ InstructionTyping::are_operands(llvm::ArrayRef<ir::Operand> operands, ValueId fi
   for (const ir::Operand &operand : operands) {
     if (operand.is_value()) {
       const ValueId value = operand.as_value();
-      if (written && state_.storage.overtaken_by(value).valid())
+      if (written && state_.storage.stale_since(value).valid())
         return false;
       writes = with_tensor(writes, value == first, operand.mut);
       rules::key_of_tensor(words, name, state_.known(value));
@@ -202,7 +202,7 @@ InstructionTyping::are_operands(llvm::ArrayRef<ir::Operand> operands, ValueId fi
 // An instruction of the application that is expected here, if that is known to be plain, gets its
 // types at once.
 inline bool InstructionTyping::repeats(InstId id, const ir::Inst &inst) {
-  const llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
+  const llvm::ArrayRef<ir::Operand> operands = program_.operand_lists[inst.operands];
   llvm::ArrayRef<ir::Value> made; // without results there is no first one
   if (inst.result_count)
     made = program_.values.all().slice(inst.first_result.index, inst.result_count);
@@ -322,7 +322,7 @@ void InstructionTyping::take(InstId id, const rules::Application &app,
   }
   if (state_.inference)
     state_.inference->judge(id, app);
-  for (const rules::InferredWord &word : outcome.inferred)
+  for (const rules::InferredKinds &word : outcome.inferred)
     state_.body_result->inferred.push_back({id, word});
   undecided_.apply(id, app, outcome, application);
 }
@@ -369,7 +369,7 @@ void InstructionTyping::results(InstId id, const ir::Inst &inst, const rules::Re
     type_result(id, inst, i, {outcome.types[i], outcome.shapes[i], outcome.sizes[i]},
                 unknown_axes[i], by_rule);
   if (state_.edit)
-    edits_.take_gradients_back(inst);
+    edits_.apply_dual_to_gradients(inst);
   gradients_.meet(id, inst, op.form == rules::OpForm::Transition);
 }
 
@@ -387,7 +387,7 @@ void InstructionTyping::type_result(InstId id, const ir::Inst &inst, uint32_t in
   shaped.shape = shape;
   type.set_gradient_free(state_.gradient_free(shaped, type.gradient_free()));
   if (!state_.recording)
-    undecided_.keep_word(id, type);
+    undecided_.apply_decided_dst(id, type);
   type.set_unknown(unknown_axes);
   if (value.declared.valid()) // it may say that nothing is known
     type.set_unknown(program_.types[value.declared].unknown &

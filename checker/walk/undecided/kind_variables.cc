@@ -9,9 +9,9 @@ namespace spmd::checker {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
-using ir::KindWord;
 using ir::Type;
 using ir::ValueId;
+using ir::WrittenKind;
 
 void KindVariables::set(ValueId value, Row row) {
   if (of_.empty()) {
@@ -253,12 +253,12 @@ void KindVariables::settle_types(ir::Program &program, CheckResult &result) cons
   }
 }
 
-void KindVariables::settle_words(CheckResult &result) const {
-  std::vector<InferredAt> inferred;
+void KindVariables::settle_src_dst(CheckResult &result) const {
+  std::vector<InferredSrcDst> inferred;
   llvm::DenseMap<uint32_t, llvm::SmallVector<uint32_t, 2>> of_inst;
-  auto add = [&](const InferredAt &at) {
+  auto add = [&](const InferredSrcDst &at) {
     for (uint32_t i : of_inst[at.inst.index]) {
-      InferredAt &known = inferred[i];
+      InferredSrcDst &known = inferred[i];
       if (known.word.src == at.word.src && known.word.dst == at.word.dst && known.why == at.why &&
           known.use == at.use) {
         known.word.axes |= at.word.axes;
@@ -268,20 +268,20 @@ void KindVariables::settle_words(CheckResult &result) const {
     of_inst[at.inst.index].push_back(static_cast<uint32_t>(inferred.size()));
     inferred.push_back(at);
   };
-  for (const InferredAt &at : result.inferred)
+  for (const InferredSrcDst &at : result.inferred)
     for (AxisId axis : at.word.axes) {
-      InferredAt one = at;
+      InferredSrcDst one = at;
       one.word.axes = axis;
       if (auto source = sources_.find(word_key(at.inst.index, axis)); source != sources_.end())
         if (Decision made = decision(source->second); made.unstated)
-          one.word.src = KindWord{.kind = made.kind};
-      if (at.word.dst.form == KindWord::Form::Either) {
-        one.word.dst = KindWord{.kind = Kind::Replicate};
-        one.why = InferredAt::Why::NoGradient;
+          one.word.src = WrittenKind{.kind = made.kind};
+      if (at.word.dst.form == WrittenKind::Form::Either) {
+        one.word.dst = WrittenKind{.kind = Kind::Replicate};
+        one.why = InferredSrcDst::Why::NoGradient;
         if (auto word = words_.find(word_key(at.inst.index, axis)); word != words_.end()) {
           Decision made = decision(word->second);
           one.word.dst.kind = made.kind;
-          one.why = made.use == kNone ? InferredAt::Why::NoUse : InferredAt::Why::Use;
+          one.why = made.use == kNone ? InferredSrcDst::Why::NoUse : InferredSrcDst::Why::Use;
           if (made.use != kNone)
             one.use = uses_[made.use].place;
         }

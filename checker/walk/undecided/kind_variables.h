@@ -92,7 +92,7 @@ public:
   // Gives values the kinds that were decided.
   void settle_types(ir::Program &program, CheckResult &result) const;
   // Fills in the words of collectives with unstated words, and says which use decided.
-  void settle_words(CheckResult &result) const;
+  void settle_src_dst(CheckResult &result) const;
 
 private:
   static constexpr uint32_t kNone = ~0u;

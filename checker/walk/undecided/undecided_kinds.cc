@@ -122,20 +122,20 @@ void UndecidedKinds::link_words(const rules::Application &app, const rules::Outc
   std::optional<rules::TransitionCall> call;
   if (!rules::redistribute::states_whole_type(app) && !(call = rules::read_call(app, ignored)))
     return;
-  for (const rules::InferredWord &word : outcome.inferred) {
+  for (const rules::InferredKinds &word : outcome.inferred) {
     if (!call) { // of a whole type: axis by axis, and the operand is as it is
       for (AxisId axis : word.axes &undecided_axes(program_.types[outcome.types[0]]))
         links.push_back({.form = KindLink::Form::Word, .axis = axis, .a = axis.index, .b = 0});
       continue;
     }
-    if (word.dst.form == ir::KindWord::Form::Either)
+    if (word.dst.form == ir::WrittenKind::Form::Either)
       for (const rules::WrittenAxis &written : call->axes.written)
         for (AxisId axis : written.axes)
           for (uint32_t r = 0; word.axes.contains(axis) && r < outcome.types.size(); ++r)
             if (undecided_axes(program_.types[outcome.types[r]]).contains(axis))
               links.push_back(
                   {.form = KindLink::Form::Word, .axis = axis, .a = written.axes[0].index, .b = r});
-    if (word.src.kind != Kind::Replicate || word.src.form != ir::KindWord::Form::Plain)
+    if (word.src.kind != Kind::Replicate || word.src.form != ir::WrittenKind::Form::Plain)
       continue;
     for (uint32_t operand : rules::operands_of(app))
       for (AxisId axis : undecided_axes(app.type(app.args[operand])) & word.axes)
@@ -474,13 +474,13 @@ void UndecidedKinds::put_in_order(std::vector<KindVariables::Contradiction> foun
   }
 }
 
-void UndecidedKinds::take_decided_words() {
-  for (const InferredAt &at : result_.inferred)
-    if (at.why != InferredAt::Why::Call && at.why != InferredAt::Why::NoGradient)
+void UndecidedKinds::use_decided_src_dst() {
+  for (const InferredSrcDst &at : result_.inferred)
+    if (at.why != InferredSrcDst::Why::Call && at.why != InferredSrcDst::Why::NoGradient)
       words_[at.inst.index].push_back({at.word.axes, at.word.dst.kind});
 }
 
-void UndecidedKinds::keep_word(InstId id, Type &type) const {
+void UndecidedKinds::apply_decided_dst(InstId id, Type &type) const {
   if (type.gradient_free())
     return;
   auto words = words_.find(id.index);

@@ -53,15 +53,15 @@ public:
             llvm::ArrayRef<ir::Type> met);
   void branches(CallSite &site, const Round &then, const Round &other);
 
-  // The whole program was walked: decides, and tells of uses that contradict where the second one
-  // stands. Findings about declarations may have been reported last, from entry `reported` on;
-  // `late` of them were moved to entry `declared`, before those of the instructions.
+  // The whole program was walked: solves all variables, and reports uses that contradict, each at
+  // the second use. Findings about declarations may have been reported last, from entry `reported`
+  // on; `late` of them were moved to entry `declared`, before those of the instructions.
   void settle(size_t declared, size_t reported, size_t late);
-  void settle_words() { open_.settle_words(result_); }
+  void settle_src_dst() { open_.settle_src_dst(result_); }
 
   // While an edit is tried the words stand as they were decided.
-  void take_decided_words();
-  void keep_word(ir::InstId id, ir::Type &type) const;
+  void use_decided_src_dst();
+  void apply_decided_dst(ir::InstId id, ir::Type &type) const;
 
 private:
   using Probe = std::pair<uint32_t, ir::Kind>; // an operand, taken as R or as I where it is open

@@ -29,7 +29,7 @@ void JsonAttributeReader::check_functions() {
     llvm::StringRef name = program_.strings[program_.functions[function].name];
     json_.error(token, "trace-reference",
                 fmt::format("no function is named `{}`{}", name.take_front(60).str(),
-                            nearest(name, known)));
+                            nearest_suffix(name, known)));
   }
 }
 
@@ -140,7 +140,7 @@ AttrValue JsonAttributeReader::attr_value(llvm::StringRef name, const JsonOpShap
 AttrValue JsonAttributeReader::kinds_value() {
   auto one = [&] {
     Token token = json_.at();
-    std::optional<KindWord> word = types_.kind();
+    std::optional<WrittenKind> word = types_.kind();
     if (word && (word->dim < -int{kMaxDims} || word->dim >= int{kMaxDims}))
       json_.error(token, "trace-type",
                   fmt::format("{} is beyond the limit of {} dimensions", print(*word), kMaxDims));

@@ -20,8 +20,8 @@ public:
 
 private:
   OpNameId op_name(const JsonMembers &members, JsonOpShape &shape);
-  BlockId read_operands(const JsonMembers &members, Inst &inst, AttrDict &literals,
-                        JsonOpShape &shape);
+  OperandsId read_operands(const JsonMembers &members, Inst &inst, AttrDict &literals,
+                           JsonOpShape &shape);
   AttrsId all_attrs(const JsonMembers &members, const AttrDict &literals, const JsonOpShape &shape);
   void results(Inst &inst, JsonOpShape &shape);
   void assertions(const JsonMembers &members, uint32_t index);

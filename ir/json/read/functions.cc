@@ -59,7 +59,7 @@ void JsonBodyReader::function(llvm::StringRef name) {
   if (members.at(Results))
     operands_.operands(buffer_);
   if (!made.opaque)
-    made.results = program_.blocks.add(buffer_);
+    made.results = program_.operand_lists.add(buffer_);
   Body body = builder_.close_body();
   made.body = made.opaque ? Body() : body;
   in_.context = outer;

@@ -10,7 +10,7 @@ void JsonReader::records() {
   do
     while (!json_.at_end() && !ended_) {
       json_.begin_record();
-      if (json_.is_torn())
+      if (json_.is_truncated_record())
         break;
       record();
       // A region's function stands before its first use.

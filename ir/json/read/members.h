@@ -2,7 +2,7 @@
 // text twice.
 #pragma once
 
-#include "ir/input/read_cursor.h"
+#include "ir/input/json_cursor.h"
 #include "ir/support/store.h"
 #include "ir/support/successors.h"
 

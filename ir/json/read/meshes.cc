@@ -88,7 +88,7 @@ int64_t JsonMeshReader::ranks(const Mesh &mesh) {
   Token token = json_.at();
   std::optional<Extent> size = types_.extent("trace-mesh");
   std::string wrong;
-  std::optional<int64_t> found = size ? stand_in(program_, mesh, *size, wrong) : std::nullopt;
+  std::optional<int64_t> found = size ? symbol_prime(program_, mesh, *size, wrong) : std::nullopt;
   if (!wrong.empty())
     json_.error(token, "trace-mesh", std::move(wrong));
   return found.value_or(1);

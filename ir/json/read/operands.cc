@@ -24,7 +24,7 @@ Operand JsonOperandReader::operand() {
     llvm::SaveAndRestore<unsigned> nested(in_.values, in_.values + 1);
     if (!is_too_deep())
       operands(list);
-    return Operand::list(program_.blocks.add(list));
+    return Operand::list(program_.operand_lists.add(list));
   }
   Token token = json_.at();
   RawCache::Key key{json_.raw()};
@@ -95,7 +95,7 @@ Operand JsonOperandReader::argument() {
     llvm::SaveAndRestore<unsigned> nested(in_.values, in_.values + 1);
     if (!is_too_deep())
       json_.array([&](uint32_t) { list.push_back(argument()); });
-    return Operand::list(program_.blocks.add(list));
+    return Operand::list(program_.operand_lists.add(list));
   }
   if (json_.peek() != '"')
     return operand();

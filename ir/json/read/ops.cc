@@ -94,8 +94,8 @@ OpNameId JsonBodyReader::op_name(const JsonMembers &members, JsonOpShape &shape)
   return OpNameId{*known >> 1};
 }
 
-BlockId JsonBodyReader::read_operands(const JsonMembers &members, Inst &inst, AttrDict &literals,
-                                      JsonOpShape &shape) {
+OperandsId JsonBodyReader::read_operands(const JsonMembers &members, Inst &inst, AttrDict &literals,
+                                         JsonOpShape &shape) {
   buffer_.clear();
   if (members.at(In))
     operands_.operands(buffer_);
@@ -114,7 +114,7 @@ BlockId JsonBodyReader::read_operands(const JsonMembers &members, Inst &inst, At
     operands_.named_operands(buffer_, literals);
   if (members.at(Mut))
     operands_.mark_mutated(buffer_);
-  return program_.blocks.add(buffer_);
+  return program_.operand_lists.add(buffer_);
 }
 
 AttrsId JsonBodyReader::all_attrs(const JsonMembers &members, const AttrDict &literals,

@@ -23,9 +23,9 @@ void JsonPart::unknown(llvm::StringRef key, llvm::ArrayRef<std::string_view> kno
       });
   if (slip) {
     llvm::SmallVector<llvm::StringRef, 16> names(known.begin(), known.end());
-    json_.error(
-        token, "trace-key",
-        fmt::format("the key `{}` is not known{}", key.take_front(60).str(), nearest(key, names)));
+    json_.error(token, "trace-key",
+                fmt::format("the key `{}` is not known{}", key.take_front(60).str(),
+                            nearest_suffix(key, names)));
   } else if (in_.options.strict_schema && !ir::starts_with(key, "x_")) {
     if (in_.result.warnings.size() < kMaxInputErrors)
       in_.result.warnings.push_back(
@@ -48,8 +48,9 @@ std::optional<llvm::StringRef> JsonPart::word(llvm::ArrayRef<std::string_view> w
   index = static_cast<unsigned>(found - words.begin());
   if (found != words.end())
     return text;
-  json_.error(token, "trace-key",
-              fmt::format("`{}` is no {}{}", cut(*text), what, nearest(*text, as_refs(words))));
+  json_.error(
+      token, "trace-key",
+      fmt::format("`{}` is no {}{}", cut(*text), what, nearest_suffix(*text, as_refs(words))));
   return std::nullopt;
 }
 

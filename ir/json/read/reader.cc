@@ -75,7 +75,7 @@ ReadResult JsonReader::read() {
   document();
   builder_.finish();
   if (!json_.failed())
-    fill_declarations(program_);
+    state_default_kinds(program_);
   in_.result.errors = json_.errors();
   auto earlier = [](const InputError &a, const InputError &b) { return a.offset < b.offset; };
   llvm::stable_sort(in_.result.errors, earlier);

@@ -77,8 +77,9 @@ bool JsonTypeReader::check_symbols(Extent extent, Token token, std::string_view 
   for (const SymbolInfo &symbol : program_.symbols)
     known.push_back(program_.strings[symbol.name]);
   llvm::StringRef symbol = program_.strings[expr.symbol];
-  json_.error(token, name,
-              fmt::format("no symbol is named `{}`{}", symbol.str(), nearest(symbol, known)));
+  json_.error(
+      token, name,
+      fmt::format("no symbol is named `{}`{}", symbol.str(), nearest_suffix(symbol, known)));
   return false;
 }
 
@@ -126,7 +127,7 @@ ShapeId JsonTypeReader::read_shape(const JsonMembers &members, unsigned dims) {
       for (const DTypeInfo &row : llvm::drop_begin(kDTypes))
         known.push_back(row.word);
       json_.error(token, "trace-key",
-                  fmt::format("`{}` is no dtype{}", cut(*text), nearest(*text, known)));
+                  fmt::format("`{}` is no dtype{}", cut(*text), nearest_suffix(*text, known)));
     }
     ok = shape.dtype != DType::Unknown;
   }
@@ -195,7 +196,7 @@ bool JsonTypeReader::kinds(ClaimBuilder &claims) {
   bool listed = json_.object([&](llvm::StringRef axis) {
     Token token = json_.at();
     AxisRef ref = axis_ref(axis);
-    std::optional<KindWord> word = kind();
+    std::optional<WrittenKind> word = kind();
     if (wrong == JsonCursor::kAbsent &&
         (!word || !claims.claim(*word, axis == "*" ? llvm::ArrayRef<AxisRef>() : ref)))
       wrong = token;
@@ -285,7 +286,7 @@ MeshId JsonTypeReader::mesh_ref() {
   for (const Mesh &mesh : program_.meshes)
     known.push_back(program_.strings[mesh.name]);
   json_.error(token, "trace-reference",
-              fmt::format("no mesh is named `{}`{}", cut(*text), nearest(*text, known)));
+              fmt::format("no mesh is named `{}`{}", cut(*text), nearest_suffix(*text, known)));
   return {};
 }
 
@@ -322,18 +323,19 @@ MeshId JsonTypeReader::stated_mesh(const JsonMembers &members, MeshId mesh) {
   return stated.valid() ? stated : mesh;
 }
 
-std::optional<KindWord> JsonTypeReader::kind() {
+std::optional<WrittenKind> JsonTypeReader::kind() {
   Token token = json_.at();
   std::optional<llvm::StringRef> text = json_.string();
   if (!text)
     return std::nullopt;
-  if (std::optional<KindWord> word = parse_kind(*text))
+  if (std::optional<WrittenKind> word = parse_kind(*text))
     return word;
   llvm::SmallVector<llvm::StringRef, 8> known = {"R|I", "S(0)"};
   for (const KindInfo &row : kKinds)
     known.push_back(row.word);
-  json_.error(token, "trace-type",
-              fmt::format("`{}` is no kind{}", text->take_front(60).str(), nearest(*text, known)));
+  json_.error(
+      token, "trace-type",
+      fmt::format("`{}` is no kind{}", text->take_front(60).str(), nearest_suffix(*text, known)));
   return std::nullopt;
 }
 

@@ -49,7 +49,7 @@ public:
   std::optional<unsigned> rank_of(ValueId value) const {
     return rank_of(program_.values[value].shape);
   }
-  std::optional<KindWord> kind();
+  std::optional<WrittenKind> kind();
   void axis_refs(llvm::SmallVectorImpl<AxisRef> &refs);
   AxisRefsId declared_axes(MeshId mesh);
 

@@ -32,7 +32,7 @@ void TextBodies::function(const Function &function) {
   } else {
     lines_.open(head + " {");
     body(function.body, inside);
-    std::string results = insts_.operands(program_.blocks[function.results]);
+    std::string results = insts_.operands(program_.operand_lists[function.results]);
     lines_.add(results.empty() ? "return" : "return " + results);
     lines_.close("}");
   }
@@ -90,7 +90,7 @@ void TextBodies::local_map(InstId id) {
   llvm::SmallVector<std::string, 2> outs, bindings;
   for (uint32_t i = 0; i < inst.result_count; ++i)
     outs.push_back(local_map_result(inst, i));
-  llvm::ArrayRef<Operand> operands = program_.blocks[inst.operands];
+  llvm::ArrayRef<Operand> operands = program_.operand_lists[inst.operands];
   for (size_t i = 0; i < operands.size(); ++i) {
     std::string type(kNull);
     if (in_types)
@@ -102,7 +102,7 @@ void TextBodies::local_map(InstId id) {
                           insts_.value(*program_.find(inst.attrs, "axis"), types_.mesh()),
                           joined(bindings)));
   body(function.body, context_of(program_, function.context));
-  std::string yielded = insts_.operands(program_.blocks[function.results]);
+  std::string yielded = insts_.operands(program_.operand_lists[function.results]);
   lines_.add(yielded.empty() ? "yield" : "yield " + yielded);
   lines_.close("}" + insts_.tail(id) + types_.comment(inst.first_result, inst.result_count));
 }

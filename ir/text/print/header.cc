@@ -13,7 +13,7 @@ namespace spmd::ir {
 void TextHeader::print(MeshId current) {
   trace();
   files();
-  const bool sizes = !program_.stand_ins.empty(); // then symbols stand before what they size
+  const bool sizes = !program_.symbol_primes.empty(); // then symbols stand before what they size
   if (sizes)
     symbols();
   for (const Mesh &row : program_.meshes)

@@ -95,7 +95,7 @@ bool InlinedBodies::has_form(const Inst &inst) const {
   const Function *function = own_body(inst);
   if (!function || inst.result_count == 0 || inst.phase != Phase::Unstated || inst.bwd_of.valid())
     return false;
-  llvm::ArrayRef<Operand> operands = program_.blocks[inst.operands];
+  llvm::ArrayRef<Operand> operands = program_.operand_lists[inst.operands];
   auto plain = [&](Operand operand) { return operand.is_value() && !operand.mut; };
   auto bare = [&](const FunctionParam &param) {
     const Value &value = program_.values[param.value];
@@ -142,7 +142,8 @@ bool InlinedBodies::has_attrs(const Inst &inst) const {
     auto whole = [&](AttrValue item) {
       return item.form == AttrForm::Claim && item.as<ClaimId>().valid();
     };
-    size_t count = key == "in_types" ? program_.blocks[inst.operands].size() : inst.result_count;
+    size_t count =
+        key == "in_types" ? program_.operand_lists[inst.operands].size() : inst.result_count;
     if (items.size() != count || !llvm::all_of(items, whole) || llvm::none_of(items, says))
       return false;
     for (uint32_t i = 0; key == "out_types" && i < count; ++i)

@@ -63,7 +63,7 @@ std::string InstText::operand(Operand operand) const {
   if (operand.is_value())
     return mut + print_value(program_, operand.as_value());
   if (operand.form == Operand::Form::List)
-    return fmt::format("{}[{}]", mut, operands(program_.blocks[operand.as_list()]));
+    return fmt::format("{}[{}]", mut, operands(program_.operand_lists[operand.as_list()]));
   return value(program_.literals[operand.index], types_.mesh());
 }
 
@@ -71,7 +71,7 @@ std::string InstText::operation(InstId id) const {
   const Inst &inst = program_.insts[id];
   const AttrDict &dict = program_.attrs[inst.attrs];
   std::string text = words_.op_name(program_.op_name(inst.op));
-  llvm::ArrayRef<Operand> list = program_.blocks[inst.operands];
+  llvm::ArrayRef<Operand> list = program_.operand_lists[inst.operands];
   bool is_rng = is_boundary(text, Boundary::Rng) && list.empty() && dict.attrs.size() == 1 &&
                 program_.find(inst.attrs, "type");
   std::string stated = attrs(id);
@@ -95,7 +95,7 @@ std::string InstText::attrs(InstId id) const {
       target = found;
   for (const Attr &row : program_.attrs[inst.attrs].attrs)
     parts.push_back(attr(inst, row, target));
-  llvm::ArrayRef<Operand> list = program_.blocks[inst.operands];
+  llvm::ArrayRef<Operand> list = program_.operand_lists[inst.operands];
   for (size_t i = 0; i + 1 < list.size(); ++i)
     if (list[i].form == Operand::Form::Name)
       parts.push_back(fmt::format("{} = {}", words_.key(program_.strings[list[i].as_name()]),

@@ -49,7 +49,7 @@ std::string print_text(const Program &program, Dialect words) {
   return print_program(program, {program, Dialect::Spmd, words});
 }
 
-std::string print_text_in_words(const Program &program) {
+std::string print_text_in_dialect(const Program &program) {
   return print_program(program, {program, dialect_of(program), std::nullopt});
 }
 

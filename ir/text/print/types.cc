@@ -42,7 +42,7 @@ std::string TextTypes::comment(ValueId first, uint32_t count) const {
   for (uint32_t i = 0; comment_ && i < count; ++i) {
     TypeId type = program_.values[ValueId{first.index + i}].declared;
     if (type.valid())
-      parts.push_back(print_words(program_, program_.types[type], *comment_));
+      parts.push_back(print_kinds_in(program_, program_.types[type], *comment_));
   }
   return parts.empty() ? "" : "  // " + joined(parts);
 }

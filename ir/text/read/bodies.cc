@@ -106,7 +106,7 @@ bool TextStatementReader::read_body(Function &function, llvm::StringRef last_wor
     skip_separators();
   }
   --in_.blocks;
-  function.results = program_.blocks.add(results.operands);
+  function.results = program_.operand_lists.add(results.operands);
   return take_if('}') || ok;
 }
 

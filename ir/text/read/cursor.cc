@@ -138,7 +138,7 @@ void TextCursor::unknown_key(const Token &token, std::string_view where,
                              llvm::ArrayRef<std::string_view> known) {
   llvm::SmallVector<llvm::StringRef, 12> names(known.begin(), known.end());
   std::string message = fmt::format("{} has no key `{}`{}", where, std::string_view(token.text),
-                                    nearest(token.text, names));
+                                    nearest_suffix(token.text, names));
   // What is left out by a slip of the pen is not what a later version may add.
   if (program_.minor_version <= kMinorVersion &&
       llvm::any_of(names, [&](llvm::StringRef name) { return is_misspelling(token.text, name); })) {

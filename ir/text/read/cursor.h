@@ -63,7 +63,8 @@ protected:
   // Lists: item() for each element between brackets, which may be none.
   template <class F> bool list(char open_bracket, char close_bracket, F &&item);
   // `{ key = ... }`: pair(token of the key, key) reads what follows `=`. Repeated keys are errors.
-  // `bare_tells`: whether a key that is not quoted is another one than the same word in quotes.
+  // `is_own_key`: keys for which the bare word and the quoted word are two different keys; null:
+  // there are none.
   template <class F> bool dict(F &&pair, bool (*is_own_key)(llvm::StringRef key) = nullptr);
 
   // Names and numbers.
@@ -132,7 +133,8 @@ bool TextCursor::enumerator(const std::array<std::string_view, N> &words, std::s
     }
     known.push_back(words[i]);
   }
-  error(token, "trace-key", "`" + *word + "` is no " + std::string(what) + nearest(*word, known));
+  error(token, "trace-key",
+        "`" + *word + "` is no " + std::string(what) + nearest_suffix(*word, known));
   return true;
 }
 

@@ -9,7 +9,7 @@ namespace spmd::ir {
 class TextDeclarationReader : TextCursor {
 public:
   TextDeclarationReader(TextInput &input, TextTypeReader &types, TextValueReader &values,
-                        TextOperandReader &operands, TextPlaceReader &places)
+                        TextOperandReader &operands, TextLocationReader &places)
       : TextCursor(input), types_(types), values_(values), operands_(operands), places_(places) {}
 
   bool read_output();
@@ -26,7 +26,7 @@ private:
   TextTypeReader &types_;
   TextValueReader &values_;
   TextOperandReader &operands_;
-  TextPlaceReader &places_;
+  TextLocationReader &places_;
   std::vector<std::pair<ValueId, Token>> late_gradients_; // what they are the gradient of
 };
 

@@ -43,9 +43,9 @@ void TextFunctionNames::check_functions() {
       if (builder_.is_defined(FunctionId{j}))
         known.push_back(program_.strings[program_.functions[FunctionId{j}].name]);
     llvm::StringRef name = program_.strings[program_.functions[id].name];
-    error(
-        function_uses_.lookup(i), "trace-reference",
-        fmt::format("no function `{}` is defined{}", std::string_view(name), nearest(name, known)));
+    error(function_uses_.lookup(i), "trace-reference",
+          fmt::format("no function `{}` is defined{}", std::string_view(name),
+                      nearest_suffix(name, known)));
   }
 }
 

@@ -1,7 +1,7 @@
 // The keys of the header are those of JSON (ir/README.md).
 #include "ir/text/read/header.h"
 
-#include "ir/input/read_cursor.h"
+#include "ir/input/json_cursor.h"
 #include "ir/mesh/symbols.h"
 #include "ir/support/strings.h"
 

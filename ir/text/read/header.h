@@ -12,7 +12,7 @@ namespace spmd::ir {
 class TextHeaderReader : TextCursor {
 public:
   TextHeaderReader(TextInput &input, TextTypeReader &types, TextOperandReader &operands,
-                   TextPlaceReader &places)
+                   TextLocationReader &places)
       : TextCursor(input), types_(types), operands_(operands), places_(places) {}
 
   bool read_trace();
@@ -35,7 +35,7 @@ private:
 
   TextTypeReader &types_;
   TextOperandReader &operands_;
-  TextPlaceReader &places_;
+  TextLocationReader &places_;
   llvm::DenseSet<uint32_t> extras_, rules_; // keys, and ops that have one
 };
 

@@ -224,7 +224,7 @@ std::optional<int64_t> TextMeshReader::read_ranks(const Mesh &mesh, std::string_
   if (!size)
     return std::nullopt;
   std::string wrong;
-  std::optional<int64_t> found = stand_in(program_, mesh, *size, wrong);
+  std::optional<int64_t> found = symbol_prime(program_, mesh, *size, wrong);
   if (!found)
     error(token, "trace-mesh", std::move(wrong));
   else if (*found == 0)
@@ -249,7 +249,7 @@ void TextMeshReader::resolve_pieces(Mesh &mesh, const Token &token) {
         known.push_back(program_.strings[other.name]);
       error(piece, "trace-mesh",
             fmt::format("mesh `{}` has no axis `{}`{}", view(token.text), view(piece.text),
-                        nearest(piece.text, known)));
+                        nearest_suffix(piece.text, known)));
     }
   }
 }
@@ -315,7 +315,7 @@ bool TextMeshReader::read_group_ranks(Group &group) {
       atom.stride = *stride;
       if (*number == 0)
         error(first, "trace-mesh", "a piece of a layout has size 0");
-      if (std::string wrong; !symbols && !stand_in(program_, {}, *number, wrong))
+      if (std::string wrong; !symbols && !symbol_prime(program_, {}, *number, wrong))
         error(first, "trace-mesh", std::move(wrong));
     }
     atoms.push_back(atom);

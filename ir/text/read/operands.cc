@@ -82,7 +82,7 @@ std::optional<Operand> TextOperandReader::list_operand(bool mut) {
   if (!ok)
     return std::nullopt;
   --in_.values;
-  const Operand made = Operand::list(program_.blocks.add(items), mut);
+  const Operand made = Operand::list(program_.operand_lists.add(items), mut);
   if (mut && !holds_value(program_, made))
     return error(first, "trace-reference", std::string(kNothingToWrite)), std::nullopt;
   return made;
@@ -247,7 +247,7 @@ std::optional<AttrValue> TextOperandReader::word_attr(Key key) {
 std::optional<AttrValue> TextOperandReader::kinds_attr() {
   AttrList kinds;
   auto one = [&] {
-    std::optional<KindWord> word = types_.kind();
+    std::optional<WrittenKind> word = types_.kind();
     if (word)
       kinds.items.push_back(AttrValue::kind(*word));
     return word.has_value();
@@ -427,7 +427,7 @@ std::optional<AttrValue> TextOperandReader::parenthesised_attr() {
 std::optional<AttrValue> TextOperandReader::kind_attr() {
   Token token = peek();
   if (types_.at_kind()) {
-    std::optional<KindWord> word = types_.kind();
+    std::optional<WrittenKind> word = types_.kind();
     if (!word)
       return std::nullopt;
     if (peek().is(',') || peek().is('}') || peek().is(']'))

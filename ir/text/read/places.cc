@@ -5,14 +5,14 @@
 
 namespace spmd::ir {
 
-FileId TextPlaceReader::file_named(llvm::StringRef path) {
+FileId TextLocationReader::file_named(llvm::StringRef path) {
   auto [at, inserted] = files_.try_emplace(builder_.string(path).index);
   if (inserted)
     at->second = program_.files.add({builder_.string(path), {}});
   return at->second;
 }
 
-bool TextPlaceReader::read_where(LocId &loc) {
+bool TextLocationReader::read_where(LocId &loc) {
   FrameId frame;
   StringId scope;
   if (take_word("at") && !read_frames(frame))
@@ -28,7 +28,7 @@ bool TextPlaceReader::read_where(LocId &loc) {
 }
 
 // Innermost first, each `from` one step out.
-bool TextPlaceReader::read_frames(FrameId &innermost) {
+bool TextLocationReader::read_frames(FrameId &innermost) {
   llvm::SmallVector<Frame, 4> frames;
   do {
     frames.emplace_back();
@@ -43,7 +43,7 @@ bool TextPlaceReader::read_frames(FrameId &innermost) {
 }
 
 // `"model.py":41:13-41:20 fn "Block.forward"`.
-bool TextPlaceReader::read_frame(Frame &frame) {
+bool TextLocationReader::read_frame(Frame &frame) {
   std::optional<std::string> path = string("a path in quotes");
   if (!path || !expect(':') || !read_place(frame))
     return false;
@@ -56,7 +56,7 @@ bool TextPlaceReader::read_frame(Frame &frame) {
   return name.has_value();
 }
 
-bool TextPlaceReader::read_place(Frame &frame) {
+bool TextLocationReader::read_place(Frame &frame) {
   if (!read_number(frame.line, "a line"))
     return false;
   if (take_if(':') && !read_number(frame.col, "a column"))
@@ -67,7 +67,7 @@ bool TextPlaceReader::read_place(Frame &frame) {
          read_number(frame.end_col, "a column");
 }
 
-bool TextPlaceReader::read_number(uint32_t &out, std::string_view what) {
+bool TextLocationReader::read_number(uint32_t &out, std::string_view what) {
   Token token = peek();
   std::optional<int64_t> number = integer(what, 1, "trace-key");
   if (!number)

@@ -5,9 +5,9 @@
 
 namespace spmd::ir {
 
-class TextPlaceReader : TextCursor {
+class TextLocationReader : TextCursor {
 public:
-  explicit TextPlaceReader(TextInput &input) : TextCursor(input) {}
+  explicit TextLocationReader(TextInput &input) : TextCursor(input) {}
 
   FileId file_named(llvm::StringRef path);
   bool read_where(LocId &loc);

@@ -55,7 +55,7 @@ void TextReader::read() {
   }
   builder_.finish();
   if (whole) {
-    fill_declarations(program_);
+    state_default_kinds(program_);
     header_.check_counts();
   }
   if (!in_.stopped && !in_.lost_values)

@@ -8,7 +8,7 @@
 
 namespace spmd::ir {
 
-class TextReader : TextCursor, OutsideBlocks {
+class TextReader : TextCursor, TopLevelStatements {
 public:
   explicit TextReader(TextInput &input)
       : TextCursor(input), types_(input), places_(input), functions_(input), values_(input, types_),
@@ -26,7 +26,7 @@ private:
   }
 
   TextTypeReader types_;
-  TextPlaceReader places_;
+  TextLocationReader places_;
   TextFunctionNames functions_;
   TextValueReader values_;
   TextOperandReader operands_;

@@ -11,7 +11,7 @@ namespace spmd::ir {
 
 static std::string_view shortened(llvm::StringRef text) { return text.take_front(60); }
 
-bool TextStatementReader::read_block(OutsideBlocks *outside) {
+bool TextStatementReader::read_block(TopLevelStatements *outside) {
   for (skip_separators(); peek().kind != TokenKind::End; skip_separators()) {
     Token first = peek();
     bool closes = first.is('}') || first.is_name("return") || first.is_name("yield");
@@ -28,7 +28,7 @@ bool TextStatementReader::read_block(OutsideBlocks *outside) {
   return true;
 }
 
-bool TextStatementReader::read_keyword(Statement statement, OutsideBlocks *outside) {
+bool TextStatementReader::read_keyword(Statement statement, TopLevelStatements *outside) {
   switch (statement) {
   case Statement::With:
     return read_with();
@@ -41,12 +41,12 @@ bool TextStatementReader::read_keyword(Statement statement, OutsideBlocks *outsi
   }
 }
 
-bool TextStatementReader::read_statement(OutsideBlocks *outside) {
+bool TextStatementReader::read_statement(TopLevelStatements *outside) {
   Token first = peek();
   if (const StatementWord *row =
           first.kind == TokenKind::Name ? find_statement(first.text) : nullptr) {
     take();
-    if (row->outside_blocks && !outside)
+    if (row->top_level_only && !outside)
       return error(first, "trace-syntax",
                    fmt::format("`{}` stands inside of a block, and belongs outside", row->word));
     return read_keyword(row->statement, outside) && expect_end_of_statement();
@@ -214,7 +214,7 @@ bool TextStatementReader::read_rng(Operation &op) {
 
 uint32_t TextStatementReader::add_operation(Operation &op, llvm::ArrayRef<WrittenValue> results) {
   op.operands.append(op.named);
-  op.inst.operands = program_.blocks.add(op.operands);
+  op.inst.operands = program_.operand_lists.add(op.operands);
   op.inst.attrs = builder_.attrs(std::move(op.attrs));
   op.inst.result_count = static_cast<uint32_t>(results.size());
   for (const WrittenValue &result : results) {

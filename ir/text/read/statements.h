@@ -7,34 +7,34 @@
 namespace spmd::ir {
 
 // What reads the statements that stand outside of blocks only.
-class OutsideBlocks {
+class TopLevelStatements {
 public:
   // From behind the word that begins it.
   virtual bool read(Statement statement) = 0;
   virtual bool declare(const WrittenValue &value, Role role, uint64_t origin) = 0;
 
 protected:
-  ~OutsideBlocks() = default;
+  ~TopLevelStatements() = default;
 };
 
 class TextStatementReader : TextCursor {
 public:
   TextStatementReader(TextInput &input, TextTypeReader &types, TextValueReader &values,
                       TextOperandReader &operands, TextFunctionNames &functions,
-                      TextPlaceReader &places)
+                      TextLocationReader &places)
       : TextCursor(input), types_(types), values_(values), operands_(operands),
         functions_(functions), places_(places) {}
 
   // Statements up to the end of the file, or up to what closes the block. `outside`: null inside of
   // one.
-  bool read_block(OutsideBlocks *outside);
+  bool read_block(TopLevelStatements *outside);
 
 private:
   void skip_separators();
   void recover();
   bool starts_statement();
-  bool read_statement(OutsideBlocks *outside);
-  bool read_keyword(Statement statement, OutsideBlocks *outside);
+  bool read_statement(TopLevelStatements *outside);
+  bool read_keyword(Statement statement, TopLevelStatements *outside);
   bool read_with();
   bool read_with_key(Context &context, const Token &token, Key key);
   bool read_local();
@@ -61,7 +61,7 @@ private:
   TextValueReader &values_;
   TextOperandReader &operands_;
   TextFunctionNames &functions_;
-  TextPlaceReader &places_;
+  TextLocationReader &places_;
   uint64_t local_maps_ = 0;
 };
 

@@ -136,7 +136,7 @@ bool TextTypeReader::read_dtype(Shape &shape) {
   for (const DTypeInfo &row : kDTypes)
     known.push_back(row.word);
   error(token, "trace-shape",
-        fmt::format("`{}` is no dtype{}", view(token.text), nearest(token.text, known)));
+        fmt::format("`{}` is no dtype{}", view(token.text), nearest_suffix(token.text, known)));
   return true;
 }
 
@@ -187,7 +187,7 @@ bool TextTypeReader::read_global_shape(WrittenType &type, const Shape &local) {
 
 bool TextTypeReader::read_claim(WrittenClaims &claims) {
   Token token = peek();
-  std::optional<KindWord> word = kind();
+  std::optional<WrittenKind> word = kind();
   if (!word)
     return false;
   AxisRefs axes;
@@ -243,7 +243,7 @@ std::optional<std::string> TextTypeReader::add_words(ClaimBuilder &builder,
           refs.push_back(ref_of(each));
         fine = builder.shard(*dim, refs);
       }
-    } else if (std::optional<KindWord> word = kind_word(*type, axis)) {
+    } else if (std::optional<WrittenKind> word = kind_word(*type, axis)) {
       if (llvm::any_of(means, [&](auto &each) { return each.base == ref_of(axis).axis; }))
         word->combiner = Combiner::Avg;
       fine = builder.claim(*word, ref_of(axis));
@@ -294,7 +294,7 @@ TypeId TextTypeReader::finish_claims(const WrittenClaims &claims, MeshId mesh,
   return result.type;
 }
 
-std::optional<KindWord> TextTypeReader::kind() {
+std::optional<WrittenKind> TextTypeReader::kind() {
   Token token = peek();
   if (!at_kind())
     return expected("a kind"), std::nullopt;
@@ -307,17 +307,17 @@ std::optional<KindWord> TextTypeReader::kind() {
   bool has_argument = token.is_name("S") || (token.is_name("P") && peek().is('('));
   if (!has_argument)
     return parse_kind(token.text);
-  KindWord word;
+  WrittenKind word;
   if (!open('(') || !read_kind_argument(word) || !close(')'))
     return std::nullopt;
   return word;
 }
 
 // The dimension of S, or the combiner of P.
-bool TextTypeReader::read_kind_argument(KindWord &word) {
+bool TextTypeReader::read_kind_argument(WrittenKind &word) {
   Token token = peek();
   if (token.kind == TokenKind::Name) {
-    word = {.form = KindWord::Form::Plain, .kind = Kind::Partial};
+    word = {.form = WrittenKind::Form::Plain, .kind = Kind::Partial};
     return enumerator(kCombinerWords, "combiner", word.combiner);
   }
   std::optional<int64_t> dim = integer("a dimension", -kMaxInteger, "trace-type");
@@ -328,7 +328,8 @@ bool TextTypeReader::read_kind_argument(KindWord &word) {
           fmt::format("dimension {} is beyond the limit of {}", *dim, kMaxDims));
     dim = 0;
   }
-  word = {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
+  word = {
+      .form = WrittenKind::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
   return true;
 }
 
@@ -386,7 +387,8 @@ std::optional<MeshId> TextTypeReader::mesh_name() {
   for (const Mesh &mesh : program_.meshes)
     known.push_back(program_.strings[mesh.name]);
   error(*token, "trace-reference",
-        fmt::format("no mesh is named `{}`{}", view(token->text), nearest(token->text, known)));
+        fmt::format("no mesh is named `{}`{}", view(token->text),
+                    nearest_suffix(token->text, known)));
   return in_.context.mesh;
 }
 
@@ -496,7 +498,8 @@ bool TextTypeReader::expression_operand(std::string &text, bool symbols) {
   for (const SymbolInfo &row : program_.symbols)
     known.push_back(program_.strings[row.name]);
   error(token, "trace-shape",
-        fmt::format("no symbol is named `{}`{}", view(token.text), nearest(token.text, known)));
+        fmt::format("no symbol is named `{}`{}", view(token.text),
+                    nearest_suffix(token.text, known)));
   return true;
 }
 

@@ -31,7 +31,7 @@ public:
   // A type, or `null` for one that says nothing.
   std::optional<ClaimId> claim(MeshId mesh, std::optional<unsigned> rank = {});
   std::optional<unsigned> rank_of(ShapeId shape) const;
-  std::optional<KindWord> kind();
+  std::optional<WrittenKind> kind();
   std::optional<AxisRef> axis_ref();
   std::optional<AxisRefs> axes();
   std::optional<MeshId> mesh_name();
@@ -47,7 +47,7 @@ private:
   struct WrittenClaims {
     struct One {
       Token at;
-      std::optional<KindWord> kind; // none: the axes shard dimension `dim`
+      std::optional<WrittenKind> kind; // none: the axes shard dimension `dim`
       unsigned dim;
       AxisRefs axes;
     };
@@ -69,7 +69,7 @@ private:
   std::optional<std::string> add_words(ClaimBuilder &builder, const WrittenClaims &claims,
                                        MeshId mesh);
   TypeId finish_claims(const WrittenClaims &claims, MeshId mesh, std::optional<unsigned> rank);
-  bool read_kind_argument(KindWord &word);
+  bool read_kind_argument(WrittenKind &word);
   std::optional<AxisRefs> axes_after_at();
   // The tokens of an expression, joined; with `symbols`, each name must be a symbol.
   bool expression(std::string &text, bool symbols);

@@ -47,7 +47,7 @@ std::string TextValueReader::nearest_value(llvm::StringRef name) const {
   for (const Value &value : program_.values)
     if (builder_.lookup(value.name))
       known.push_back(print(value.name, program_.strings));
-  return nearest(name, std::vector<llvm::StringRef>(known.begin(), known.end()));
+  return nearest_suffix(name, std::vector<llvm::StringRef>(known.begin(), known.end()));
 }
 
 bool TextValueReader::read_results(llvm::SmallVectorImpl<WrittenValue> &results) {

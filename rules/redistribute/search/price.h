@@ -38,7 +38,7 @@ struct Cost {
   }
   friend auto operator<=>(const Cost &, const Cost &) = default;
 };
-inline constexpr Cost kFar{~uint64_t(0), ~uint64_t(0), ~0u, ~0u};
+inline constexpr Cost kUnreachable{~uint64_t(0), ~uint64_t(0), ~0u, ~0u};
 Cost cost_of(const Problem &problem, const StepPrice &price);
 
 // Bytes that some rank must receive to get from the source to the target by any means: what it

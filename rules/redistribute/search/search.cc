@@ -41,7 +41,7 @@ public:
 private:
   struct Node {
     State state;
-    Cost so_far = kFar, rest = {};
+    Cost so_far = kUnreachable, rest = {};
     uint32_t way = kNone;   // first of the equally cheap ways that lead here
     bool useful = false;    // it lies on a cheapest sequence
     bool reordered = false; // one of these ways ends with a reorder
@@ -63,7 +63,7 @@ private:
   }
   // None if nothing that is cheap enough can come of it.
   uint32_t node(const State &state, const Cost &so_far);
-  // What some sequence costs that always takes the move that promises most; kFar if it leads
+  // What some sequence costs that always takes the move that promises most; kUnreachable if it leads
   // nowhere.
   Cost some_way();
   // Calls `improved` with the index of each state to which the way from this one is the cheapest
@@ -73,7 +73,7 @@ private:
     const Node &node = nodes_[index];
     queue_.push({node.so_far + node.rest, node.so_far, index});
   }
-  bool reached() const { return target_ != kNone && nodes_[target_].so_far != kFar; }
+  bool reached() const { return target_ != kNone && nodes_[target_].so_far != kUnreachable; }
   void beam();
   void mark();
   llvm::SmallVector<Move, 4> first_sequence();
@@ -86,7 +86,7 @@ private:
   uint64_t tried_ = 0;   // moves
   bool complete_ = true; // all moves of each state were looked at
   bool guided_;
-  Cost limit_ = kFar; // of what is known to lead to the target
+  Cost limit_ = kUnreachable; // of what is known to lead to the target
   uint32_t target_ = kNone;
   std::vector<Node> nodes_;
   std::vector<Way> ways_;
@@ -98,7 +98,7 @@ private:
 uint32_t Search::node(const State &state, const Cost &so_far) {
   // Sketches are quicker than the table.
   Cost left = sketches_ ? sketches_->rest(state) : Cost{};
-  if (left == kFar || limit_ < so_far + left)
+  if (left == kUnreachable || limit_ < so_far + left)
     return kNone;
   uint32_t &slot =
       table_.find(hash_of(state), [&](uint32_t i) { return nodes_[i].state == state; });
@@ -122,7 +122,7 @@ Cost Search::some_way() {
     moves_.clear();
     moves_from(problem_, at, moves_);
     const Move *best = nullptr;
-    Cost least = kFar, reached = kFar;
+    Cost least = kUnreachable, reached = kUnreachable;
     for (const Move &move : moves_) {
       Cost cost = so_far + cost_of(problem_, price_of(problem_, at, move));
       if (!(cost < least))
@@ -140,7 +140,7 @@ Cost Search::some_way() {
     if (at == problem_.target)
       return so_far;
   }
-  return kFar;
+  return kUnreachable;
 }
 
 template <class Improved> void Search::expand(uint32_t from, Improved improved) {
@@ -299,7 +299,7 @@ std::optional<Cost> Search::exhaust() {
     next.erase(std::unique(next.begin(), next.end()), next.end());
     open = std::move(next);
   }
-  return reached() ? nodes_[target_].so_far : kFar;
+  return reached() ? nodes_[target_].so_far : kUnreachable;
 }
 
 } // namespace

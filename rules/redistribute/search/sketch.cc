@@ -344,11 +344,11 @@ void Sketches::solve() {
   std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
   for (uint32_t i = 0; i < edges_.size(); ++i)
     by_end[next[edges_[i].to]++] = i;
-  rest_.assign(sketches_.size(), kFar);
+  rest_.assign(sketches_.size(), kUnreachable);
   using Entry = std::pair<Cost, uint32_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   uint32_t target = node(of(problem_.target));
-  rest_.resize(sketches_.size(), kFar); // the cap may leave no way to it
+  rest_.resize(sketches_.size(), kUnreachable); // the cap may leave no way to it
   begin.resize(sketches_.size() + 1, begin.back());
   rest_[target] = {};
   queue.push({{}, target});

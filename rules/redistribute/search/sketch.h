@@ -32,7 +32,7 @@ public:
   // Moves between sketches that were looked at.
   size_t moves() const { return edges_.size(); }
   Sketch of(const State &state) const;
-  // kFar: the cap leaves no way.
+  // kUnreachable: the cap leaves no way.
   Cost rest(const State &state) const;
 
 private:

@@ -298,7 +298,7 @@ bool moves_from(const Problem &problem, const State &state, llvm::SmallVectorImp
   return Generator(problem, state, moves).run(reorders);
 }
 
-llvm::SmallVector<Move, 4> plain_way(const Problem &problem) {
+llvm::SmallVector<Move, 4> fallback_moves(const Problem &problem) {
   llvm::SmallVector<Move, 4> moves;
   State at = problem.source;
   const State &target = problem.target;

@@ -138,7 +138,7 @@ struct Move {
 bool moves_from(const Problem &problem, const State &state, llvm::SmallVectorImpl<Move> &moves,
                 bool reorders = true);
 // To one value, then from it: some way from the source to the target, whatever it costs and holds.
-llvm::SmallVector<Move, 4> plain_way(const Problem &problem);
+llvm::SmallVector<Move, 4> fallback_moves(const Problem &problem);
 
 // The axes that a move is about, outermost first, with the dimension that each leaves or enters
 // (kNoDim: none). Of a reorder: those that may change ranks, in the order of the target.

@@ -6,7 +6,7 @@ namespace spmd::rules {
 constinit const DiagnosticInfo CancellingPair::info = {
     .name = "cancelling-pair",
     .severity = Severity::Warning,
-    .drawn_by = DrawnBy::Report,
+    .drawn_by = ReportedBy::Report,
     .is_cost = true,
     .message = "`{op}` undoes `{first}` over {axes}[: {bytes byte} per rank are sent for "
                "nothing]",
@@ -35,7 +35,7 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo RepeatedCollective::info = {
     .name = "repeated-collective",
     .severity = Severity::Warning,
-    .drawn_by = DrawnBy::Report,
+    .drawn_by = ReportedBy::Report,
     .is_cost = true,
     .message = "`{op}` over {axes} sends {value} a second time[: {bytes byte} per rank "
                "could be spared]",
@@ -66,7 +66,7 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo ReduceThenSlice::info = {
     .name = "reduce-then-slice",
     .severity = Severity::Warning,
-    .drawn_by = DrawnBy::Report,
+    .drawn_by = ReportedBy::Report,
     .is_cost = true,
     .message = "`{op}` keeps a slice of what `{first}` summed over {axes}, and nothing needs"
                " the rest[: {bytes byte} per rank could be spared]",
@@ -95,7 +95,7 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo GatherThenSlice::info = {
     .name = "gather-then-slice",
     .severity = Severity::Warning,
-    .drawn_by = DrawnBy::Report,
+    .drawn_by = ReportedBy::Report,
     .is_cost = true,
     .message = "`{op}` keeps a slice of what `{first}` gathered over {axes}, and nothing "
                "needs the rest[: {bytes byte} per rank could be spared]",
@@ -124,7 +124,7 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo FusableCollectives::info = {
     .name = "fusable-collectives",
     .severity = Severity::Warning,
-    .drawn_by = DrawnBy::Report,
+    .drawn_by = ReportedBy::Report,
     .is_cost = true,
     .message = "`{op}` over {axes} follows `{first}` over {others}: one call over both would"
                " do[, and {bytes byte} per rank could be spared]",
@@ -153,7 +153,7 @@ mesh m { dp = 2, tp = 4 }
 constinit const DiagnosticInfo Overlappable::info = {
     .name = "overlappable",
     .severity = Severity::Info,
-    .drawn_by = DrawnBy::Report,
+    .drawn_by = ReportedBy::Report,
     .is_cost = true,
     .message = "`{op}` over {axes} is needed at once, but {value} was ready before "
                "{count product} independent of it[: {bytes byte} per rank could be sent "

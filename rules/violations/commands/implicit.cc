@@ -6,7 +6,7 @@ namespace spmd::rules {
 constinit const DiagnosticInfo ImplicitRedistribute::info = {
     .name = "implicit-redistribute",
     .severity = Severity::Info,
-    .drawn_by = DrawnBy::Elaborate,
+    .drawn_by = ReportedBy::Elaborate,
     .message = "`{op}` needs operand {operand} as {wanted}, {value} is {found}: {forward} bytes "
                "forward, {backward} backward, {collectives}[, for {shared}] ({reason})",
     .explain = R"(

@@ -5,7 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo ReplicateRefuted::info = {
     .name = "replicate-refuted",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "the type of {value} says replicate[ on {axes}], and {found}",
     .explain = R"(
 Replicate means that all ranks along the axis hold the same tensor, and that it is the tensor
@@ -19,7 +19,7 @@ file whose ranks differ, a rule of the trace that does not hold, `check = false`
 
 constinit const DiagnosticInfo InvariantRefuted::info = {
     .name = "invariant-refuted",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "the type of {value} says invariant[ on {axes}], and {found}",
     .explain = R"(
 Invariant means that all ranks along the axis hold the same tensor, that it is the tensor which
@@ -31,7 +31,7 @@ where to look; the two differ in their gradients only, which are judged by thems
 
 constinit const DiagnosticInfo ShardRefuted::info = {
     .name = "shard-refuted",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "the pieces of {value}[ over {axes}] are not those of the reference value",
     .explain = R"(
 A value that is varying consists of one piece for each rank along the axis. Where the type names
@@ -45,7 +45,7 @@ missing in what the block holds.
 
 constinit const DiagnosticInfo PartialRefuted::info = {
     .name = "partial-refuted",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "the {joined} of {value} over {axes} is not the reference value",
     .explain = R"(
 Partial means that what the ranks along the axis hold adds up to the tensor which the program
@@ -58,7 +58,7 @@ rank leaves out.
 
 constinit const DiagnosticInfo GradientRefuted::info = {
     .name = "gradient-refuted",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "{value} is not the gradient of {of}[ on {axes}]: {found}",
     .explain = R"(
 The type of a value says what its gradient is on each axis: where the value is replicate the
@@ -72,7 +72,7 @@ part; so the wrong one of replicate and invariant shows here and nowhere else.
 
 constinit const DiagnosticInfo ShapeRefuted::info = {
     .name = "shape-refuted",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "{value} is {found} on rank {ranks}, and {expected} by its type",
     .explain = R"(
 The check derives what each rank holds: an element type and extents, and how a dimension that does
@@ -84,7 +84,7 @@ are not compared.
 constinit const DiagnosticInfo ReplicasDrift::info = {
     .name = "replicas-drift",
     .severity = Severity::Warning,
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "the copies of {value} on {axes} differ in their last bits",
     .explain = R"(
 All ranks along the axis should hold the same tensor. They hold the same numbers up to rounding, and
@@ -96,7 +96,7 @@ part, a little with each step, and branches on them may be taken differently.
 
 constinit const DiagnosticInfo RunInput::info = {
     .name = "run-input",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "{input} cannot be used: {problem}",
     .explain = R"(
 The program could not be run, since what is to enter it is not what it declares: a file that is
@@ -108,7 +108,7 @@ stopped after as many rounds as --max-rounds allows.
 
 constinit const DiagnosticInfo RunMemory::info = {
     .name = "run-memory",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "the run needs {needed}[ on rank {ranks}], and {available} may be used[; largest: "
                "{largest}]",
     .explain = R"(
@@ -123,7 +123,7 @@ could not be finished.
 
 constinit const DiagnosticInfo RunPlansDiffer::info = {
     .name = "run-plans-differ",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "rank {ranks} is about to run something else than rank 0: {difference}",
     .explain = R"(
 All ranks must run one plan, or a collective would wait for ranks that never come to it. Before
@@ -135,7 +135,7 @@ Nothing was run.
 
 constinit const DiagnosticInfo RunLostRank::info = {
     .name = "run-lost-rank",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "rank {ranks} was lost: {how}[; {waiting}]",
     .explain = R"(
 Each rank is a process, and one of them ended in the midst of the run: it was killed (by a person, a
@@ -147,7 +147,7 @@ the rank that reports this was; a crash of our own leaves a message of that rank
 
 constinit const DiagnosticInfo RunTimeout::info = {
     .name = "run-timeout",
-    .drawn_by = DrawnBy::Run,
+    .drawn_by = ReportedBy::Run,
     .message = "rank {ranks} kept the others waiting for more than {seconds} s: {found}[; "
                "{waiting}]",
     .explain = R"(

@@ -6,7 +6,7 @@ namespace spmd::rules {
 constinit const DiagnosticInfo MisplacedEdge::info = {
     .name = "misplaced-edge",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message =
         "{operand} is the edge of a neighbour's block along {axes}, and `{op}` puts it where "
         "that block does not adjoin the rank's own",
@@ -39,7 +39,7 @@ mesh m { x = 4 }
 constinit const DiagnosticInfo HalfOpenRing::info = {
     .name = "half-open-ring",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "nobody sends {operand} to the rank at one end of {axes}, and on the other side of "
                "the block the first rank and the last one are neighbours",
     .explain = R"(
@@ -74,7 +74,7 @@ mesh m { x = 4 }
 constinit const DiagnosticInfo EdgeOfOtherAxis::info = {
     .name = "edge-of-other-axis",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{operand} was sent along {axes}, and `{op}` puts it beside a block of a dimension "
                "that another axis cuts",
     .explain = R"(
@@ -105,7 +105,7 @@ mesh m { y = 4, x = 4 }
 constinit const DiagnosticInfo EdgeGradientKept::info = {
     .name = "edge-gradient-kept",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the gradient of {value} lacks what the neighbours along {axes} have computed of "
                "its edges: they do not send it back",
     .explain = R"(

@@ -6,7 +6,7 @@ namespace spmd::rules {
 constinit const DiagnosticInfo UnlikeParts::info = {
     .name = "unlike-parts",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "ranks of {axes} take the {parts} parts of {operand} turn by turn, and part {part} "
                "enters the result in another way than others: {how}",
     .explain = R"(

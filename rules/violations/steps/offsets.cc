@@ -5,7 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo BlockOffset::info = {
     .name = "block-offset",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the index begins {found} further on each rank of {axes}, but each rank has {rows} "
                "rows of the table",
     .explain = R"(
@@ -41,7 +41,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ForeignRows::info = {
     .name = "foreign-rows",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "each rank of {axes} adds {operand} to its own rows, including what belongs to the "
                "rows of other ranks: nothing sets that to zero",
     .explain = R"(

@@ -6,7 +6,7 @@ namespace spmd::rules {
 constinit const DiagnosticInfo RepeatedPositions::info = {
     .name = "repeated-positions",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{operand} counts from the same number on every rank of {axes}, and `{op}` puts it "
                "beside a dimension of which each rank has its own block",
     .explain = R"(
@@ -42,7 +42,7 @@ mesh m { cp = 4 }
 constinit const DiagnosticInfo RepeatedDraws::info = {
     .name = "repeated-draws",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{operand} was drawn by one key on all ranks of {axes}, and `{op}` puts it beside a "
                "dimension of which each rank has its own block",
     .explain = R"(

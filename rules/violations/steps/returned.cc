@@ -5,7 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo CrossedGradient::info = {
     .name = "crossed-gradient",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the gradient that comes back is that of {other}, and is taken for that of {value}",
     .explain = R"(
 A stage of a pipeline sends what it computes of several micro-batches to the next one, and receives their gradients.
@@ -77,7 +77,7 @@ output state %new of %w
 
 constinit const DiagnosticInfo UnusedGradient::info = {
     .name = "unused-gradient",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the gradient of {value}, which another stage sends back, is not used: this "
                "backward begins with something else",
     .explain = R"(
@@ -130,7 +130,7 @@ output state %new of %w
 
 constinit const DiagnosticInfo OverwrittenMessage::info = {
     .name = "overwritten-message",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the backward reads {other}, where its forward has read {value}, which was received "
                "into the same memory",
     .explain = R"(
@@ -199,7 +199,7 @@ output state %new of %w
 
 constinit const DiagnosticInfo TiedCopiesDrift::info = {
     .name = "tied-copies-drift",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{value} has a copy on another stage, which was equal before the first step, and is "
                "not any more",
     .explain = R"(
@@ -229,7 +229,7 @@ mesh m { dp = 2 "data", pp = 1 }
 
 constinit const DiagnosticInfo UnclearedGradient::info = {
     .name = "uncleared-gradient",
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the gradient of {value} is added to the one of the step before, and the optimizer "
                "reads their sum",
     .explain = R"(

@@ -6,7 +6,7 @@ namespace spmd::rules {
 constinit const DiagnosticInfo MixedBlocks::info = {
     .name = "mixed-blocks",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` joins blocks of different ranks of {axes}: {operand} is of the block from "
                "{found rank} back, and what it meets of that from {other} back",
     .explain = R"(
@@ -51,7 +51,7 @@ mesh m { x = 4 }
 constinit const DiagnosticInfo MissingBlock::info = {
     .name = "missing-block",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{operand} is made of blocks that go round {axes}, and `{op}` takes it as whole, "
                "but that from {missing rank} back is not among them",
     .explain = R"(
@@ -103,7 +103,7 @@ mesh m { x = 3 }
 constinit const DiagnosticInfo RepeatedBlock::info = {
     .name = "repeated-block",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` adds what is computed with the block from {twice rank} back on {axes} "
                "twice; the second time it is {operand}",
     .explain = R"(
@@ -147,7 +147,7 @@ mesh m { x = 2 }
 constinit const DiagnosticInfo UnlikeScales::info = {
     .name = "unlike-scales",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "{operand} is added to a sum over other blocks that go round {axes}, and they are "
                "not divided by the same exponential",
     .explain = R"(
@@ -205,7 +205,7 @@ mesh m { x = 4 }
 constinit const DiagnosticInfo GradientOfOtherBlock::info = {
     .name = "gradient-of-other-block",
     .severity = Severity::Warning,
-    .by_meaning = true,
+    .holds_for_inferred_cuts = true,
     .message = "the gradient of {value} is that of the block from {found rank} back on {axes}, "
                "and not of that from {wanted} back",
     .explain = R"(

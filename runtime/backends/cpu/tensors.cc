@@ -57,7 +57,7 @@ BufferTensors::Shelf &BufferTensors::shelf(Size size) {
 
 // One that was given back; null: there is none of that size.
 SharedTensor BufferTensors::take(ir::DType dtype, const Dims &dims) {
-  size_t form = domain_ == Domain::Modular                        ? 2
+  size_t form = domain_ == Domain::Field                          ? 2
                 : ir::info(dtype).form == ir::DTypeClass::Complex ? 1
                                                                   : 0;
   std::unique_lock lock = alone();

@@ -23,12 +23,12 @@ PlannedProgram::PlannedProgram(const RunOptions &options, checker::CheckedProgra
 // The integer tier is for sums of products alone: false, and said, where something else is
 // computed.
 bool PlannedProgram::stays_whole() {
-  std::optional<ir::InstId> other = first_not_whole(program_.tables());
+  std::optional<ir::InstId> other = first_not_whole(program_.mutable_program());
   if (!other)
     return true;
   const ir::Program &program = program_.program();
   return reporter_.refuse(
-      program_.tables(),
+      program_.mutable_program(),
       rules::RunInput{"the integer tier",
                       fmt::format("`{}` does not keep whole numbers whole: take "
                                   "`--tier=field`",
@@ -41,7 +41,7 @@ bool PlannedProgram::make() {
     return false;
   llvm::Expected<World> world = World::make(program_.program());
   if (!world)
-    return reporter_.refuse(program_.tables(),
+    return reporter_.refuse(program_.mutable_program(),
                             rules::RunInput{"the program", llvm::toString(world.takeError())});
   world_.emplace(std::move(*world));
   roots_ = recorded_losses(program_, options_.losses);
@@ -55,7 +55,7 @@ bool PlannedProgram::make() {
 // same plan.
 bool PlannedProgram::plan_for(uint64_t seed, RunMode mode) {
   // In the field numbers are residues: how much is moved is what real data say.
-  Domain domain = mode.domain == Domain::Modular ? Domain::Declared : mode.domain;
+  Domain domain = mode.domain == Domain::Field ? Domain::Declared : mode.domain;
   if (plan_ && planned_ == std::tuple(seed, domain, mode.is_whole()))
     return true;
   auto simulated = [&](const Plan &first) {
@@ -74,7 +74,7 @@ bool PlannedProgram::plan_for(uint64_t seed, RunMode mode) {
     return false;
   }
   if (!plan)
-    return reporter_.refuse(program_.tables(),
+    return reporter_.refuse(program_.mutable_program(),
                             rules::RunInput{"the program", llvm::toString(plan.takeError())},
                             place_of_inst(program_.program(), failed));
   plan_.emplace(std::move(*plan));
@@ -87,7 +87,7 @@ bool PlannedProgram::plan_for(uint64_t seed, RunMode mode) {
 bool PlannedProgram::read_inputs() {
   for (const std::string &word : options_.inputs)
     if (std::string problem = files_.add(word); !problem.empty())
-      return reporter_.refuse(program_.tables(), rules::RunInput{word, problem});
+      return reporter_.refuse(program_.mutable_program(), rules::RunInput{word, problem});
   inputs_.emplace(program_, *world_, files_);
   if (inputs_->problems().empty())
     return true;
@@ -98,7 +98,7 @@ bool PlannedProgram::read_inputs() {
       place = {checker::Place::Form::Param, static_cast<uint32_t>(*problem.param)};
     findings.push_back({rules::RunInput{problem.input, problem.text}, place});
   }
-  reporter_.report(program_.tables(), std::move(findings));
+  reporter_.report(program_.mutable_program(), std::move(findings));
   return reporter_.stop(ExitCode::Call);
 }
 
@@ -107,7 +107,7 @@ bool PlannedProgram::fits() {
   scope.gradients = !roots_.empty();
   scope.stepwise = is_stepwise(options_.check);
   const std::vector<uint32_t> drawn = drawn_for(options_.seed);
-  if (options_.check == CheckMode::Drawn)
+  if (options_.check == CheckMode::SampleCount)
     scope.drawn = drawn;
   uint64_t sharers = 1;
   if (const Session *session = ranks_.session()) {
@@ -121,16 +121,16 @@ bool PlannedProgram::fits() {
   uint64_t limit = options_.memory_limit.value_or(available_memory() / sharers);
   if (need.bytes <= limit || !options_.backend->holds_data)
     return true;
-  return reporter_.refuse(program_.tables(),
+  return reporter_.refuse(program_.mutable_program(),
                           rules::RunMemory{checker::print_bytes(int64_t(need.bytes)),
                                            checker::print_bytes(int64_t(limit)), need.largest});
 }
 
 llvm::SmallVector<RunMode, 3> PlannedProgram::modes() {
-  RunMode modular{Tier::Modular, Domain::Modular}, integer{Tier::Integer, Domain::Declared};
+  RunMode modular{Tier::Field, Domain::Field}, integer{Tier::Integer, Domain::Declared};
   RunMode real{Tier::Real, options_.f64 ? Domain::F64 : Domain::Declared};
   switch (options_.tier) {
-  case TierChoice::Modular:
+  case TierChoice::Field:
     return {modular};
   case TierChoice::Real:
     return {real};
@@ -140,13 +140,14 @@ llvm::SmallVector<RunMode, 3> PlannedProgram::modes() {
     break;
   }
   if (!options_.backend->any_numbers)
-    return first_not_whole(program_.tables()) ? llvm::SmallVector<RunMode, 3>{real}
-                                              : llvm::SmallVector<RunMode, 3>{integer, real};
+    return first_not_whole(program_.mutable_program())
+               ? llvm::SmallVector<RunMode, 3>{real}
+               : llvm::SmallVector<RunMode, 3>{integer, real};
   return {modular, real};
 }
 
 std::vector<uint32_t> PlannedProgram::drawn_for(uint64_t seed) const {
-  return options_.check == CheckMode::Drawn
+  return options_.check == CheckMode::SampleCount
              ? drawn_steps(program_.program(), *plan_, seed, options_.drawn)
              : std::vector<uint32_t>();
 }
@@ -154,7 +155,7 @@ std::vector<uint32_t> PlannedProgram::drawn_for(uint64_t seed) const {
 std::unique_ptr<Backend> PlannedProgram::with_inputs(std::unique_ptr<Backend> backend,
                                                      const Plan &plan, uint64_t seed,
                                                      RunMode mode) {
-  llvm::Error error = backend->prepare(program_.tables(), plan, *world_);
+  llvm::Error error = backend->prepare(program_.mutable_program(), plan, *world_);
   if (error.isA<NoDeviceMemory>()) {
     llvm::handleAllErrors(std::move(error),
                           [&](const NoDeviceMemory &memory) { refuse_memory(memory); });
@@ -189,7 +190,7 @@ std::vector<JudgeOptions::Given> PlannedProgram::given_to_ranks(size_t param,
 
 void PlannedProgram::refuse_memory(const NoDeviceMemory &memory) {
   reporter_.refuse(
-      program_.tables(),
+      program_.mutable_program(),
       rules::RunMemory{checker::print_bytes(int64_t(memory.needed)),
                        memory.free ? checker::print_bytes(int64_t(*memory.free)) : "less than that",
                        largest_values(program_.program(), *plan_),

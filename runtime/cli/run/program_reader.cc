@@ -25,7 +25,7 @@ std::optional<checker::CheckedProgram> ProgramReader::load() {
   if (!read() || !resize() || !derive_backward())
     return std::nullopt;
   std::optional<checker::CheckedProgram> checked =
-      checker::verify_types(std::move(program()), read_.check_options);
+      checker::check_and_lower(std::move(program()), read_.check_options);
   SPMD_CHECK(checked.has_value(), "a program that was just found clean");
   return checked;
 }

@@ -43,7 +43,7 @@ void Ranks::fail(llvm::Error error) {
   std::optional<TeamFailure> failure = team.failure();
   if (!failure && !session_->leads())
     team.fail(TeamFailure::Form::Error, text);
-  checker::divert_output(nullptr);
+  checker::capture_output(nullptr);
   std::optional<checker::Finding> finding;
   if (failure && plan_)
     finding = finding_of(*failure, program_->program(), *plan_, options_.timeout, needed_);
@@ -67,7 +67,7 @@ bool Ranks::agree_on_plan(const World &world) {
                          {"the backend", std::string(options_.backend->name)},
                          {"the library", session_->library()},
                          {"the device", options_.deterministic ? session_->device() : ""},
-                         {"the call", words_for_ranks(options_)}});
+                         {"the call", common_arguments(options_)}});
   if (!found)
     fail(found.takeError());
   if (*found)

@@ -1,7 +1,7 @@
 // Findings go through the reports of spmdlint; all else is one line.
 #include "runtime/cli/run/reporter.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/support/escape.h"
 

@@ -7,7 +7,7 @@
 #include "checker/cli/exit_code.h"
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
-#include "checker/cli/present.h"
+#include "checker/cli/report_output.h"
 
 namespace spmd::runtime {
 

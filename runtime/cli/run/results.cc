@@ -26,7 +26,7 @@ void Results::write() {
     return;
   if (options_.only.empty() || restrict_to_scope()) {
     if (!summary_.report.findings.empty() || !options_.shared.formats.empty())
-      reporter_.report(planned_.program().tables(), summary_.report.findings);
+      reporter_.report(planned_.program().mutable_program(), summary_.report.findings);
     if (summary_.report.refuted() || fails_on_warnings() ||
         (options_.strict && options_.check != CheckMode::Off && !summary_.all_upheld()))
       reporter_.add_code(ExitCode::Findings);

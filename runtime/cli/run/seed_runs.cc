@@ -60,7 +60,7 @@ JudgeOptions SeedRuns::judge_options(uint64_t seed, RunMode mode) const {
   (summary_.backward ? judge.derived : judge.recorded) = planned_.loss_roots();
   judge.judges = ranks_.leads();
   judge.team = ranks_.team();
-  if (mode.domain == Domain::Modular)
+  if (mode.domain == Domain::Field)
     judge.sizes = &planned_.sizes();
   judge.order = options_.backend->order;
   return judge;
@@ -99,7 +99,7 @@ bool SeedRuns::stop_at_loop(llvm::Error error) {
         rules::RunInput{"the loop",
                         fmt::format("it goes on after {} rounds (`--max-rounds`)", loop.rounds)},
         place_of_inst(program.program(), loop.loop)};
-    reporter_.report(program.tables(), std::move(finding));
+    reporter_.report(program.mutable_program(), std::move(finding));
   });
   return reporter_.stop(ExitCode::Input);
 }
@@ -122,7 +122,7 @@ bool SeedRuns::prepare(uint64_t seed, RunMode mode) {
 }
 
 std::string SeedRuns::rerun(uint64_t seed) const {
-  std::string line = fmt::format("spmdrun {} {}", options_.file, words_of_run(options_, seed));
+  std::string line = fmt::format("spmdrun {} {}", options_.file, data_arguments(options_, seed));
   if (const Session *session = ranks_.session())
     line += fmt::format(" --nproc={}", session->size());
   return line;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/commands/scalar.h"
-#include "runtime/commands/symbol.h"
+#include "runtime/commands/traced_number.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"

@@ -24,8 +24,7 @@ class JudgedRun {
 public:
   explicit JudgedRun(const RunSetup &setup)
       : setup_(setup), program_(setup.program), plan_(setup.plan), options_(setup.options),
-        reference_(setup.checked,
-                   options_.domain == Domain::Modular ? Domain::Modular : Domain::F64,
+        reference_(setup.checked, options_.domain == Domain::Field ? Domain::Field : Domain::F64,
                    options_.seed),
         values_(setup_, report_), verdicts_(setup_, values_, report_),
         steps_(setup_, reference_, values_, verdicts_, report_),
@@ -36,14 +35,14 @@ public:
   }
 
   llvm::Expected<RunReport> run() {
-    if (options_.mode == CheckMode::Drawn)
+    if (options_.mode == CheckMode::SampleCount)
       values_.read_only(options_.drawn);
     if (options_.mode != CheckMode::Off)
       if (llvm::Error failed = inputs())
         return llvm::Expected<RunReport>(std::move(failed));
     if (llvm::Error failed = steps())
       return llvm::Expected<RunReport>(std::move(failed));
-    if (options_.mode != CheckMode::Off && options_.mode != CheckMode::Drawn && !stopped_)
+    if (options_.mode != CheckMode::Off && options_.mode != CheckMode::SampleCount && !stopped_)
       if (llvm::Error failed = outputs())
         return llvm::Expected<RunReport>(std::move(failed));
     verdicts_.finish();
@@ -68,7 +67,7 @@ private:
           return failed;
       const Meaning *own = values_.meaning(id);
       values_.note_latest(id);
-      Expected wanted;
+      ReferenceValue wanted;
       // An input is what it is; only copies can be wrong.
       wanted.meant = values_.tensors(id).empty() ? nullptr : own;
       wanted.exact = true;
@@ -110,7 +109,7 @@ private:
       if (llvm::Error failed =
               setup_.stepwise() ? run_and_read(execution, up_to) : read_results(execution, up_to))
         return failed;
-      if (replaced && options_.mode != CheckMode::Drawn)
+      if (replaced && options_.mode != CheckMode::SampleCount)
         replace_in_reference(plan_.list(execution.results)[0]);
       if (!setup_.stepwise())
         continue;
@@ -200,7 +199,7 @@ private:
   }
 
   bool sampled(uint32_t e) const {
-    if (options_.mode == CheckMode::Drawn)
+    if (options_.mode == CheckMode::SampleCount)
       return std::binary_search(options_.drawn.begin(), options_.drawn.end(), e);
     return options_.mode == CheckMode::All ||
            ir::mix(options_.seed + 1, e) % std::max(options_.share, 1u) == 0;
@@ -243,7 +242,7 @@ private:
 llvm::Expected<RunReport> run_judged(checker::CheckedProgram &program, const Plan &plan,
                                      const World &world, Backend &backend,
                                      const JudgeOptions &options) {
-  return JudgedRun({program, program.tables(), plan, world, backend, options}).run();
+  return JudgedRun({program, program.mutable_program(), plan, world, backend, options}).run();
 }
 
 } // namespace spmd::runtime

@@ -14,21 +14,21 @@
 namespace spmd::runtime {
 
 // Sampled: a share of the steps, and the outputs. Drawn: so many steps, and nothing else is read.
-enum class CheckMode : uint8_t { Off, Outputs, Sampled, All, Drawn };
+enum class CheckMode : uint8_t { Off, Outputs, SampleShare, All, SampleCount };
 inline constexpr std::string_view kCheckModeWords[] = {"off", "outputs", "sampled", "all",
                                                        "sample:N"};
 constexpr bool is_stepwise(CheckMode mode) {
-  return mode == CheckMode::All || mode == CheckMode::Sampled || mode == CheckMode::Drawn;
+  return mode == CheckMode::All || mode == CheckMode::SampleShare || mode == CheckMode::SampleCount;
 }
 
 struct JudgeOptions {
   CheckMode mode = CheckMode::Outputs;
-  Tier tier = Tier::Modular;
-  Domain domain = Domain::Modular; // of the backend's data
-  uint64_t seed = 0;               // of random numbers, as the backend has it; of the sample
-  unsigned share = 8;              // Sampled: one step in so many
-  llvm::ArrayRef<uint32_t> drawn;  // Drawn: these (last_uses.h)
-  std::string rerun;               // the command line, for findings
+  Tier tier = Tier::Field;
+  Domain domain = Domain::Field;  // of the backend's data
+  uint64_t seed = 0;              // of random numbers, as the backend has it; of the sample
+  unsigned share = 8;             // Sampled: one step in so many
+  llvm::ArrayRef<uint32_t> drawn; // Drawn: these (last_uses.h)
+  std::string rerun;              // the command line, for findings
   Deadline deadline = kNoDeadline;
   SumOrder order = SumOrder::Ranks;
   bool judges = true; // false: another process does; steps are run and data are read for it
@@ -62,7 +62,7 @@ struct RunSetup {
 
   bool stepwise() const { return is_stepwise(options.mode); }
   // Whether numbers are so that nothing is rounded.
-  bool exact() const { return options.domain == Domain::Modular || options.tier == Tier::Integer; }
+  bool exact() const { return options.domain == Domain::Field || options.tier == Tier::Integer; }
   bool has_data(const rules::Arg &known) const {
     return known.type.valid() && known.shape.valid() && program.shapes[known.shape].ranked;
   }

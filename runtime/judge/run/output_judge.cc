@@ -21,7 +21,7 @@ using ir::ValueId;
 OutputJudge::OutputJudge(const RunSetup &setup, Reference &reference, RankValues &values,
                          Verdicts &verdicts, RunReport &report)
     : setup_(setup), reference_(reference), values_(values), verdicts_(verdicts), report_(report) {
-  if (setup.options.mode == CheckMode::Drawn)
+  if (setup.options.mode == CheckMode::SampleCount)
     return;
   outputs_.assign(setup.plan.outputs.begin(), setup.plan.outputs.end());
   for (const Plan::OptimizerInput &stepped : setup.plan.optimizer_inputs)
@@ -64,7 +64,7 @@ void OutputJudge::add_digest(PlannedId id) {
 void OutputJudge::judge_output(PlannedId id, const Meaning *meant) {
   if (!meant || (!setup_.exact() && setup_.stepwise()))
     return;
-  Expected wanted;
+  ReferenceValue wanted;
   wanted.meant = meant;
   wanted.exact = setup_.exact();
   verdicts_.judge_value(id, wanted, nullptr);
@@ -168,7 +168,7 @@ ValueId OutputJudge::find_loss() {
     const rules::ResolvedOp &op = reference_.resolve(inst.op);
     if (inst.result_count != 1 || !op.row || op.row->constant == rules::OpDef::Constant::No)
       continue;
-    llvm::ArrayRef<ir::Operand> operands = program.blocks[inst.operands];
+    llvm::ArrayRef<ir::Operand> operands = program.operand_lists[inst.operands];
     if (operands.size() == 1 && operands[0].is_value() &&
         program.values[inst.first_result].grad_of == operands[0].as_value())
       return operands[0].as_value();

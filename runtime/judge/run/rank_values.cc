@@ -37,7 +37,7 @@ void RankValues::read_only(llvm::ArrayRef<uint32_t> executions) {
 }
 
 bool RankValues::is_read(PlannedId id) const {
-  return setup_.options.mode != CheckMode::Drawn || wanted_.contains(id.index);
+  return setup_.options.mode != CheckMode::SampleCount || wanted_.contains(id.index);
 }
 
 llvm::Error RankValues::read(PlannedId id, bool may_be_absent) {

@@ -38,7 +38,7 @@ void StepJudge::judge(const Execution &execution) {
   }
   llvm::Expected<Meanings> want =
       is_alias(setup_.program, execution.inst) ? content_of_storage(execution.inst, site)
-      : sent_to(setup_.program, reference_, execution).valid()
+      : value_received_by(setup_.program, reference_, execution).valid()
           ? received(execution)
           : ReferenceRun(reference_).run_inst(execution.inst, site, meant);
   if (!want) {
@@ -65,7 +65,7 @@ void StepJudge::judge_results(const Execution &execution, const Wanted &step) {
   bool passed = is_call(execution) && !setup_.exact() && body != rules::Boundary::Cond &&
                 body != rules::Boundary::While;
   for (unsigned r = 0; r < results.size(); ++r) {
-    Expected wanted;
+    ReferenceValue wanted;
     if (!passed && r < step.meant.size() && !step.meant[r].pieces.empty())
       wanted.meant = &step.meant[r];
     wanted.exact = setup_.exact();
@@ -99,7 +99,7 @@ llvm::Expected<Meanings> StepJudge::content_of_storage(ir::InstId alias, BodySit
 }
 
 llvm::Expected<Meanings> StepJudge::received(const Execution &execution) {
-  ValueId sent = sent_to(setup_.program, reference_, execution);
+  ValueId sent = value_received_by(setup_.program, reference_, execution);
   PlannedId latest = values_.latest(sent);
   const Meaning *own = latest.valid() ? values_.meaning(latest) : nullptr;
   if (!own)

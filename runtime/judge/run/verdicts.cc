@@ -36,7 +36,7 @@ Verdicts::Verdicts(const RunSetup &setup, RankValues &values, RunReport &report)
       gradient_of_.try_emplace(output.value.index, output.of);
 }
 
-void Verdicts::judge_value(PlannedId id, const Expected &wanted, const std::string *missing,
+void Verdicts::judge_value(PlannedId id, const ReferenceValue &wanted, const std::string *missing,
                            AxisSet blind) {
   const PlannedValue &value = setup_.plan.values[id];
   if (!values_.has_any(id) || !setup_.options.judges || values_.has_failed())

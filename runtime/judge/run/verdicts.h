@@ -14,7 +14,7 @@ public:
 
   // Judges what was read of a value. `missing`: why the reference has nothing for it. `blind`: axes
   // on which a mistake would show too little.
-  void judge_value(PlannedId id, const Expected &wanted, const std::string *missing,
+  void judge_value(PlannedId id, const ReferenceValue &wanted, const std::string *missing,
                    ir::AxisSet blind = {});
   // A gradient that was recorded: it is not the derivative, or it is.
   void refute_gradient(const RecordedGradient &wrong);

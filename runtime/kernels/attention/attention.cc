@@ -181,7 +181,7 @@ llvm::Expected<Heads> heads_of(const Call<double> &call, const Dims &o) {
   heads.scale = attention_scale(site, heads.d);
   heads.causal = causal_of(site);
   bool has_masks = site.operand("m") < site.row.equation.equation.operand_count;
-  if (site.row.variant == Variant::JoinedSequences) {
+  if (site.row.variant == Variant::PackedSequences) {
     if (llvm::Error wrong = add_sequences(site, heads, call.operand("m"), call.operand("n")))
       return wrong;
     return heads;

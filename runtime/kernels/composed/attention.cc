@@ -17,7 +17,7 @@ namespace spmd::runtime {
 
 namespace {
 
-using Symbols = llvm::ArrayRef<Symbol>;
+using Symbols = llvm::ArrayRef<TracedNumber>;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 constexpr int64_t kScoreBytes = int64_t(256) << 20; // of the scores that are there at a time
@@ -242,8 +242,9 @@ bool AttentionFormulas::hide_later(const Chunk &chunk) {
   Strided ahead{of_.positions(1, 0, t_), Strides(loops, 0)}; // key less query
   ahead.strides[loops - 1] = 1, ahead.strides[loops - 2] = -1;
   const Strided scores = seen(chunk, scores_, true);
-  return nest(chunk, scores, {scores, ahead},
-              [&](Symbols s) { return s[1] > static_cast<double>(shift) ? Symbol(kNever) : s[0]; });
+  return nest(chunk, scores, {scores, ahead}, [&](Symbols s) {
+    return s[1] > static_cast<double>(shift) ? TracedNumber(kNever) : s[0];
+  });
 }
 
 // A mask from the loops of a chunk; none if it has more dimensions than the scores.
@@ -272,16 +273,16 @@ bool AttentionFormulas::add_mask(const Chunk &chunk, const DeviceArray &mask) {
   const bool chooses = mask.dtype == ir::DType::Bool;
   return nest(chunk, scores, {scores, *from}, [&](Symbols s) {
     if (chooses)
-      return s[1] == 0.0 ? Symbol(kNever) : s[0];
-    return s[0] == kNever || s[1] == kNever ? Symbol(kNever) : s[0] + s[1];
+      return s[1] == 0.0 ? TracedNumber(kNever) : s[0];
+    return s[0] == kNever || s[1] == kNever ? TracedNumber(kNever) : s[0] + s[1];
   });
 }
 
 // exp(score - log of the sum); 0 for what is not looked at.
 bool AttentionFormulas::make_weights(const Chunk &chunk, const DeviceArray *lse) {
   const Strided scores = seen(chunk, scores_, true), weights = seen(chunk, weights_, true);
-  auto power = [](Symbol score, Symbol less) {
-    return score == kNever ? Symbol(0.0) : exp(score - less);
+  auto power = [](TracedNumber score, TracedNumber less) {
+    return score == kNever ? TracedNumber(0.0) : exp(score - less);
   };
   if (lse)
     return nest(chunk, weights, {scores, seen(chunk, part(*lse, chunk, group_ * s_, 1), false)},
@@ -290,8 +291,9 @@ bool AttentionFormulas::make_weights(const Chunk &chunk, const DeviceArray *lse)
   return nest(
              chunk, most, scores, [](Symbols s) { return s[0]; }, kSpmdMax) &&
          nest(chunk, sum, {scores, most}, [&](Symbols s) { return power(s[0], s[1]); }) &&
-         nest(chunk, weights, {scores, most, sum},
-              [&](Symbols s) { return s[2] == 0.0 ? Symbol(0.0) : power(s[0], s[1]) / s[2]; });
+         nest(chunk, weights, {scores, most, sum}, [&](Symbols s) {
+           return s[2] == 0.0 ? TracedNumber(0.0) : power(s[0], s[1]) / s[2];
+         });
 }
 
 // The gradients of scores, which stand in the place of the weights, added up where several scores
@@ -359,7 +361,9 @@ bool AttentionFormulas::forward() {
              part(made, chunk, group_ * s_, e_), 1);
     Chunk queries_alone = chunk;
     queries_alone.extents.back() = 1;
-    auto logarithm = [](Symbols s) { return s[0] == kNever ? Symbol(kNever) : s[0] + log(s[1]); };
+    auto logarithm = [](Symbols s) {
+      return s[0] == kNever ? TracedNumber(kNever) : s[0] + log(s[1]);
+    };
     if (lse && !nest(queries_alone, seen(queries_alone, part(*lse, chunk, group_ * s_, 1), false),
                      {rows_of(queries_alone, most_), rows_of(queries_alone, sum_)}, logarithm))
       return false;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/commands/command.h"
-#include "runtime/commands/symbol.h"
+#include "runtime/commands/traced_number.h"
 #include "runtime/kernels/positions.h"
 
 #include <variant>

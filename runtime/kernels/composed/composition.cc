@@ -139,9 +139,9 @@ namespace {
 
 std::optional<ScalarProgram> recorded(size_t inputs, Composition::Formula formula) {
   return record([&] {
-    llvm::SmallVector<Symbol, 6> symbols;
+    llvm::SmallVector<TracedNumber, 6> symbols;
     for (unsigned i = 0; i < inputs; ++i)
-      symbols.push_back(Symbol::input(i));
+      symbols.push_back(TracedNumber::input(i));
     return formula(symbols);
   });
 }
@@ -213,7 +213,7 @@ DeviceArray Composition::sorted(const DeviceArray &keys, int64_t rows, int64_t l
   sort.rows = rows, sort.length = length;
   sort.keys = keys.data, sort.row_stride = row_stride, sort.stride = stride;
   sort.order = order.data;
-  const uint64_t room = spmd_sort_room(static_cast<uint64_t>(rows * length));
+  const uint64_t room = spmd_sort_workspace_bytes(static_cast<uint64_t>(rows * length));
   sort.room = temporary({static_cast<int64_t>(room)}, ir::DType::U8).data;
   if (rows * length > 0)
     commands_.push_back(sort);

@@ -58,7 +58,7 @@ public:
   // The formula is of the elements of `inputs` that meet at each place of extents `over`; all
   // tensors are stretched to these from the right. What `out` lacks of them is combined, then
   // divided. False: a device cannot do it.
-  using Formula = llvm::function_ref<Symbol(llvm::ArrayRef<Symbol>)>;
+  using Formula = llvm::function_ref<TracedNumber(llvm::ArrayRef<TracedNumber>)>;
   bool make(const DeviceArray &out, llvm::ArrayRef<int64_t> over,
             llvm::ArrayRef<DeviceArray> inputs, Formula formula, SpmdCombiner combiner = kSpmdSum,
             double divisor = 1);

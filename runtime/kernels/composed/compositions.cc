@@ -14,7 +14,7 @@ namespace spmd::runtime {
 
 namespace {
 
-using Symbols = llvm::ArrayRef<Symbol>;
+using Symbols = llvm::ArrayRef<TracedNumber>;
 
 // The dimensions that the row names are 1.
 Dims kept_dims(const Composition &of, const DeviceArray &x) {
@@ -41,7 +41,7 @@ bool composed_softmax(Composition &of) {
   if (!row.make(of, *x, kept, sign))
     return false;
   auto y = [&](Symbols s) { // of x, largest, sum
-    Symbol less = sign * s[0] - s[1];
+    TracedNumber less = sign * s[0] - s[1];
     return logarithm ? less - log(s[2]) : exp(less) / s[2];
   };
   if (!of.by)
@@ -117,7 +117,7 @@ private:
     if (mean)
       mean_ = of_.as(*mean, kept_);
     else if (!(centred_ ? means(mean_, x_, [](Symbols s) { return s[0]; })
-                        : of_.make(mean_, kept_, {}, [](Symbols) { return Symbol(0.0); })))
+                        : of_.make(mean_, kept_, {}, [](Symbols) { return TracedNumber(0.0); })))
       return false;
     if (rstd) {
       rstd_ = of_.as(*rstd, kept_);
@@ -156,7 +156,7 @@ bool norm_gradients(Composition &of, Standardised &row, const DeviceArray &g,
   }
   const DeviceArray mean = row.of_rows(), product = row.of_rows();
   const bool centred = row.is_centred();
-  return row.means(mean, scaled, [&](Symbols s) { return centred ? s[0] : Symbol(0.0); }) &&
+  return row.means(mean, scaled, [&](Symbols s) { return centred ? s[0] : TracedNumber(0.0); }) &&
          row.means(product, {scaled, row.values()}, [](Symbols s) { return s[0] * s[1]; }) &&
          of.make(*to_x, row.dims(), {scaled, row.values(), row.rstd(), mean, product},
                  [](Symbols s) { return s[2] * (s[0] - s[3] - s[1] * s[4]); });
@@ -179,7 +179,7 @@ bool composed_layer_norm(Composition &of) {
     if (each)
       inputs.push_back(*each);
   auto y = [&](Symbols s) {
-    Symbol value = w ? s[0] * s[1] : s[0];
+    TracedNumber value = w ? s[0] * s[1] : s[0];
     return b ? value + s.back() : value;
   };
   return of.make(*of.result(0), row.dims(), inputs, y) &&

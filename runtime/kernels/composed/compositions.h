@@ -22,11 +22,11 @@ bool composed_extreme(Composition &of); // amax, amin
 bool composed_sum_squares(Composition &of);
 bool composed_logsumexp(Composition &of);
 
-// composed_attention.cc
+// attention.cc
 bool composed_attention(Composition &of);
 bool composed_attention_backward(Composition &of);
 
-// composed_indexing.cc
+// indexing.cc
 bool composed_gather(Composition &of); // its derivative too, and so with all that read by index
 bool composed_index_select(Composition &of);
 bool composed_embedding(Composition &of); // embedding_masked
@@ -40,23 +40,23 @@ bool composed_lines(Composition &of);     // index_add, index_copy, index_fill
 bool composed_index_put(Composition &of); // index_put_add
 bool composed_one_hot(Composition &of);
 
-// composed_losses.cc
+// losses.cc
 bool composed_class_loss(Composition &of); // cross_entropy, nll_loss; counted or not
 bool composed_class_loss_backward(Composition &of);
 
-// composed_reductions.cc
+// reductions.cc
 bool composed_extreme_position(Composition &of); // max.dim, min.dim, argmax, argmin
 bool composed_truth(Composition &of);            // all, any, count_nonzero
 bool composed_norm(Composition &of);
 bool composed_item(Composition &of);
 bool composed_scan(Composition &of); // cumsum, cumprod
 
-// composed_grouped.cc
+// grouped.cc
 bool composed_grouped(Composition &of);
 bool composed_grouped_backward(Composition &of);
 bool composed_grouped_of_rows(Composition &of);
 
-// composed_products.cc
+// products.cc
 // A matrix per batch entry, row after row; `turned`: what is meant has their columns for rows.
 struct Matrices {
   const DeviceArray *at;
@@ -71,7 +71,7 @@ bool composed_view_as_real(Composition &of);  // view_as_complex
 bool composed_conj(Composition &of);
 bool composed_sum_of_parts(Composition &of); // add, sub
 
-// composed_sorting.cc
+// sorting.cc
 bool composed_sort(Composition &of); // msort, topk, argsort
 
 } // namespace spmd::runtime

@@ -10,7 +10,7 @@ namespace spmd::runtime {
 
 namespace {
 
-using Symbols = llvm::ArrayRef<Symbol>;
+using Symbols = llvm::ArrayRef<TracedNumber>;
 
 class Experts {
 public:
@@ -25,13 +25,13 @@ public:
       ends = of_.temporary({count()});
       const Strided expert{of_.positions(1, 0, 1), {1, 0}}, before{of_.positions(1, 0, 1), {0, 1}};
       if (!of_.make_along({count(), count()}, {ends, {1, 0}}, {{*o_, {0, 1}}, expert, before},
-                          [](Symbols s) { return s[2] <= s[1] ? s[0] : Symbol(0.0); }))
+                          [](Symbols s) { return s[2] <= s[1] ? s[0] : TracedNumber(0.0); }))
         return false;
     }
     owner_ = of_.temporary({rows});
     const Strided row{of_.positions(1, 0, 1), {1, 0}};
     return of_.make_along({rows, count()}, {owner_, {1, 0}}, {{ends, {0, 1}}, row},
-                          [](Symbols s) { return Symbol(s[0] <= s[1] ? 1.0 : 0.0); });
+                          [](Symbols s) { return TracedNumber(s[0] <= s[1] ? 1.0 : 0.0); });
   }
 
   int64_t count() const { return o_->size(); }
@@ -68,7 +68,7 @@ public:
     auto keep = [&](const DeviceArray &from, const DeviceArray &owner, const DeviceArray &to,
                     int64_t expert) {
       return of_.make(to, *to.dims, {from, owner}, [&](Symbols s) {
-        return s[1] == static_cast<double>(expert) ? s[0] : Symbol(0.0);
+        return s[1] == static_cast<double>(expert) ? s[0] : TracedNumber(0.0);
       });
     };
     Matrices left = a, right = b;

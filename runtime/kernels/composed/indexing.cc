@@ -13,7 +13,7 @@ namespace spmd::runtime {
 
 namespace {
 
-using Symbols = llvm::ArrayRef<Symbol>;
+using Symbols = llvm::ArrayRef<TracedNumber>;
 
 struct IndexedView {
   Dims over;           // of the small tensor
@@ -40,12 +40,12 @@ bool count_entries(Composition &of, const DeviceArray &index, const IndexRange &
                    DeviceArray &out) {
   out = of.temporary(*index.dims, ir::DType::I64);
   return of.make(out, *index.dims, index, [&](Symbols s) {
-    Symbol place = s[0] < 0.0 ? s[0] + static_cast<double>(as.whole) : s[0];
-    Symbol own = place - static_cast<double>(as.first);
+    TracedNumber place = s[0] < 0.0 ? s[0] + static_cast<double>(as.whole) : s[0];
+    TracedNumber own = place - static_cast<double>(as.first);
     if (own < 0.0 || own >= static_cast<double>(as.extent))
-      return Symbol(-1.0);
+      return TracedNumber(-1.0);
     if (as.skipped && own == static_cast<double>(*as.skipped))
-      return Symbol(-1.0);
+      return TracedNumber(-1.0);
     return own;
   });
 }
@@ -131,7 +131,7 @@ bool write(Composition &of, SpmdScatterForm form, const IndexedView &by, const D
   if (!of.make_along(rows, {positions, strides_of(rows)}, {{by.entries, leading(by.index)}, base},
                      [&](Symbols s) {
                        if (s[0] < 0.0)
-                         return Symbol(-1.0);
+                         return TracedNumber(-1.0);
                        return s[1] + s[0] * step;
                      }))
     return false;
@@ -194,7 +194,7 @@ bool composed_embedding(Composition &of) {
     return false;
   DeviceArray entries;
   IndexedView by;
-  const bool masked = of.site.row.variant == Variant::OwnRows;
+  const bool masked = of.site.row.variant == Variant::LocalRowsOnly;
   const bool made =
       masked ? count_own(of, *i, *t, 0, entries) : count_entries(of, *i, (*t->dims)[0], entries);
   return made && picture_lines(*t->dims, 0, entries, by) && read_or_put_back(of, by, "t");
@@ -271,10 +271,10 @@ bool picture_selection(Composition &of, const Dims &large, IndexedView &out) {
     inputs.push_back(part.entries);
   out.entries = of.temporary(chosen, ir::DType::I64);
   if (!of.make(out.entries, chosen, inputs, [&](Symbols s) {
-        Symbol sum = 0.0;
+        TracedNumber sum = 0.0;
         for (size_t k = 0; k < parts.size(); ++k) {
           if (s[k] < 0.0)
-            return Symbol(-1.0);
+            return TracedNumber(-1.0);
           sum += s[k] * static_cast<double>(own[parts[k].dim]);
         }
         return sum;
@@ -477,8 +477,8 @@ bool composed_one_hot(Composition &of) {
   return of.make(to, *to.dims,
                  {of.as(*i, column), of.positions(to.dims->size(), to.dims->size() - 1, classes)},
                  [&](Symbols s) {
-                   Symbol place = s[0] < 0.0 ? s[0] + extent : s[0];
-                   return place == s[1] ? Symbol(1.0) : Symbol(0.0);
+                   TracedNumber place = s[0] < 0.0 ? s[0] + extent : s[0];
+                   return place == s[1] ? TracedNumber(1.0) : TracedNumber(0.0);
                  });
 }
 

@@ -8,7 +8,7 @@ namespace spmd::runtime {
 
 namespace {
 
-using Symbols = llvm::ArrayRef<Symbol>;
+using Symbols = llvm::ArrayRef<TracedNumber>;
 
 class ClassFormulas {
 public:
@@ -23,9 +23,9 @@ private:
   bool make_weights();
   bool make_logs();
   // The part of a sample's weight that a class has, of target and place.
-  Symbol share(Symbol target, Symbol place) const {
+  TracedNumber share(TracedNumber target, TracedNumber place) const {
     const double spread = smoothing_ / classes_;
-    return target == place ? Symbol(1 - smoothing_ + spread) : Symbol(spread);
+    return target == place ? TracedNumber(1 - smoothing_ + spread) : TracedNumber(spread);
   }
 
   Composition &of_;
@@ -67,20 +67,21 @@ bool ClassFormulas::read() {
   }
   classes_ = static_cast<double>((*z->dims)[d]);
   ignored_ = static_cast<double>(rules::number_attr(of_.site.app, {"ignore_index"}).value_or(-100));
-  of_scores_ = variant_ == Variant::OfScores || variant_ == Variant::SoftTargets;
+  of_scores_ = variant_ == Variant::FromLogits || variant_ == Variant::SoftTargets;
   return true;
 }
 
 bool ClassFormulas::make_weights() {
   weights_ = of_.temporary(samples_), total_ = of_.temporary(one_);
   auto same = [](Symbols s) { return s[0]; };
-  const bool made = w_ ? of_.make(weights_, *z_.dims, {target_, class_numbers_, *w_},
-                                  [&](Symbols s) {
-                                    return s[0] == ignored_ || s[0] != s[1] ? Symbol(0.0) : s[2];
-                                  })
-                       : of_.make(weights_, samples_, target_, [&](Symbols s) {
-                           return s[0] == ignored_ ? Symbol(0.0) : Symbol(1.0);
-                         });
+  const bool made =
+      w_ ? of_.make(weights_, *z_.dims, {target_, class_numbers_, *w_},
+                    [&](Symbols s) {
+                      return s[0] == ignored_ || s[0] != s[1] ? TracedNumber(0.0) : s[2];
+                    })
+         : of_.make(weights_, samples_, target_, [&](Symbols s) {
+             return s[0] == ignored_ ? TracedNumber(0.0) : TracedNumber(1.0);
+           });
   return made && of_.make(total_, samples_, weights_, same);
 }
 
@@ -99,9 +100,9 @@ bool ClassFormulas::loss() {
   if (of_scores_)
     inputs.push_back(logs_);
   if (!of_.make(losses, *z_.dims, inputs, [&](Symbols s) {
-        const Symbol q = share(s[2], s[3]);
+        const TracedNumber q = share(s[2], s[3]);
         if (s[1] == 0.0 || q == 0.0)
-          return Symbol(0.0);
+          return TracedNumber(0.0);
         return s[1] * q * (of_scores_ ? s[4] - s[0] : -s[0]);
       }))
     return false;
@@ -141,9 +142,9 @@ bool ClassFormulas::gradient(const DeviceArray *g, const DeviceArray *total) {
   if (of_scores_)
     inputs.push_back(logs_);
   return of_.make(of_.as(to, *z_.dims), *z_.dims, inputs, [&](Symbols s) {
-    const Symbol q = share(s[2], s[3]);
+    const TracedNumber q = share(s[2], s[3]);
     if (s[1] == 0.0)
-      return Symbol(0.0);
+      return TracedNumber(0.0);
     return s[1] * (of_scores_ ? exp(s[0] - s[4]) - q : -q);
   });
 }

@@ -4,7 +4,7 @@
 
 namespace spmd::runtime {
 
-using Symbols = llvm::ArrayRef<Symbol>;
+using Symbols = llvm::ArrayRef<TracedNumber>;
 
 bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matrices &b,
                   const DeviceArray &out, double factor, bool adds) {
@@ -91,7 +91,7 @@ bool composed_sum_of_parts(Composition &of) {
   if (of.by || !a || !b || !a->is_complex() || !b->is_complex() || !to->is_complex())
     return false;
   const double alpha = of.site.number_attr("alpha", 1),
-               sign = of.site.row.computes == rules::Computes::Difference ? -1 : 1;
+               sign = of.site.row.computes == rules::Computes::Sub ? -1 : 1;
   const DeviceArray out = of.pairs(*to);
   return of.make(out, *out.dims, {of.pairs(*a), of.pairs(*b)},
                  [&](Symbols s) { return s[0] + sign * alpha * s[1]; });

@@ -16,7 +16,7 @@ namespace spmd::runtime {
 
 namespace {
 
-using Symbols = llvm::ArrayRef<Symbol>;
+using Symbols = llvm::ArrayRef<TracedNumber>;
 
 struct Along {
   const DeviceArray *x = nullptr;
@@ -52,7 +52,7 @@ bool make_place(Composition &of, const Along &along, const DeviceArray &most,
       [](Symbols s) {
         if (isnan(s[0]))
           return s[2];
-        return s[0] == s[1] ? s[2] : Symbol(HUGE_VAL);
+        return s[0] == s[1] ? s[2] : TracedNumber(HUGE_VAL);
       },
       kSpmdMin);
 }
@@ -101,7 +101,7 @@ bool composed_scan(Composition &of) {
       over, out, {read, here, there},
       [&](Symbols s) {
         const bool joins = reverse ? s[1] <= s[2] : s[2] <= s[1];
-        return joins ? s[0] : Symbol(sums ? 0.0 : 1.0);
+        return joins ? s[0] : TracedNumber(sums ? 0.0 : 1.0);
       },
       sums ? kSpmdSum : kSpmdProd);
 }
@@ -111,7 +111,7 @@ bool composed_truth(Composition &of) {
   const Along along(of);
   if (of.by || !along.x || of.site.variant() == Variant::Odd)
     return false;
-  auto truth = [](Symbols s) { return s[0] == 0.0 ? Symbol(0.0) : Symbol(1.0); };
+  auto truth = [](Symbols s) { return s[0] == 0.0 ? TracedNumber(0.0) : TracedNumber(1.0); };
   if (of.site.row.dtype == rules::DTypeRule::Index)
     return combine(of, along, *of.result(0), truth);
   const bool all = of.site.row.variant == Variant::All;
@@ -135,14 +135,14 @@ bool composed_norm(Composition &of) {
     return combine(of, along, out, size);
   if (order == 0)
     return combine(of, along, out,
-                   [](Symbols s) { return s[0] == 0.0 ? Symbol(0.0) : Symbol(1.0); });
+                   [](Symbols s) { return s[0] == 0.0 ? TracedNumber(0.0) : TracedNumber(1.0); });
   const DeviceArray sum = of.temporary(along.kept);
   return combine(of, along, sum,
                  [&](Symbols s) { return order == 2 ? s[0] * s[0] : pow(abs(s[0]), order); }) &&
          of.make(of.as(out, along.kept), along.kept, sum, [&](Symbols s) {
            if (order == 2)
              return sqrt(s[0]);
-           return s[0] == 0.0 ? Symbol(0.0) : pow(s[0], 1 / order);
+           return s[0] == 0.0 ? TracedNumber(0.0) : pow(s[0], 1 / order);
          });
 }
 
@@ -154,7 +154,7 @@ bool composed_item(Composition &of) {
   const Dims over = {to.size()};
   return of.make(of.as(to, over), over, of.as(*a, over), [&](Symbols s) {
     if (variant == Variant::Truth)
-      return s[0] == 0.0 ? Symbol(0.0) : Symbol(1.0);
+      return s[0] == 0.0 ? TracedNumber(0.0) : TracedNumber(1.0);
     return variant == Variant::Whole ? trunc(s[0]) : s[0];
   });
 }

@@ -45,7 +45,7 @@ bool composed_sort(Composition &of) {
   return (!values ||
           of.fetch(over, {*values, dense}, {*a, {length * inner, 0, 1}}, by, inner, length)) &&
          (!indices || of.make_along(over, {*indices, dense}, by,
-                                    [](llvm::ArrayRef<Symbol> s) { return s[0]; }));
+                                    [](llvm::ArrayRef<TracedNumber> s) { return s[0]; }));
 }
 
 } // namespace spmd::runtime

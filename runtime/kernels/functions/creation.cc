@@ -138,7 +138,7 @@ bool composed_range(Composition &of) {
   const int64_t extent = (*to.dims)[dim];
   const Range range = range_of(of.site, extent);
   return of.make(to, *to.dims, of.positions(to.dims->size(), dim, extent),
-                 [&](llvm::ArrayRef<Symbol> s) { return range.start + range.step * s[0]; });
+                 [&](llvm::ArrayRef<TracedNumber> s) { return range.start + range.step * s[0]; });
 }
 
 bool composed_constant(Composition &of) {
@@ -149,11 +149,11 @@ bool composed_constant(Composition &of) {
       variant == Variant::Data ? only_number(of.site) : number_of_all(of.site);
   return !of.by && number &&
          of.make(*of.result(0), *of.result(0)->dims, {},
-                 [&](llvm::ArrayRef<Symbol>) { return Symbol(*number); });
+                 [&](llvm::ArrayRef<TracedNumber>) { return TracedNumber(*number); });
 }
 bool composed_zeros(Composition &of) {
   return !of.by && of.make(*of.result(0), *of.result(0)->dims, {},
-                           [](llvm::ArrayRef<Symbol>) { return Symbol(0.0); });
+                           [](llvm::ArrayRef<TracedNumber>) { return TracedNumber(0.0); });
 }
 
 template <class T> Error constant_row(const Call<T> &call) {

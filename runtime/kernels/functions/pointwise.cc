@@ -180,7 +180,7 @@ struct Clamp {
 struct Div { // integers by integers into integers: cut off
   explicit Div(const Site &site) : cut(is_integral(site.result_dtype())) {}
   template <class T> T operator()(T a, T b) const {
-    if constexpr (std::is_same_v<T, double> || std::is_same_v<T, Symbol>)
+    if constexpr (std::is_same_v<T, double> || std::is_same_v<T, TracedNumber>)
       return cut ? trunc(a / b) : a / b;
     else
       return a / b;

@@ -193,18 +193,19 @@ std::optional<ScalarProgram> trace_pointwise(const Site &site, std::optional<uns
       return std::nullopt;
     }
     auto input = [&](unsigned place) {
-      return site.members(place) ? Symbol::input(place) : Symbol(site.number(place).value_or(0));
+      return site.members(place) ? TracedNumber::input(place)
+                                 : TracedNumber(site.number(place).value_or(0));
     };
     F f(site);
     if (!derivative)
-      return record([&] { return Symbol(f(input(k)...)); });
+      return record([&] { return TracedNumber(f(input(k)...)); });
     if constexpr (requires { F::kSmooth; })
       if (!(F::kSmooth >> *derivative & 1))
         return std::nullopt;
     if constexpr (kDerived)
       return record([&] {
-        auto value = f(Dual<Symbol>(input(k), *derivative == k ? 1.0 : 0.0)...);
-        return slope_times(Symbol::input(kGradientInput), value.slope());
+        auto value = f(Dual<TracedNumber>(input(k), *derivative == k ? 1.0 : 0.0)...);
+        return slope_times(TracedNumber::input(kGradientInput), value.slope());
       });
     else
       return std::nullopt;
@@ -214,7 +215,7 @@ std::optional<ScalarProgram> trace_pointwise(const Site &site, std::optional<uns
 template <class F, unsigned N, bool kDerived>
 constexpr auto tracer() -> decltype(KernelDef::traced) {
   return [&]<size_t... k>(std::index_sequence<k...>)->decltype(KernelDef::traced) {
-    if constexpr (std::is_invocable_v<F, decltype((void)k, Symbol())...>)
+    if constexpr (std::is_invocable_v<F, decltype((void)k, TracedNumber())...>)
       return trace_pointwise<F, N, kDerived>;
     else
       return nullptr;

@@ -298,7 +298,7 @@ template <class T> Error multinomial(const Call<T> &call) {
 
 double dropped(const Site &site) {
   double p = pick(site, {"p", "rate", "drop_prob"}, 1, 0.5);
-  return site.variant() == Variant::KeepsShare ? 1 - p : p; // torch passes what is kept
+  return site.variant() == Variant::KeepProbability ? 1 - p : p; // torch passes what is kept
 }
 // Whole channels are dropped: of elements that differ only behind the first two dimensions, all.
 unsigned leading(const Site &site) { return site.variant() == Variant::WholeChannels ? 2 : ~0u; }

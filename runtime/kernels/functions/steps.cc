@@ -44,19 +44,19 @@ struct FloorDivide { // `rounding_mode`; `mulhi`: the upper half of a product
       quotient -= 1;
     return quotient == 0 ? std::copysign(0.0, a / b) : std::round(quotient);
   }
-  Symbol operator()(Symbol a, Symbol b) const {
+  TracedNumber operator()(TracedNumber a, TracedNumber b) const {
     if (upper_bits)
-      return Symbol::untraceable();
+      return TracedNumber::untraceable();
     if (cut)
       return trunc(a / b);
     if (b == 0.0)
       return floor(a / b);
-    const Symbol rest = fmod(a, b);
-    Symbol quotient = (a - rest) / b;
+    const TracedNumber rest = fmod(a, b);
+    TracedNumber quotient = (a - rest) / b;
     if (rest != 0.0 && (b < 0.0) != (rest < 0.0))
       quotient = quotient - 1.0;
     if (quotient == 0.0)
-      return Symbol::of(kSpmdCopysign, 0.0, a / b);
+      return TracedNumber::of(kSpmdCopysign, 0.0, a / b);
     // Near a whole number: the nearest one. Beyond 2^52 all are whole.
     return abs(quotient) < 0x1p52 ? floor(quotient + 0.5) : quotient;
   }
@@ -73,19 +73,19 @@ template <class Whole, class Truth> struct Bitwise {
   double operator()(double a, double b) const {
     return static_cast<double>(Whole()(whole(a), whole(b)));
   }
-  Symbol operator()(Symbol a, Symbol b) const {
-    return truths ? Truth()(a, b) : Symbol::untraceable();
+  TracedNumber operator()(TracedNumber a, TracedNumber b) const {
+    return truths ? Truth()(a, b) : TracedNumber::untraceable();
   }
   bool truths;
 };
 struct BothBits {
-  Symbol operator()(Symbol a, Symbol b) const { return a * b; }
+  TracedNumber operator()(TracedNumber a, TracedNumber b) const { return a * b; }
 };
 struct EitherBit {
-  Symbol operator()(Symbol a, Symbol b) const { return a + b - a * b; }
+  TracedNumber operator()(TracedNumber a, TracedNumber b) const { return a + b - a * b; }
 };
 struct OneOfTwo {
-  Symbol operator()(Symbol a, Symbol b) const { return abs(a - b); }
+  TracedNumber operator()(TracedNumber a, TracedNumber b) const { return abs(a - b); }
 };
 
 struct BitwiseNot { // or `population_count`, `clz`
@@ -124,8 +124,8 @@ struct Cast { // `reduce_precision`: to a float of so many bits
                      : 52),
         exponent(static_cast<int>(site.number_attr("exponent_bits", 11))) {}
   template <class T> T operator()(T x) const {
-    if constexpr (std::is_same_v<T, Symbol>)
-      return fraction < 52 ? Symbol::untraceable() : x;
+    if constexpr (std::is_same_v<T, TracedNumber>)
+      return fraction < 52 ? TracedNumber::untraceable() : x;
     else if constexpr (std::is_same_v<T, double>)
       return fraction < 52 && std::isfinite(x) && x != 0 ? reduced(x) : x;
     else
@@ -198,9 +198,9 @@ bool is_below(double a, double b) { // in jax's total order
 struct Eq {
   explicit Eq(const Site &site) : total(site.variant() == Variant::TotalOrder) {}
   template <class T> T operator()(T a, T b) const {
-    if constexpr (std::is_same_v<T, Symbol>)
+    if constexpr (std::is_same_v<T, TracedNumber>)
       if (total)
-        return Symbol::untraceable();
+        return TracedNumber::untraceable();
     if constexpr (std::is_same_v<T, double>)
       if (total)
         return !is_below(a, b) && !is_below(b, a);
@@ -211,8 +211,8 @@ struct Eq {
 struct Lt {
   explicit Lt(const Site &site) : total(site.variant() == Variant::TotalOrder) {}
   template <class T> T operator()(T a, T b) const {
-    if constexpr (std::is_same_v<T, Symbol>)
-      return total ? Symbol::untraceable() : Symbol(double(a < b));
+    if constexpr (std::is_same_v<T, TracedNumber>)
+      return total ? TracedNumber::untraceable() : TracedNumber(double(a < b));
     else
       return total ? is_below(a, b) : a < b;
   }
@@ -221,8 +221,8 @@ struct Lt {
 struct Le {
   explicit Le(const Site &site) : total(site.variant() == Variant::TotalOrder) {}
   template <class T> T operator()(T a, T b) const {
-    if constexpr (std::is_same_v<T, Symbol>)
-      return total ? Symbol::untraceable() : Symbol(double(a <= b));
+    if constexpr (std::is_same_v<T, TracedNumber>)
+      return total ? TracedNumber::untraceable() : TracedNumber(double(a <= b));
     else
       return total ? !is_below(b, a) : a <= b;
   }

@@ -218,7 +218,7 @@ template <class T> Error masked_select(const Call<T> &call) {
       offsets.push_back(walk.offset(0));
   auto found = static_cast<int64_t>(offsets.size());
   // The backward of `masked_scatter` leaves what is over at zero.
-  bool may_be_longer = call.site.variant() == Variant::LeavesRest;
+  bool may_be_longer = call.site.variant() == Variant::ZeroesRest;
   if (found > to.size() || (found < to.size() && !may_be_longer))
     return wrong_number(call.site, found, to.size());
   fetch(a, offsets, to);

@@ -14,7 +14,7 @@ namespace spmd::runtime {
 namespace {
 
 bool is_of_scores(const Site &site) {
-  return site.row.variant == Variant::OfScores || site.row.variant == Variant::SoftTargets;
+  return site.row.variant == Variant::FromLogits || site.row.variant == Variant::SoftTargets;
 }
 
 // What a row says of its samples. T: also of class weights and soft targets.
@@ -81,7 +81,7 @@ private:
     unsigned place = call.site.operand("w");
     // `w` of linear_cross_entropy makes the scores.
     if (place < call.site.row.equation.equation.operand_count &&
-        call.site.row.variant != Variant::MakesScores)
+        call.site.row.variant != Variant::ComputesLogits)
       w_ = call.operand(place);
   }
 

@@ -35,7 +35,7 @@ template <class T, class F> Error map_matrices(const Call<T> &call, const F &f) 
 }
 
 template <class T> Error inverse(const Call<T> &call) {
-  bool of_factor = call.site.variant() == Variant::OfFactor;
+  bool of_factor = call.site.variant() == Variant::FromCholeskyFactor;
   bool upper = is_on(call.site, "upper", false);
   return map_matrices(call, [&](const Matrix<T> &a) -> std::optional<Matrix<T>> {
     if (!of_factor)

@@ -17,7 +17,7 @@ Error unknown(const Site &site) {
 // XLA's windows are over all dimensions and sum.
 bool of_xla(const Site &site) { return rules::any_attr(site.app, {"window_dimensions"}); }
 
-// Windows of a pool from an image to its result, with the weights of an average.
+// HaloWindows of a pool from an image to its result, with the weights of an average.
 std::optional<std::vector<Taps>> pool_taps(const Site &site, const Dims &image, const Dims &result,
                                            bool averages) {
   std::optional<llvm::SmallVector<Window, 4>> windows =
@@ -125,8 +125,8 @@ template <class T> Error max_pool(const Call<T> &call) {
 template <class T> Error max_pool_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), i = call.operand("i");
   View<T> to = call.results[0];
-  bool gathers = call.site.variant() == Variant::GatheredAnew;
-  if (gathers || call.site.variant() == Variant::FoundAnew) { // by XLA
+  bool gathers = call.site.variant() == Variant::RegathersAtMaxima;
+  if (gathers || call.site.variant() == Variant::RecomputesMaxima) { // by XLA
     const Dims &result = gathers ? *to.dims : *g.dims;
     auto taps = pool_taps(call.site, *i.dims, result, false);
     if (!taps)

@@ -1,4 +1,4 @@
-// Windows that slide along dimensions: pools, interpolation, patches.
+// HaloWindows that slide along dimensions: pools, interpolation, patches.
 #pragma once
 
 #include "runtime/kernels/positions.h"

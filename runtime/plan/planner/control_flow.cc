@@ -54,11 +54,11 @@ ControlFlowPlanner::run_body(PlanFrame &frame, ir::FunctionId id, llvm::ArrayRef
   if (llvm::Error error = bind(frame, id, args))
     return error;
   const ir::Body steps = program_.functions[id].body;
-  const ir::BlockId returned = program_.functions[id].results;
+  const ir::OperandsId returned = program_.functions[id].results;
   if (llvm::Error error = bodies_.body(frame, steps))
     return error;
   llvm::SmallVector<BufferId, 4> results;
-  for (const ir::Operand &operand : program_.blocks[returned]) {
+  for (const ir::Operand &operand : program_.operand_lists[returned]) {
     if (!operand.is_value())
       return make_error(fmt::format("`{}` returns a plain number, which no rank holds",
                                     program_.strings[program_.functions[id].name].str()));
@@ -84,9 +84,9 @@ llvm::Error ControlFlowPlanner::call(PlanSite &site) {
   llvm::Expected<ir::FunctionId> function = region(site, "body");
   if (!function)
     return function.takeError();
-  llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
-  SPMD_CHECK(typings.size() == 1, "a body that was not typed");
-  PlanFrame frame = enter(site, typings[0], 0, false);
+  llvm::ArrayRef<uint32_t> body_instances = checked_.bodies(site.id, site.frame.typing);
+  SPMD_CHECK(body_instances.size() == 1, "a body that was not typed");
+  PlanFrame frame = enter(site, body_instances[0], 0, false);
   llvm::Expected<llvm::SmallVector<BufferId, 4>> results =
       run_body(frame, *function, site.buffers(plan_));
   if (!results)
@@ -109,8 +109,8 @@ BufferId ControlFlowPlanner::row_of(BufferId whole, int64_t row) {
   return result;
 }
 
-llvm::Expected<int64_t> ControlFlowPlanner::rounds_of(PlanSite &site,
-                                                      llvm::ArrayRef<BufferId> scanned) {
+llvm::Expected<int64_t> ControlFlowPlanner::trip_count(PlanSite &site,
+                                                       llvm::ArrayRef<BufferId> scanned) {
   if (const ir::AttrValue *length = program_.find(site.inst.attrs, "length");
       length && length->form == ir::AttrForm::Integer)
     return length->as_integer();
@@ -165,12 +165,12 @@ llvm::Error ControlFlowPlanner::scan(PlanSite &site) {
   bool reverse = attr && attr->form == ir::AttrForm::Bool && attr->as_bool();
   llvm::SmallVector<BufferId, 4> operands = site.buffers(plan_);
   llvm::ArrayRef<BufferId> scanned = ir::as_array(operands).drop_front(consts + carries);
-  llvm::Expected<int64_t> rounds = rounds_of(site, scanned);
+  llvm::Expected<int64_t> rounds = trip_count(site, scanned);
   if (!rounds)
     return rounds.takeError();
-  llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
-  SPMD_CHECK(typings.size() == 1, "a body that was not typed");
-  uint32_t typing = typings[0];
+  llvm::ArrayRef<uint32_t> body_instances = checked_.bodies(site.id, site.frame.typing);
+  SPMD_CHECK(body_instances.size() == 1, "a body that was not typed");
+  uint32_t typing = body_instances[0];
   llvm::SmallVector<BufferId, 4> carried(operands.begin() + static_cast<ptrdiff_t>(consts),
                                          operands.begin() +
                                              static_cast<ptrdiff_t>(consts + carries));
@@ -211,8 +211,8 @@ llvm::Error ControlFlowPlanner::branch(PlanSite &site) {
   llvm::Expected<ir::FunctionId> other = region(site, "else");
   if (!other)
     return other.takeError();
-  llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
-  SPMD_CHECK(typings.size() == 2, "a body that was not typed");
+  llvm::ArrayRef<uint32_t> body_instances = checked_.bodies(site.id, site.frame.typing);
+  SPMD_CHECK(body_instances.size() == 2, "a body that was not typed");
   ir::MeshId mesh = site.mesh(program_);
   size_t at = plan_.branches.size();
   plan_.branches.push_back({plan_.values[site.values[0]].buffer});
@@ -220,7 +220,7 @@ llvm::Error ControlFlowPlanner::branch(PlanSite &site) {
   builder_.enter_nest();
   llvm::SmallVector<BufferId, 4> results;
   for (unsigned way = 0; way < 2; ++way) {
-    PlanFrame frame = enter(site, typings[way], way, false);
+    PlanFrame frame = enter(site, body_instances[way], way, false);
     llvm::Expected<llvm::SmallVector<BufferId, 4>> made =
         run_body(frame, way ? *other : *then, site.buffers(plan_, 1));
     if (!made)
@@ -249,8 +249,8 @@ llvm::Error ControlFlowPlanner::loop(PlanSite &site) {
   llvm::Expected<ir::FunctionId> function = region(site, "body");
   if (!function)
     return function.takeError();
-  llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
-  SPMD_CHECK(typings.size() == 2, "a body that was not typed");
+  llvm::ArrayRef<uint32_t> body_instances = checked_.bodies(site.id, site.frame.typing);
+  SPMD_CHECK(body_instances.size() == 2, "a body that was not typed");
   size_t consts = static_cast<size_t>(site.integer(program_, "consts"));
   llvm::SmallVector<BufferId, 4> args = site.buffers(plan_);
   for (size_t i = consts; i < args.size(); ++i)
@@ -260,13 +260,13 @@ llvm::Error ControlFlowPlanner::loop(PlanSite &site) {
   plan_.loops.push_back({});
   builder_.step(StepForm::Loop, at, mesh);
   builder_.enter_nest();
-  PlanFrame asking = enter(site, typings[0], 0, true);
+  PlanFrame asking = enter(site, body_instances[0], 0, true);
   llvm::Expected<llvm::SmallVector<BufferId, 4>> predicate = run_body(asking, *more, args);
   if (!predicate)
     return predicate.takeError();
   plan_.loops[at].predicate = (*predicate)[0];
   plan_.loops[at].cond_end = static_cast<uint32_t>(plan_.steps.size());
-  PlanFrame turn = enter(site, typings[1], 0, true);
+  PlanFrame turn = enter(site, body_instances[1], 0, true);
   llvm::Expected<llvm::SmallVector<BufferId, 4>> results = run_body(turn, *function, args);
   if (!results)
     return results.takeError();

@@ -30,7 +30,7 @@ private:
   llvm::Expected<llvm::SmallVector<BufferId, 4>> run_body(PlanFrame &frame, ir::FunctionId function,
                                                           llvm::ArrayRef<BufferId> args);
   BufferId row_of(BufferId whole, int64_t row);
-  llvm::Expected<int64_t> rounds_of(PlanSite &site, llvm::ArrayRef<BufferId> scanned);
+  llvm::Expected<int64_t> trip_count(PlanSite &site, llvm::ArrayRef<BufferId> scanned);
   llvm::Expected<BufferId> stack_rows(PlanSite &site, unsigned result,
                                       llvm::ArrayRef<BufferId> rows);
 

@@ -27,10 +27,10 @@ void StoragePlanner::note(PlanSite &site) {
     if (operand.mut && operand.is_value())
       written.push_back(operand.as_value());
   };
-  for (const ir::Operand &operand : program_.blocks[site.inst.operands]) {
+  for (const ir::Operand &operand : program_.operand_lists[site.inst.operands]) {
     note(operand);
     if (operand.form == ir::Operand::Form::List)
-      for (const ir::Operand &member : program_.blocks[operand.as_list()]) {
+      for (const ir::Operand &member : program_.operand_lists[operand.as_list()]) {
         note(member);
         if (operand.mut && member.is_value())
           written.push_back(member.as_value());

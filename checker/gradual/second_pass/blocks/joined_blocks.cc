@@ -48,7 +48,7 @@ AxisSet JoinedBlocks::cut_beside(uint32_t index, Type &type) const {
   for (AxisId axis : axes)
     blocks.push_back(axis);
   type.drop_shards(beside | axes);
-  type.close_orders();
+  type.renumber_shard_orders();
   for (AxisId axis : whole)
     cut(type, axis, joined.moved->first);
   for (AxisId axis : blocks)
@@ -76,7 +76,7 @@ void JoinedBlocks::judge_order(InstId id, const rules::Application &app) {
 
 void JoinedBlocks::judge(const rules::Application &app, llvm::ArrayRef<ValueId> results) {
   joined_.clear();
-  const Stacks &stacks = gradual_.cuts().positions().stacks();
+  const AllToAllViews &stacks = gradual_.cuts().positions().stacks();
   exchanged_ = {};
   if (results.size() == 1 && stacks.is_joined(results[0])) {
     const Type &sent = app.type(app.args[0]);

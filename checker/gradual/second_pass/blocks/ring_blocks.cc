@@ -1,8 +1,8 @@
 // Whose blocks an instruction has at each turn of a ring, and what is wrong with that.
 #include "checker/gradual/second_pass/blocks/ring_blocks.h"
 
-#include "checker/definitions.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/apply.h"
 #include "rules/shards/remesh.h"
@@ -25,7 +25,7 @@ using rules::Computes;
 // Sums over a rank's own block and over those that others have sent it: after all turns of a ring
 // they are the sum of all blocks, which each rank then has, and before that nothing is known.
 void RingBlocks::find_sent(const rules::Application &app) {
-  const bool adds = app.op.computes(Computes::Sum) || app.op.computes(Computes::Difference);
+  const bool adds = app.op.computes(Computes::Add) || app.op.computes(Computes::Sub);
   AxisSet pending;
   received_ = sums_received_ = AxisSet();
   if (app.op.transition == rules::TransitionOp::CollectivePermute)
@@ -95,10 +95,10 @@ void RingBlocks::judge_gradient(InstId id) {
 void RingBlocks::keep_scale(const rules::ResolvedOp &op, Type &type) const {
   if (type.scale.valid() || now_.scale_open || ring_.results.empty())
     return;
-  const bool divides = op.computes(Computes::Quotient);
+  const bool divides = op.computes(Computes::Div);
   const bool multiplies =
-      op.computes(Computes::Product) || (op.row && op.row->factors == rules::matmul_factors);
-  const bool passes = op.computes(Computes::Sum) || op.computes(Computes::Difference) ||
+      op.computes(Computes::Mul) || (op.row && op.row->factors == rules::matmul_factors);
+  const bool passes = op.computes(Computes::Add) || op.computes(Computes::Sub) ||
                       op.transition == rules::TransitionOp::CollectivePermute ||
                       moves_elements(op) || (op.row && op.row->factors == rules::cat_factors);
   std::optional<ir::ScaleId> scale;
@@ -125,7 +125,7 @@ void RingBlocks::keep_known(uint32_t index, Type &type) const {
   if (!known || now_.reported.contains(known->axis))
     return;
   type.drop_shards(AxisSet(known->axis));
-  type.close_orders();
+  type.renumber_shard_orders();
   type.set_kind(known->axis, known->dim ? Kind::Varying : Kind::Replicate);
   if (known->dim)
     cut(type, known->axis, *known->dim);

@@ -1,7 +1,7 @@
 // Blocks that ranks send to each other: round a ring, or in any other way.
 #pragma once
 
-#include "checker/gradual/second_pass/blocks/neighbour_edges.h"
+#include "checker/gradual/second_pass/blocks/halo_exchange.h"
 #include "checker/gradual/sent/rings.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -10,7 +10,7 @@ namespace spmd::checker {
 
 class RingBlocks : public SecondPassPart {
 public:
-  RingBlocks(WalkState &state, CurrentInst &now, const NeighbourEdges &edges)
+  RingBlocks(WalkState &state, CurrentInst &now, const HaloExchange &edges)
       : SecondPassPart(state, now), edges_(edges),
         rings_(program_, gradual_.by_kinds(), state.rules) {}
 
@@ -30,7 +30,7 @@ public:
 private:
   void judge_gradient(ir::InstId id);
 
-  const NeighbourEdges &edges_;
+  const HaloExchange &edges_;
   Rings rings_;
   ir::AxisSet mixed_; // along which blocks of different ranks have met
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value

@@ -39,7 +39,7 @@ void ZeroBlocks::scale_zeros() {
 // Memory that was cleared, and to which something is added, holds that alone: zeros are of its
 // type.
 void ZeroBlocks::take_cleared(const rules::ResolvedOp &op) {
-  if (!op.computes(Computes::Sum) || state_.args.size() != 2)
+  if (!op.computes(Computes::Add) || state_.args.size() != 2)
     return;
   auto cleared = [&](size_t i) { return contains(state_.operands.values[i]); };
   for (size_t i : {0, 1})
@@ -76,7 +76,7 @@ void ZeroBlocks::find_padded(const rules::Application &app) {
 bool ZeroBlocks::makes_zero(const ir::Inst &inst) {
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
   const rules::OpDef *row = op.row;
-  if (op.computes(Computes::Product)) // `+ 0.0 * unused.sum()`
+  if (op.computes(Computes::Mul)) // `+ 0.0 * unused.sum()`
     return llvm::any_of(state_.operands.slots, [](const rules::Slot &slot) {
       return slot.form == rules::Slot::Form::Literal && rules::is_zero(slot.literal);
     });

@@ -1,7 +1,7 @@
 // Data of ranks and parts of it.
 #include "checker/gradual/second_pass/ranks/data_origins.h"
 
-#include "checker/walk/gradients/search.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/apply.h"
 #include "rules/boundary/claims.h"

@@ -21,7 +21,7 @@ static bool draws_by_key(const rules::ResolvedOp &op) {
 // shuffled in the same way.
 static bool places(const rules::ResolvedOp &op) {
   return op.computes(Computes::Index) || op.computes(Computes::Gather) ||
-         op.computes(Computes::Put) || op.computes(Computes::Order) ||
+         op.computes(Computes::IndexPut) || op.computes(Computes::ArgSort) ||
          op.computes(Computes::Embedding);
 }
 

@@ -27,7 +27,7 @@ void ExpertRows::take_rows(const ir::Inst &inst, const rules::Application &app) 
       type.drop_shards(rows); // of which the exchange keeps none as a block
     else
       type.set_kind(rows | (own - routed_.astray - routed_.unsent), Kind::Replicate);
-    type.close_orders();
+    type.renumber_shard_orders();
     state_.args[i].type = state_.intern(type);
   }
 }

@@ -13,7 +13,7 @@ using rules::Computes;
 // What one rank alone adds to a sum, and all would add alike, is an addend: the others have zeros.
 void OneRankAddends::add(const ir::Inst &inst, const rules::ResolvedOp &op) {
   AxisSet axes = axes_in(inst, "alone");
-  if (!axes || !op.computes(Computes::Sum) || state_.args.size() != 2)
+  if (!axes || !op.computes(Computes::Add) || state_.args.size() != 2)
     return;
   Type type = program_.types[state_.args[1].type];
   const AxisSet equal = type.equal() - type.zero();

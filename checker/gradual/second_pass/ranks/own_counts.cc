@@ -20,8 +20,8 @@ using rules::Computes;
 // them may be a count, as of a mask that weighs the rows of a mean.
 void OwnCounts::take_own_numbers(const rules::Application &app) {
   const bool asks = app.op.row && app.op.row->dtype == rules::DTypeRule::Boolean;
-  if (!(app.op.computes(Computes::Product) || app.op.computes(Computes::Sum) ||
-        app.op.computes(Computes::Difference) || asks))
+  if (!(app.op.computes(Computes::Mul) || app.op.computes(Computes::Add) ||
+        app.op.computes(Computes::Sub) || asks))
     return;
   AxisSet rows;
   for (size_t i = 0; i < app.args.size(); ++i) {
@@ -43,7 +43,7 @@ void OwnCounts::take_own_numbers(const rules::Application &app) {
 
 // Rows that a mask has picked: what asks how many they are may not be proved by their cut.
 void OwnCounts::judge_selected(const rules::Application &app) {
-  picked_ = Selected::picked(app);
+  picked_ = MaskSelectedRows::picked(app);
   now_.open -= picked_; // the rule asks for whole dimensions, as an index of numbers does
   AxisSet rows;
   for (size_t i = 0; i < state_.operands.values.size() && i < app.args.size(); ++i) {
@@ -53,10 +53,10 @@ void OwnCounts::judge_selected(const rules::Application &app) {
   }
   if (app.op.form == rules::OpForm::Transition)
     now_.open |= rows & rules::communicated_axes(app);
-  else if (rows && Selected::counts_rows(app))
+  else if (rows && MaskSelectedRows::counts_rows(app))
     now_.open |= rows;
   // A block into which rows were put back has its rows again.
-  if (app.op.computes(Computes::Put))
+  if (app.op.computes(Computes::IndexPut))
     counts_ -= picked_;
   else
     counts_ |= picked_;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "checker/gradual/blocks/extremes.h"
-#include "checker/gradual/blocks/own_logs.h"
-#include "checker/gradual/blocks/selected.h"
+#include "checker/gradual/blocks/local_log_sum_exp.h"
+#include "checker/gradual/blocks/mask_selected_rows.h"
 #include "checker/gradual/second_pass/blocks/block_lookups.h"
 #include "checker/gradual/second_pass/ranks/data_origins.h"
 
@@ -33,12 +33,12 @@ public:
 private:
   const DataOrigins &origins_;
   const BlockLookups &lookups_;
-  Selected selected_;
+  MaskSelectedRows selected_;
   Extremes extremes_;
-  OwnLogs own_logs_;
-  ir::AxisSet picked_, counts_; // see Selected
+  LocalLogSumExp own_logs_;
+  ir::AxisSet picked_, counts_; // see MaskSelectedRows
   Extremes::Facts extreme_;     // of the first result, as what follows
-  OwnLogs::Facts own_log_;
+  LocalLogSumExp::Facts own_log_;
 };
 
 } // namespace spmd::checker

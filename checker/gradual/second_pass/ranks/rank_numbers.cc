@@ -1,7 +1,7 @@
 // Numbers that differ between ranks where one is meant for all.
 #include "checker/gradual/second_pass/ranks/rank_numbers.h"
 
-#include "checker/walk/gradients/search.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/violations/gradients.h"
@@ -20,12 +20,12 @@ using rules::Computes;
 // A number of the script with which an optimizer multiplies, or divides, what it updates.
 void RankNumbers::judge_rate(InstId id, const rules::Application &app) {
   if (program_.insts[id].phase != ir::Phase::Optimizer || state_.operands.values.size() != 2 ||
-      !(app.op.computes(Computes::Product) || app.op.computes(Computes::Quotient)))
+      !(app.op.computes(Computes::Mul) || app.op.computes(Computes::Div)))
     return;
   const ValueId value = state_.operands.values[1];
   const ir::Param *number = program_.find_param(value);
-  if (!number || number->role != ir::Role::Const || !is_number(value) ||
-      is_number(state_.operands.values[0]))
+  if (!number || number->role != ir::Role::Const || !is_scalar(value) ||
+      is_scalar(state_.operands.values[0]))
     return;
   const Type &type = program_.types[state_.known(value).type];
   if (AxisSet axes = type.of(Kind::Varying) - now_.reported;

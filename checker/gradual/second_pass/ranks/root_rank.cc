@@ -1,7 +1,7 @@
 // What one rank has, it computes with as if all had it.
 #include "checker/gradual/second_pass/ranks/root_rank.h"
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "rules/transitions/call.h"
 

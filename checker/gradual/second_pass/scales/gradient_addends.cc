@@ -1,8 +1,8 @@
 // Where each rank has a part of a gradient, and where each has the whole.
 #include "checker/gradual/second_pass/scales/gradient_addends.h"
 
-#include "checker/definitions.h"
-#include "checker/walk/gradients/search.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/apply.h"
 #include "rules/shards/remesh.h"
@@ -34,7 +34,7 @@ static ValueId parameter_of_gradient(const ir::Program &program, ValueId value, 
       break;
     const llvm::SmallVector<ValueId, 4> operands = tensors_of(program, made);
     const rules::ResolvedOp op = op_of(program, made);
-    if (op.computes(Computes::Sum) && operands.size() == 2) { // of two micro-batches
+    if (op.computes(Computes::Add) && operands.size() == 2) { // of two micro-batches
       const ValueId one = parameter_of_gradient(program, operands[1], --steps);
       return one.valid() && one == parameter_of_gradient(program, operands[0], steps) ? one
                                                                                       : ValueId();
@@ -155,7 +155,7 @@ void GradientAddends::keep_shared(const ir::Inst &inst, ValueId value) {
     return;
   const Type &first = program_.types[result_.types[values[0].index]];
   const bool begins = op.transition == rules::TransitionOp::Reinterpret && first.equal();
-  const bool scales = op.computes(Computes::Product) || op.computes(Computes::Quotient);
+  const bool scales = op.computes(Computes::Mul) || op.computes(Computes::Div);
   const bool handed_on = (scales || moves_elements(op)) && llvm::all_of(values, [&](ValueId each) {
                            return shared_.contains(each.index);
                          });

@@ -16,7 +16,7 @@ using Doubt = AxisSizeNumbers::Doubt;
 // What is divided by what may be too large may be too small.
 void NumberDoubts::follow(InstId id, ValueId value) {
   Doubt doubt = gradual_.numbers().doubt(id, result_.types);
-  const bool divides = state_.rules.resolve(program_.insts[id].op).computes(Computes::Quotient);
+  const bool divides = state_.rules.resolve(program_.insts[id].op).computes(Computes::Div);
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i) {
     const auto found = doubts_.find(state_.operands.values[i].index);
     if (found == doubts_.end() || now_.unread.contains(i))

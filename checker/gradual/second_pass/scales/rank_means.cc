@@ -20,12 +20,12 @@ using rules::Computes;
 void RankMeans::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) {
   uneven_ = axes_in(inst, "counts_differ");
   divided_ = uneven_ | axes_in(inst, "counts_equal");
-  const bool divides = op.computes(Computes::Quotient), multiplies = op.computes(Computes::Product);
+  const bool divides = op.computes(Computes::Div), multiplies = op.computes(Computes::Mul);
   if (!(divides || multiplies) || state_.args.size() != 2 || !state_.args[1].shape.valid())
     return;
   Type type = program_.types[state_.args[1].type];
   if (const ir::Param *number = program_.find_param(state_.operands.values.back());
-      divides && number && number->role == ir::Role::Const && is_number(number->value)) {
+      divides && number && number->role == ir::Role::Const && is_scalar(number->value)) {
     // Each rank has another one, such as the number of its own tokens: addends remain addends.
     const AxisSet own =
         type.of(Kind::Varying) & program_.types[state_.args[0].type].of(Kind::Partial);
@@ -38,7 +38,7 @@ void RankMeans::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) {
   AxisSet pending = type.of(Kind::Partial) - type.zero() - type.unknown;
   if (multiplies)
     pending &= means_.lookup(state_.operands.values[0].index).axes;
-  if (!pending || !is_number(state_.args[1].shape) || !type.gradient_free())
+  if (!pending || !is_scalar(state_.args[1].shape) || !type.gradient_free())
     return;
   const ir::ScaleId ranks = ir::axes_scale(program_, type.mesh(), pending);
   count_scale_ = divides ? ranks : ir::quotient(program_, program_.one(), ranks);
@@ -56,7 +56,7 @@ void RankMeans::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) {
 // Each rank's mean counts once per rank, and so does what is equal on all ranks and added to it: an
 // average over them is right for both. So is a sum for addends and a share of what is equal.
 void RankMeans::add_to_means(const rules::ResolvedOp &op) {
-  if (!(op.computes(Computes::Sum) || op.computes(Computes::Difference)) || state_.args.size() != 2)
+  if (!(op.computes(Computes::Add) || op.computes(Computes::Sub)) || state_.args.size() != 2)
     return;
   for (size_t mean : {0, 1}) {
     const Type &of = program_.types[state_.args[mean].type];

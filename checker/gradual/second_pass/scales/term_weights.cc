@@ -1,7 +1,7 @@
 // Which terms of a loss carry the size of an axis as their weight.
 #include "checker/gradual/second_pass/scales/term_weights.h"
 
-#include "checker/walk/gradients/search.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/violations/gradients.h"
@@ -40,11 +40,11 @@ void TermWeights::follow(const ir::Inst &inst, ValueId value) {
 // its weight, as where there are as many experts as ranks. Gradients of the terms differ likewise.
 bool TermWeights::explain(Place place, const rules::Violation &violation) const {
   if (!violation.is<rules::ScaleMismatch>() || place.form != Place::Form::Inst ||
-      !state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Sum))
+      !state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Add))
     return false;
   const ir::Inst &inst = program_.insts[place.as_inst()];
   const bool numbers =
-      llvm::all_of(state_.args, [&](const rules::Arg &arg) { return is_number(arg.shape); });
+      llvm::all_of(state_.args, [&](const rules::Arg &arg) { return is_scalar(arg.shape); });
   if (inst.phase != ir::Phase::Backward && !(is_forward(inst) && numbers))
     return false;
   AxisSet all = ~AxisSet(), any;

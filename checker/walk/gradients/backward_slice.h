@@ -1,7 +1,7 @@
 // Searches backwards from a value through what it is made of. Internal to the checker.
 #pragma once
 
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/program.h"
 #include "rules/apply.h"

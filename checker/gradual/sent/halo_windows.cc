@@ -1,8 +1,8 @@
 // Follows edges of blocks through slices, permutations of ranks and joins.
-#include "checker/gradual/sent/windows.h"
+#include "checker/gradual/sent/halo_windows.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
+#include "checker/program_queries.h"
 
 #include "rules/apply.h"
 #include "rules/bind.h"
@@ -19,7 +19,7 @@ namespace spmd::checker {
 using ir::AxisSet;
 using ir::ValueId;
 
-// Windows of longer dimensions are not followed, and none that is so far away: their sums fit.
+// HaloWindows of longer dimensions are not followed, and none that is so far away: their sums fit.
 constexpr int64_t kMostRows = int64_t{1} << 31, kFarthest = int64_t{1} << 40;
 
 std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim) {
@@ -48,13 +48,13 @@ std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim) 
   return start ? number(*start) : std::nullopt;
 }
 
-std::optional<int64_t> Windows::extent(ValueId value, unsigned dim) const {
+std::optional<int64_t> HaloWindows::extent(ValueId value, unsigned dim) const {
   return extent_of(program_, checked_.shapes[value.index], dim);
 }
 
 // A part of the rows of a block, or of a window.
-std::optional<Windows::Window> Windows::taken(const rules::Application &app, ValueId operand,
-                                              ValueId result) const {
+std::optional<HaloWindows::Window> HaloWindows::taken(const rules::Application &app,
+                                                      ValueId operand, ValueId result) const {
   const ir::Shape *from = app.shape(app.args[0]);
   std::optional<unsigned> dim;
   for (unsigned d = 0; from && d < from->dims.size(); ++d)
@@ -122,7 +122,8 @@ std::optional<std::pair<int64_t, bool>> shift_of(const rules::Application &app, 
   return ranks == 2 && rings ? std::nullopt : std::optional(std::pair(*shift, rings));
 }
 
-std::optional<Windows::Window> Windows::sent(const rules::Application &app, ValueId operand) const {
+std::optional<HaloWindows::Window> HaloWindows::sent(const rules::Application &app,
+                                                     ValueId operand) const {
   const auto known = windows_.find(operand.index);
   const AxisSet axes = rules::communicated_axes(app);
   if (known == windows_.end() || axes.size() != 1)
@@ -156,8 +157,9 @@ static bool pads_nothing(const rules::Application &app, size_t dim) {
 }
 
 // The same where attributes give a number for each dimension behind the batch and the channels.
-std::optional<Windows::Window> Windows::convolved_by_place(const rules::Application &app,
-                                                           Window window, ValueId result) const {
+std::optional<HaloWindows::Window> HaloWindows::convolved_by_place(const rules::Application &app,
+                                                                   Window window,
+                                                                   ValueId result) const {
   constexpr unsigned kSpatial = 2;
   auto number = [&](llvm::StringRef name, int64_t wanted) {
     const auto numbers = rules::numbers_attr(app, {name});
@@ -174,8 +176,9 @@ std::optional<Windows::Window> Windows::convolved_by_place(const rules::Applicat
 }
 
 // With a kernel of one row a block is a block again.
-std::optional<Windows::Window> Windows::convolved_by_one(const rules::Application &app,
-                                                         ValueId operand, ValueId result) const {
+std::optional<HaloWindows::Window> HaloWindows::convolved_by_one(const rules::Application &app,
+                                                                 ValueId operand,
+                                                                 ValueId result) const {
   std::optional<Window> found;
   for (ir::AxisId axis : app.type(app.args[0]).sharded())
     if (const unsigned dim = *app.type(app.args[0]).dim(axis); dim > 1) {
@@ -189,8 +192,8 @@ std::optional<Windows::Window> Windows::convolved_by_one(const rules::Applicatio
 
 // What a convolution without padding leaves of a window: a block, if that has as many rows. Zeros
 // between or beside its rows would stand where the neighbours have theirs.
-std::optional<Windows::Window> Windows::convolved(const rules::Application &app, ValueId operand,
-                                                  ValueId result) const {
+std::optional<HaloWindows::Window> HaloWindows::convolved(const rules::Application &app,
+                                                          ValueId operand, ValueId result) const {
   const auto known = windows_.find(operand.index);
   const ir::AttrValue *dims = app.attr("dimension_numbers"), *strides = app.attr("window_strides");
   if (known != windows_.end() && app.op.row->factors == rules::convolution_factors && !dims)
@@ -220,9 +223,9 @@ std::optional<Windows::Window> Windows::convolved(const rules::Application &app,
   return std::nullopt;
 }
 
-// Windows of the same rows, joined along another dimension.
-std::optional<Windows::Window> Windows::joined_beside(llvm::ArrayRef<ValueId> operands,
-                                                      unsigned dim) const {
+// HaloWindows of the same rows, joined along another dimension.
+std::optional<HaloWindows::Window> HaloWindows::joined_beside(llvm::ArrayRef<ValueId> operands,
+                                                              unsigned dim) const {
   std::optional<Window> found;
   for (ValueId operand : operands) {
     const auto at = windows_.find(operand.index);
@@ -236,8 +239,8 @@ std::optional<Windows::Window> Windows::joined_beside(llvm::ArrayRef<ValueId> op
 }
 
 // Edges of neighbours beside a rank's own rows.
-Windows::Facts Windows::joined(const rules::Application &app,
-                               llvm::ArrayRef<ValueId> operands) const {
+HaloWindows::Facts HaloWindows::joined(const rules::Application &app,
+                                       llvm::ArrayRef<ValueId> operands) const {
   Facts facts;
   const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
   const auto dims =
@@ -298,13 +301,13 @@ Windows::Facts Windows::joined(const rules::Application &app,
   return facts;
 }
 
-std::optional<Windows::Window> Windows::copied(ValueId operand) const {
+std::optional<HaloWindows::Window> HaloWindows::copied(ValueId operand) const {
   const auto known = windows_.find(operand.index);
   return known == windows_.end() ? std::nullopt : std::optional(known->second);
 }
 
-Windows::Facts Windows::infer(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
-                              ValueId result) const {
+HaloWindows::Facts HaloWindows::infer(const rules::Application &app,
+                                      llvm::ArrayRef<ValueId> operands, ValueId result) const {
   Facts facts;
   if (operands.empty() || app.args.empty())
     return facts;

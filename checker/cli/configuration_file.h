@@ -18,7 +18,7 @@ const OptionRow *configured_option(llvm::StringRef key);
 std::string find_configuration();
 // The nearest one above the first input, which is not used unless it is named: whoever made the
 // input may have made it. Empty if there is none.
-std::string configuration_beside(const Options &options);
+std::string configuration_above_input(const Options &options);
 // Sets what the file says, except options that the command line names (`given`). Empty, or
 // `FILE:LINE: what is wrong`.
 std::string read_configuration(const std::string &path, const std::vector<std::string> &given,

@@ -1,5 +1,5 @@
 // Looks up instructions by the values that they make, and the tensors and axes that they take.
-#include "checker/definitions.h"
+#include "checker/program_queries.h"
 
 #include "ir/claims.h"
 #include "rules/ops/registry.h"
@@ -41,8 +41,9 @@ InstId defining_in(const ir::Program &program, const ir::Body &body, ValueId val
 // How far ahead a sum is looked for, in instructions; a layer is far shorter.
 constexpr uint32_t kSumHorizon = 256;
 
-void collect(const ir::Program &program, ir::BlockId block, llvm::SmallVectorImpl<ValueId> &out) {
-  for (const ir::Operand &operand : program.blocks[block]) {
+void collect(const ir::Program &program, ir::OperandsId block,
+             llvm::SmallVectorImpl<ValueId> &out) {
+  for (const ir::Operand &operand : program.operand_lists[block]) {
     if (operand.is_value())
       out.push_back(operand.as_value());
     else if (operand.form == ir::Operand::Form::List)
@@ -122,7 +123,7 @@ llvm::SmallVector<ValueId, 4> tensors_of(const ir::Program &program, InstId inst
   return tensors;
 }
 
-InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
+InstId reducing_collective_of(const ir::Program &program, InstId from, AxisSet axes) {
   if (!adds(rules::resolve_op(program, program.insts[from].op)))
     return {};
   llvm::DenseSet<uint32_t> reached;
@@ -151,17 +152,17 @@ InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
 }
 
 std::optional<int64_t> extent_of(const ir::Program &program, ir::ShapeId shape, unsigned dim) {
-  if (dim >= rank_of(program, shape))
+  if (dim >= dimension_count(program, shape))
     return std::nullopt;
   const ir::Extent &extent = program.shapes[shape].dims[dim];
   return extent.is_number() ? std::optional(extent.number()) : std::nullopt;
 }
 
-size_t rank_of(const ir::Program &program, ir::ShapeId shape) {
+size_t dimension_count(const ir::Program &program, ir::ShapeId shape) {
   return shape.valid() && program.shapes[shape].ranked ? program.shapes[shape].dims.size() : 0;
 }
 
-bool is_number(const ir::Program &program, ir::ShapeId shape) {
+bool is_scalar(const ir::Program &program, ir::ShapeId shape) {
   return shape.valid() && program.shapes[shape].ranked && program.shapes[shape].dims.empty();
 }
 

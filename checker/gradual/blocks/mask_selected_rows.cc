@@ -1,5 +1,5 @@
 // A mask has the first dimensions of the tensor that it picks from, and cuts as that does.
-#include "checker/gradual/blocks/selected.h"
+#include "checker/gradual/blocks/mask_selected_rows.h"
 
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
@@ -12,8 +12,8 @@ namespace spmd::checker {
 
 using ir::AxisSet;
 
-AxisSet Selected::picked(const rules::Application &app) {
-  const bool puts = app.op.computes(rules::Computes::Put) && app.args.size() == 3;
+AxisSet MaskSelectedRows::picked(const rules::Application &app) {
+  const bool puts = app.op.computes(rules::Computes::IndexPut) && app.args.size() == 3;
   if (!puts && !(app.op.computes(rules::Computes::Index) && app.args.size() == 2))
     return {};
   const ir::Shape *table = app.shape(app.args[0]), *mask = app.shape(app.args[1]);
@@ -29,7 +29,7 @@ AxisSet Selected::picked(const rules::Application &app) {
   return axes;
 }
 
-bool Selected::counts_rows(const rules::Application &app) {
+bool MaskSelectedRows::counts_rows(const rules::Application &app) {
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return true;
   if (app.op.row->reduces && rules::reduction_of(app) == rules::LossReduction::Sum)

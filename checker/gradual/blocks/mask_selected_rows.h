@@ -9,7 +9,7 @@
 
 namespace spmd::checker {
 
-class Selected {
+class MaskSelectedRows {
 public:
   // Axes along which the result is such rows of its operand's, dimension 0; or a block into which
   // such rows are put back.

@@ -1,5 +1,5 @@
 // Counts over the types that a check left behind; one pass over the values, no second judgment.
-#include "checker/judged.h"
+#include "checker/check_coverage.h"
 
 #include "checker/gradual/step/returned.h"
 
@@ -36,7 +36,7 @@ private:
   std::vector<Answer> known_;
 };
 
-void count_values(const ir::Program &program, const CheckResult &result, Judged &judged) {
+void count_values(const ir::Program &program, const CheckResult &result, CheckCoverage &judged) {
   OpenTypes open(program);
   for (ir::TypeId type : result.types) {
     if (!type.valid())
@@ -68,16 +68,17 @@ uint64_t count_unchecked(const ir::Program &program) {
 }
 
 // A parameter that is written counts where all that its new value was made of is known.
-void count_proofs(const ir::Program &program, const CheckResult &result, Judged &judged) {
+void count_proofs(const ir::Program &program, const CheckResult &result, CheckCoverage &judged) {
   const llvm::BitVector in_stages = proved_in_stages(program, result);
-  Judged::Proof stages{.axis = "stages"};
+  CheckCoverage::Proof stages{.axis = "stages"};
   for (const ir::Output &output : program.outputs) {
     const ir::Param *param = output.of.valid() ? program.find_param(output.of) : nullptr;
     if (!param || param->role != ir::Role::Param ||
         (output.role != ir::OutputRole::State && output.role != ir::OutputRole::Grad))
       continue;
     ++judged.trained;
-    judged.confirmed += param->gradient_ratio && rules::off_slope(*param->gradient_ratio).empty();
+    judged.confirmed +=
+        param->gradient_ratio && rules::describe_gradient_ratio(*param->gradient_ratio).empty();
     const ir::Mesh &mesh = program.meshes[program.types[result.types[output.value.index]].mesh()];
     for (ir::AxisId axis : mesh.typed_axes()) {
       std::string name = program.strings[mesh[axis].name].str();
@@ -104,8 +105,8 @@ ir::AxisSet proved_axes(const CheckResult &result, ir::ValueId value) {
   return result.proved[value.index] & ~result.own[value.index];
 }
 
-Judged judged_part(const ir::Program &program, const CheckResult &result) {
-  Judged judged;
+CheckCoverage check_coverage(const ir::Program &program, const CheckResult &result) {
+  CheckCoverage judged;
   count_values(program, result, judged);
   if (result.gradual)
     count_proofs(program, result, judged);
@@ -122,7 +123,7 @@ Judged judged_part(const ir::Program &program, const CheckResult &result) {
   return judged;
 }
 
-std::string why_nothing(const Judged &judged, const CheckStats &stats) {
+std::string why_nothing(const CheckCoverage &judged, const CheckStats &stats) {
   if (stats.ops == 0 && judged.uncalled_ops)
     return "all its ops are in functions that nothing calls";
   if (stats.ops == 0)

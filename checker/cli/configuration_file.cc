@@ -1,6 +1,6 @@
 // Reads the configuration with toml++ and hands each key to the option of that name.
 // Relies on the option table for names, forms and errors.
-#include "checker/cli/config.h"
+#include "checker/cli/configuration_file.h"
 
 #include "checker/cli/output.h"
 
@@ -355,7 +355,7 @@ void Configuration::add_to(ir::Program &program) const {
 
 std::string find_configuration() { return above("."); }
 
-std::string configuration_beside(const Options &options) {
+std::string configuration_above_input(const Options &options) {
   if (options.arguments.empty() || options.arguments.front() == "-")
     return "";
   const std::string &input = options.arguments.front();
@@ -378,7 +378,7 @@ std::string parse_call(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &
   }
   std::string file = called.config_file.empty() ? find_configuration() : called.config_file;
   if (file.empty() && !called.quiet)
-    if (std::string beside = configuration_beside(called); !beside.empty())
+    if (std::string beside = configuration_above_input(called); !beside.empty())
       say(fmt::format("note: {} lies beside the input only and is not used; --config={} does",
                       beside, beside));
   if (!file.empty())

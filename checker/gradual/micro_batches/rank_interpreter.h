@@ -18,9 +18,10 @@
 
 namespace spmd::checker {
 
-class Followed {
+class RankInterpreter {
 public:
-  Followed(ir::Program &program, const CheckResult &result, ir::MeshId mesh, ir::AxisId axis);
+  RankInterpreter(ir::Program &program, const CheckResult &result, ir::MeshId mesh,
+                  ir::AxisId axis);
 
   // Of a value on one rank: one content for each of equal stretches of a dimension, or for all of
   // it.

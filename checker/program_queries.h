@@ -1,4 +1,4 @@
-// What makes a value, which tensors an instruction takes, and over which axes it runs.
+// Questions about one instruction, value or shape of a program that need no types.
 #pragma once
 
 #include "ir/program.h"
@@ -20,17 +20,18 @@ llvm::SmallVector<ir::ValueId, 4> tensors_of(const ir::Program &program, ir::Ins
 
 // The elements of a dimension; none if it is not there, or no number.
 std::optional<int64_t> extent_of(const ir::Program &program, ir::ShapeId shape, unsigned dim);
-// How many dimensions there are; 0 if that is not known.
-size_t rank_of(const ir::Program &program, ir::ShapeId shape);
-// Whether there are known to be none.
-bool is_number(const ir::Program &program, ir::ShapeId shape);
+// How many dimensions the shape has; 0 if that is not known.
+size_t dimension_count(const ir::Program &program, ir::ShapeId shape);
+// True if the shape is known to have no dimensions.
+bool is_scalar(const ir::Program &program, ir::ShapeId shape);
 
 // True if the call runs over one of the axes, by name or by group.
 bool runs_over(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
 
-// The unstated sum over one of these axes that the results of an instruction run into by way of
-// linear ops only: there they are addends, whatever they are called. None if there is none, or if
-// the instruction multiplies its operands, so that none of them is an addend by itself.
-ir::InstId sum_ahead(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
+// The all_reduce or reduce_scatter over one of these axes that the results of the instruction reach
+// through linear ops alone: what reaches it is an addend, whatever kind it was declared. None if
+// there is no such collective, or if the instruction multiplies its operands, so that no operand
+// alone is an addend.
+ir::InstId reducing_collective_of(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
 
 } // namespace spmd::checker

@@ -3,7 +3,7 @@
 // gradient of a block complete.
 #pragma once
 
-#include "checker/gradual/sent/windows.h"
+#include "checker/gradual/sent/halo_windows.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -11,9 +11,9 @@
 
 namespace spmd::checker {
 
-class EdgeGradients {
+class HaloGradients {
 public:
-  EdgeGradients(const ir::Program &program, const CheckResult &checked, const Windows &windows)
+  HaloGradients(const ir::Program &program, const CheckResult &checked, const HaloWindows &windows)
       : program_(program), checked_(checked), windows_(windows) {}
 
   // Of whose rows a gradient has been made.
@@ -21,7 +21,7 @@ public:
   // A part of the gradient of a window, or of the block that it belongs to.
   struct Piece {
     ir::ValueId of;              // the window
-    Windows::Window window;      // it
+    HaloWindows::Window window;  // it
     int64_t first = 0, last = 0; // rows, counted from the first one of the rank's block
     uint8_t parts = 0;           // none: an edge that is still to be sent
     bool wraps = false;          // if it was sent, around the ends of the axis, too
@@ -78,7 +78,7 @@ private:
 
   const ir::Program &program_;
   const CheckResult &checked_;
-  const Windows &windows_;
+  const HaloWindows &windows_;
   llvm::DenseMap<uint32_t, Piece> pieces_; // by value
   llvm::DenseSet<uint32_t> slices_;        // values: gradients of blocks, in the place of these
 };

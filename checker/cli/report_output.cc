@@ -1,5 +1,5 @@
 // Where reports go, and which of the findings count.
-#include "checker/cli/present.h"
+#include "checker/cli/report_output.h"
 
 #include "checker/cli/output.h"
 
@@ -93,7 +93,8 @@ bool render(const Options &options, llvm::ArrayRef<Report> reports, SourceCache 
         .colour = to_stdout && use_colour(options.colour),
         .width = options.width.value_or(to_stdout ? terminal_width() : RenderOptions{}.width),
         .quiet = options.quiet,
-        .fail_on = options.fail_on};
+        .fail_on = options.fail_on,
+        .expect = options.expect};
     std::string bytes;
     llvm::raw_string_ostream out(bytes);
     find_renderer(request.name)->fn(reports, sources, render_options, out);
@@ -138,9 +139,9 @@ ReportOptions report_options(const Options &options) {
 }
 
 std::string selection_problem(const ReportOptions &options) {
-  using rules::DrawnBy;
+  using rules::ReportedBy;
   for (const rules::DiagnosticInfo *row : rules::all_violations())
-    if ((row->drawn_by == DrawnBy::Check || row->drawn_by == DrawnBy::Report) &&
+    if ((row->drawn_by == ReportedBy::Check || row->drawn_by == ReportedBy::Report) &&
         selected(options, *row))
       return "";
   return "no finding of a check is left to report: see `--select` and `--ignore`, on the command "
@@ -148,7 +149,7 @@ std::string selection_problem(const ReportOptions &options) {
 }
 
 void note_assumed_sizes(const ir::Program &program, const Options &options) {
-  if (!program.stand_ins.empty() && !options.quiet)
+  if (!program.symbol_primes.empty() && !options.quiet)
     say(fmt::format("note: plans and prices are those of {}", ir::print_assumed(program)));
 }
 

@@ -1,10 +1,10 @@
 // The walk over the instructions, what ranks send each other, and what takes, joins or writes parts
 // of a dimension.
-#include "checker/gradual/micro_batches/followed.h"
+#include "checker/gradual/micro_batches/rank_interpreter.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
-#include "checker/gradual/sent/windows.h"
+#include "checker/gradual/sent/halo_windows.h"
+#include "checker/program_queries.h"
 
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
@@ -26,32 +26,32 @@ using rules::TransitionOp;
 constexpr int64_t kMostCells = 256; // of one value
 constexpr int64_t kLeastParts = 2;
 
-Followed::Followed(ir::Program &program, const CheckResult &result, ir::MeshId mesh,
-                   ir::AxisId axis)
+RankInterpreter::RankInterpreter(ir::Program &program, const CheckResult &result, ir::MeshId mesh,
+                                 ir::AxisId axis)
     : program_(program), result_(result), mesh_(mesh), axis_(axis),
       ranks_(static_cast<unsigned>(program.meshes[mesh][axis].size())), rules_(program) {}
 
-std::optional<int64_t> Followed::extent(ValueId value, unsigned dim) const {
+std::optional<int64_t> RankInterpreter::extent(ValueId value, unsigned dim) const {
   return extent_of(program_, result_.shapes[value.index], dim);
 }
 
-size_t Followed::rank_of(ValueId value) const {
-  return checker::rank_of(program_, result_.shapes[value.index]);
+size_t RankInterpreter::rank_of(ValueId value) const {
+  return checker::dimension_count(program_, result_.shapes[value.index]);
 }
 
-bool Followed::is_equal(ValueId value) const {
+bool RankInterpreter::is_equal(ValueId value) const {
   const ir::TypeId id = result_.types[value.index];
   const ir::Type *type = id.valid() ? &program_.types[id] : nullptr;
   return type && type->mesh() == mesh_ && type->equal().contains(axis_);
 }
 
-bool Followed::is_discrete(ValueId value) const {
+bool RankInterpreter::is_discrete(ValueId value) const {
   const ir::ShapeId id = result_.shapes[value.index];
   return id.valid() && program_.shapes[id].dtype != ir::DType::Unknown &&
          !ir::differentiable(program_.shapes[id].dtype);
 }
 
-Id Followed::flat(const Cells &cells) {
+Id RankInterpreter::flat(const Cells &cells) {
   Id all = cells.of[0];
   for (Id each : llvm::drop_begin(cells.of)) {
     if (each == all)
@@ -63,13 +63,13 @@ Id Followed::flat(const Cells &cells) {
   return all;
 }
 
-Followed::Cells Followed::compact(Cells cells) const {
+RankInterpreter::Cells RankInterpreter::compact(Cells cells) const {
   if (llvm::all_of(cells.of, [&](Id each) { return each == cells.of[0]; }))
     return uniform(cells.of[0]);
   return cells;
 }
 
-void Followed::run() {
+void RankInterpreter::run() {
   cells_.assign(ranks_, std::vector<Cells>(program_.values.size()));
   pass();
   choose_sources();
@@ -80,7 +80,7 @@ void Followed::run() {
   pass();
 }
 
-void Followed::pass() {
+void RankInterpreter::pass() {
   for (const ir::Param &param : program_.params)
     for (unsigned rank = 0; rank < ranks_; ++rank)
       cells_[rank][param.value.index].given = is_equal(param.value);
@@ -90,7 +90,7 @@ void Followed::pass() {
 
 // A rank that takes one part after the other goes through it; of another tensor, each takes its
 // own.
-void Followed::choose_sources() {
+void RankInterpreter::choose_sources() {
   llvm::SmallVector<uint32_t, 8> dropped;
   for (auto &[value, source] : sources_) {
     std::map<unsigned, int64_t> by_rank;
@@ -105,8 +105,8 @@ void Followed::choose_sources() {
 }
 
 // Notes that a rank takes a part. False if it is not followed.
-bool Followed::take(const Step &step, uint32_t operand, unsigned dim, int64_t length,
-                    int64_t part) {
+bool RankInterpreter::take(const Step &step, uint32_t operand, unsigned dim, int64_t length,
+                           int64_t part) {
   const ValueId value = step.operands[operand];
   const std::optional<int64_t> all = extent(value, dim);
   if (!all || length <= 0 || *all % length != 0 || *all / length > kMostCells)
@@ -124,7 +124,7 @@ bool Followed::take(const Step &step, uint32_t operand, unsigned dim, int64_t le
   return false;
 }
 
-void Followed::step(InstId id) {
+void RankInterpreter::step(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   list_.read(program_, inst.operands);
   const auto args = list_.args(result_.types, result_.shapes);
@@ -145,7 +145,7 @@ void Followed::step(InstId id) {
     note_left(id);
 }
 
-void Followed::set(unsigned rank, const ir::Inst &inst, Results results) {
+void RankInterpreter::set(unsigned rank, const ir::Inst &inst, Results results) {
   for (uint32_t r = 0; r < inst.result_count && r < results.size(); ++r) {
     Cells &cells = results[r];
     cells.given &= cells.uniform() && cells.of[0] == Contents::kFree && is_equal(inst.result(r));
@@ -154,8 +154,8 @@ void Followed::set(unsigned rank, const ir::Inst &inst, Results results) {
 }
 
 // What nobody sends to is zero.
-llvm::SmallVector<Followed::Cells, 8> Followed::moved(const rules::Application &app,
-                                                      ValueId from) const {
+llvm::SmallVector<RankInterpreter::Cells, 8> RankInterpreter::moved(const rules::Application &app,
+                                                                    ValueId from) const {
   const ir::AttrValue *pairs = app.attr("perm");
   if (!pairs || pairs->form != ir::AttrForm::List)
     return llvm::SmallVector<Cells, 8>(ranks_, uniform(Contents::kOpen));
@@ -171,7 +171,7 @@ llvm::SmallVector<Followed::Cells, 8> Followed::moved(const rules::Application &
 }
 
 // The sum over all ranks.
-Followed::Cells Followed::reduced(ValueId from) {
+RankInterpreter::Cells RankInterpreter::reduced(ValueId from) {
   Cells all = cells_[0][from.index];
   for (unsigned rank = 1; rank < ranks_; ++rank) {
     const Cells &other = cells_[rank][from.index];
@@ -188,7 +188,7 @@ Followed::Cells Followed::reduced(ValueId from) {
   return compact(all);
 }
 
-void Followed::send(InstId id, const rules::Application &app) {
+void RankInterpreter::send(InstId id, const rules::Application &app) {
   const ir::Inst &inst = program_.insts[id];
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     const ValueId from = list_.values[r], to = inst.result(r);
@@ -216,14 +216,14 @@ void Followed::send(InstId id, const rules::Application &app) {
 }
 
 // Of all that the operands are made of.
-Followed::Results Followed::unknown(const Step &step) {
+RankInterpreter::Results RankInterpreter::unknown(const Step &step) {
   llvm::SmallVector<Id, 4> of;
   for (size_t i = 0; i < step.operands.size(); ++i)
     of.push_back(flat(at(step, i)));
   return Results(step.inst.result_count, uniform(contents_.function(of)));
 }
 
-Followed::Results Followed::made(const Step &step) {
+RankInterpreter::Results RankInterpreter::made(const Step &step) {
   const rules::Application &app = step.app;
   if (app.op.boundary == rules::Boundary::AxisIndex) {
     const bool ours = rules::named_axes(app) == ir::AxisSet(axis_);
@@ -271,8 +271,8 @@ Followed::Results Followed::made(const Step &step) {
 
 // Where a slice begins in a dimension: an attribute or a plain number says so, or a tensor, as
 // those from operand `first` on.
-std::optional<Id> Followed::start(const Step &step, const rules::Application &bound, size_t first,
-                                  unsigned dim) {
+std::optional<Id> RankInterpreter::start(const Step &step, const rules::Application &bound,
+                                         size_t first, unsigned dim) {
   if (bound.op.variant() != rules::Variant::StartOperands) {
     const auto known = first_taken(bound, dim);
     return known ? std::optional(contents_.number(*known)) : std::nullopt;
@@ -288,7 +288,8 @@ std::optional<Id> Followed::start(const Step &step, const rules::Application &bo
   return plain ? std::optional(contents_.number(static_cast<int64_t>(*plain))) : std::nullopt;
 }
 
-std::optional<Followed::Cells> Followed::sliced(const Step &step, const rules::Application &bound) {
+std::optional<RankInterpreter::Cells> RankInterpreter::sliced(const Step &step,
+                                                              const rules::Application &bound) {
   if (step.operands.empty())
     return std::nullopt;
   const ValueId from = step.operands[0], to = step.inst.result(0);
@@ -309,7 +310,8 @@ std::optional<Followed::Cells> Followed::sliced(const Step &step, const rules::A
   return part(step, bound, *dim);
 }
 
-Followed::Cells Followed::part(const Step &step, const rules::Application &bound, unsigned dim) {
+RankInterpreter::Cells RankInterpreter::part(const Step &step, const rules::Application &bound,
+                                             unsigned dim) {
   const Cells &cells = at(step, 0);
   const auto all = extent(step.operands[0], dim), length = extent(step.inst.result(0), dim);
   const auto where = start(step, bound, 1, dim);
@@ -342,7 +344,8 @@ Followed::Cells Followed::part(const Step &step, const rules::Application &bound
 
 // Tensors one behind the other. A tensor that a loop goes through has zeros behind it where it is
 // made as long as the loop.
-std::optional<Followed::Cells> Followed::joined(const Step &step, const rules::Application &bound) {
+std::optional<RankInterpreter::Cells> RankInterpreter::joined(const Step &step,
+                                                              const rules::Application &bound) {
   if (step.operands.empty())
     return std::nullopt;
   const auto dims = rules::placed_dims(bound, rules::DefaultDim::First, rank_of(step.operands[0]));
@@ -382,7 +385,8 @@ std::optional<Followed::Cells> Followed::joined(const Step &step, const rules::A
 }
 
 // Zeros before and behind, in one dimension.
-std::optional<Followed::Cells> Followed::padded(const Step &step, const rules::Application &bound) {
+std::optional<RankInterpreter::Cells> RankInterpreter::padded(const Step &step,
+                                                              const rules::Application &bound) {
   if (step.operands.empty())
     return std::nullopt;
   const Cells &own = at(step, 0);
@@ -429,8 +433,8 @@ std::optional<Followed::Cells> Followed::padded(const Step &step, const rules::A
 }
 
 // A part of a tensor that is written over.
-std::optional<Followed::Cells> Followed::written(const Step &step,
-                                                 const rules::Application &bound) {
+std::optional<RankInterpreter::Cells> RankInterpreter::written(const Step &step,
+                                                               const rules::Application &bound) {
   if (step.operands.size() < 2)
     return std::nullopt;
   const ValueId into = step.operands[0], update = step.operands[1];
@@ -464,8 +468,8 @@ std::optional<Followed::Cells> Followed::written(const Step &step,
   return compact(cells);
 }
 
-std::optional<Followed::Cells> Followed::constant(const Step &step,
-                                                  const rules::Application &bound) {
+std::optional<RankInterpreter::Cells> RankInterpreter::constant(const Step &step,
+                                                                const rules::Application &bound) {
   const rules::OpDef &row = *bound.op.row;
   if (row.constant == rules::OpDef::Constant::Zero)
     return uniform(Contents::kZero);

@@ -17,7 +17,7 @@
 
 namespace spmd::checker {
 
-class Stacks {
+class AllToAllViews {
 public:
   // Extents of the dimensions of a value; none: they are not known.
   using Extents = std::optional<llvm::SmallVector<int64_t, 6>>;

@@ -1,10 +1,10 @@
 // Follows gradients of edges from the windows that they are of to the blocks that they belong to.
-#include "checker/gradual/sent/edge_gradients.h"
+#include "checker/gradual/sent/halo_gradients.h"
 
-#include "checker/definitions.h"
 #include "checker/gradual/axis_size_numbers.h"
+#include "checker/program_queries.h"
 
-#include "checker/walk/gradients/search.h"
+#include "checker/walk/gradients/backward_slice.h"
 #include "rules/apply.h"
 #include "rules/factors/factors.h"
 #include "rules/factors/shape_rule.h"
@@ -20,7 +20,7 @@ using ir::AxisSet;
 using ir::ValueId;
 using rules::Computes;
 
-struct EdgeGradients::Step {
+struct HaloGradients::Step {
   const ir::Inst &inst;
   const rules::Application &app;
   llvm::ArrayRef<ValueId> operands;
@@ -28,12 +28,12 @@ struct EdgeGradients::Step {
   Facts facts = {};
 };
 
-std::optional<int64_t> EdgeGradients::extent(ValueId value, unsigned dim) const {
+std::optional<int64_t> HaloGradients::extent(ValueId value, unsigned dim) const {
   return extent_of(program_, checked_.shapes[value.index], dim);
 }
 
 // Of the rank's own block, with all that neighbours have sent, it is an ordinary gradient.
-void EdgeGradients::finish(Step &step, uint32_t result, Piece piece) const {
+void HaloGradients::finish(Step &step, uint32_t result, Piece piece) const {
   step.facts.axis = piece.window.axis;
   step.facts.results.resize(std::max<size_t>(step.facts.results.size(), result + 1));
   Result &made = step.facts.results[result];
@@ -43,12 +43,12 @@ void EdgeGradients::finish(Step &step, uint32_t result, Piece piece) const {
 }
 
 // The backward of a convolution over a window: sums over the rank's own rows for what is not cut.
-void EdgeGradients::convolution(Step &step) const {
+void HaloGradients::convolution(Step &step) const {
   const ValueId forward = step.inst.bwd_of;
   if (step.operands.size() < 3 || !forward.valid())
     return;
-  const Windows::Window *input = windows_.find(step.operands[1]);
-  const Windows::Window *output = windows_.find(forward);
+  const HaloWindows::Window *input = windows_.find(step.operands[1]);
+  const HaloWindows::Window *output = windows_.find(forward);
   const ir::Type &gradient = step.app.type(step.app.args[0]);
   if (!output || !output->is_block() || gradient.dim(output->axis) != output->dim)
     return;
@@ -73,11 +73,11 @@ void EdgeGradients::convolution(Step &step) const {
 
 // What autograd, or a backward by hand, makes of the gradient of a window in other ways: of whole
 // blocks, and of what is made of them.
-void EdgeGradients::whole_gradient(Step &step) const {
+void HaloGradients::whole_gradient(Step &step) const {
   if (step.inst.result_count != 1 || !step.facts.results.empty())
     return;
   const ValueId of = program_.values[step.inst.first_result].grad_of;
-  const Windows::Window *window = of.valid() ? windows_.find(of) : nullptr;
+  const HaloWindows::Window *window = of.valid() ? windows_.find(of) : nullptr;
   if (!window || window->is_block() || window->sent || window->astray)
     return;
   bool proved = true;
@@ -91,7 +91,7 @@ void EdgeGradients::whole_gradient(Step &step) const {
 }
 
 // Rows of a gradient: the rank's own ones, or an edge.
-void EdgeGradients::slice(Step &step) const {
+void HaloGradients::slice(Step &step) const {
   const Piece *from = find(step.operands[0]);
   if (!from || step.operands.size() != 1 || step.inst.result_count != 1)
     return;
@@ -124,7 +124,7 @@ void EdgeGradients::slice(Step &step) const {
 }
 
 // Rows put where they belong in a block of zeros.
-void EdgeGradients::pad(Step &step) const {
+void HaloGradients::pad(Step &step) const {
   const Piece *from = find(step.operands[0]);
   if (!from || step.inst.result_count != 1)
     return;
@@ -144,7 +144,7 @@ void EdgeGradients::pad(Step &step) const {
   finish(step, 0, piece);
 }
 
-void EdgeGradients::send(Step &step) const {
+void HaloGradients::send(Step &step) const {
   const Piece *from = find(step.operands[0]);
   const AxisSet axes = rules::communicated_axes(step.app);
   if (!from || from->parts != 0 || axes != AxisSet(from->window.axis))
@@ -163,7 +163,7 @@ void EdgeGradients::send(Step &step) const {
 }
 
 // What belongs to the same rows is added; to an ordinary gradient of the block as well.
-void EdgeGradients::add(Step &step) const {
+void HaloGradients::add(Step &step) const {
   if (step.operands.size() != 2 || step.inst.result_count != 1 ||
       rules::any_attr(step.app, {"alpha"}))
     return;
@@ -197,7 +197,7 @@ void EdgeGradients::add(Step &step) const {
 }
 
 // A block of which rows were written to: with what was added to these.
-void EdgeGradients::write(Step &step) const {
+void HaloGradients::write(Step &step) const {
   const Piece *rows = step.operands.size() == 2 ? find(step.operands[0]) : nullptr;
   const Piece *whole = rows ? find(step.operands[1]) : nullptr;
   if (!whole || rows->of != whole->of || rows->first < whole->first || rows->last > whole->last ||
@@ -210,12 +210,12 @@ void EdgeGradients::write(Step &step) const {
   finish(step, 0, made);
 }
 
-size_t EdgeGradients::rank_of(ValueId value) const {
+size_t HaloGradients::rank_of(ValueId value) const {
   const ir::ShapeId id = checked_.shapes[value.index];
   return id.valid() && program_.shapes[id].ranked ? program_.shapes[id].dims.size() : 0;
 }
 
-EdgeGradients::Facts EdgeGradients::infer(const ir::Inst &inst, const rules::Application &app,
+HaloGradients::Facts HaloGradients::infer(const ir::Inst &inst, const rules::Application &app,
                                           llvm::ArrayRef<ValueId> operands,
                                           llvm::ArrayRef<AxisSet> proved) const {
   Step step{inst, app, operands, proved};
@@ -235,7 +235,7 @@ EdgeGradients::Facts EdgeGradients::infer(const ir::Inst &inst, const rules::App
     slice(step);
   else if (row->factors == rules::slice_backward_factors)
     pad(step);
-  else if (app.op.computes(Computes::Sum))
+  else if (app.op.computes(Computes::Add))
     add(step);
   else if (copies_operand(app.op, operands.size()))
     if (const Piece *same = find(operands.back()))
@@ -244,7 +244,7 @@ EdgeGradients::Facts EdgeGradients::infer(const ir::Inst &inst, const rules::App
   return std::move(step.facts);
 }
 
-void EdgeGradients::learn(const ir::Inst &inst, const rules::Application &app,
+void HaloGradients::learn(const ir::Inst &inst, const rules::Application &app,
                           llvm::ArrayRef<ValueId> operands, const Facts &facts,
                           llvm::ArrayRef<AxisSet> proved) {
   for (uint32_t r = 0; r < facts.results.size() && r < inst.result_count; ++r)
@@ -252,10 +252,10 @@ void EdgeGradients::learn(const ir::Inst &inst, const rules::Application &app,
       pieces_.insert({inst.result(r).index, *facts.results[r].piece});
   // Blocks put where they were taken from a window, before they are added to its gradient.
   const bool pads = app.op.row && app.op.row->factors == rules::slice_backward_factors;
-  const bool adds = app.op.computes(Computes::Sum) && operands.size() == 2;
+  const bool adds = app.op.computes(Computes::Add) && operands.size() == 2;
   if (inst.result_count != 1 || is_forward(inst) || !inst.bwd_of.valid())
     return;
-  const Windows::Window *window = windows_.find(inst.bwd_of);
+  const HaloWindows::Window *window = windows_.find(inst.bwd_of);
   const bool known =
       (pads && window && proved.size() == 1 && proved[0].contains(window->axis)) ||
       (adds && llvm::all_of(operands, [&](ValueId one) { return slices_.contains(one.index); }));
@@ -263,7 +263,7 @@ void EdgeGradients::learn(const ir::Inst &inst, const rules::Application &app,
     slices_.insert(inst.first_result.index);
 }
 
-AxisSet EdgeGradients::lacking(ValueId gradient) const {
+AxisSet HaloGradients::lacking(ValueId gradient) const {
   const Piece *piece = find(gradient);
   const bool incomplete =
       piece && piece->is_block() && (piece->parts & Own) && !piece->is_complete();

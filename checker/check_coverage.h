@@ -8,7 +8,7 @@
 
 namespace spmd::checker {
 
-struct Judged {
+struct CheckCoverage {
   uint64_t values = 0;         // declared or made, but for those of code that nothing calls
   uint64_t unknown_values = 0; // of them, with an unknown kind on some axis
   uint64_t unchecked_ops = 0;  // inside `with { check = false }`
@@ -35,8 +35,8 @@ struct Judged {
 
 // On which axes everything is known that makes a value, such as what a parameter is after a step.
 ir::AxisSet proved_axes(const CheckResult &result, ir::ValueId value);
-Judged judged_part(const ir::Program &program, const CheckResult &result);
+CheckCoverage check_coverage(const ir::Program &program, const CheckResult &result);
 // Why nothing was judged: `the program has no ops`.
-std::string why_nothing(const Judged &judged, const CheckStats &stats);
+std::string why_nothing(const CheckCoverage &judged, const CheckStats &stats);
 
 } // namespace spmd::checker

@@ -1,5 +1,5 @@
 // Dimensions as runs of those of the tensor that was split, through views and permutations.
-#include "checker/gradual/blocks/stacks.h"
+#include "checker/gradual/blocks/all_to_all_views.h"
 
 #include "rules/shapes/attrs.h"
 #include "rules/transitions/axes.h"
@@ -17,7 +17,7 @@ constexpr size_t kViews = 3; // of one tensor that are followed
 
 // Divides the runs of a dimension so that each factor of it has whole ones. False: it cannot be
 // done.
-bool Stacks::refine(Dim &runs, llvm::ArrayRef<int64_t> factors, std::vector<Dim> &parts) {
+bool AllToAllViews::refine(Dim &runs, llvm::ArrayRef<int64_t> factors, std::vector<Dim> &parts) {
   size_t at = 0;
   for (int64_t factor : factors) {
     Dim &part = parts.emplace_back();
@@ -44,7 +44,7 @@ bool Stacks::refine(Dim &runs, llvm::ArrayRef<int64_t> factors, std::vector<Dim>
 }
 
 // False: not every element of the result is one of the operand, or some extent is not known.
-bool Stacks::move(Track &track, const rules::FactorMap &map, const Extents &after) {
+bool AllToAllViews::move(Track &track, const rules::FactorMap &map, const Extents &after) {
   std::vector<std::optional<Dim>> of_factor(map.factors.size());
   for (unsigned d = 0; d < track.dims.size(); ++d) {
     const rules::DimFactors &dim = (*map.args[0])[d];
@@ -78,8 +78,8 @@ bool Stacks::move(Track &track, const rules::FactorMap &map, const Extents &afte
   return true;
 }
 
-void Stacks::move(ValueId operand, const Extents &before, ValueId result, const Extents &after,
-                  const rules::FactorMap &map) {
+void AllToAllViews::move(ValueId operand, const Extents &before, ValueId result,
+                         const Extents &after, const rules::FactorMap &map) {
   if (!before || !after || map.args.empty() || map.results.empty() || !map.args[0] ||
       !map.results[0] || map.args[0]->size() != before->size() ||
       map.results[0]->size() != after->size())
@@ -96,7 +96,7 @@ void Stacks::move(ValueId operand, const Extents &before, ValueId result, const 
 }
 
 // A tensor as itself.
-Stacks::Track Stacks::track_of(ValueId value, const Extents &extents) {
+AllToAllViews::Track AllToAllViews::track_of(ValueId value, const Extents &extents) {
   Track track;
   track.of = value;
   track.extents = *extents;
@@ -105,7 +105,7 @@ Stacks::Track Stacks::track_of(ValueId value, const Extents &extents) {
   return track;
 }
 
-void Stacks::keep(Tracks tracks, ValueId value, const Extents &extents) {
+void AllToAllViews::keep(Tracks tracks, ValueId value, const Extents &extents) {
   for (const Track &track : tracks)
     if (std::optional<BlockLists::Joined> joined = join(track, extents)) {
       joined_[value.index] = *joined;
@@ -121,13 +121,13 @@ void Stacks::keep(Tracks tracks, ValueId value, const Extents &extents) {
     tracks_[value.index] = std::move(tracks);
 }
 
-void Stacks::copy(ValueId operand, ValueId result) {
+void AllToAllViews::copy(ValueId operand, ValueId result) {
   if (Tracks tracks = tracks_.lookup(operand.index); !tracks.empty())
     tracks_[result.index] = std::move(tracks);
 }
 
-void Stacks::exchange(const rules::Application &app, ValueId operand, const Extents &before,
-                      ValueId result, const Extents &after) {
+void AllToAllViews::exchange(const rules::Application &app, ValueId operand, const Extents &before,
+                             ValueId result, const Extents &after) {
   if (app.op.transition != rules::TransitionOp::AllToAll || !before || before != after)
     return;
   for (llvm::StringRef name : {"split_dim", "concat_dim"})
@@ -158,7 +158,7 @@ void Stacks::exchange(const rules::Application &app, ValueId operand, const Exte
 
 // Where the parts of all ranks stand directly in front of the blocks of a dimension, they are the
 // whole of it, and each rank has its part of the dimension that was split.
-std::optional<BlockLists::Joined> Stacks::join(const Track &track, const Extents &extents) {
+std::optional<BlockLists::Joined> AllToAllViews::join(const Track &track, const Extents &extents) {
   if (!track.axes)
     return std::nullopt;
   std::optional<unsigned> whole, cut, to;

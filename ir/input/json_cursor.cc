@@ -1,6 +1,6 @@
 // The grammar of JSON over simdjson's tokens. A token is a bracket, comma or colon, or where a
 // scalar begins; after the last one stands a sentinel that points at the end of the text.
-#include "ir/input/read_cursor.h"
+#include "ir/input/json_cursor.h"
 
 #include "ir/support/strings.h"
 
@@ -156,7 +156,7 @@ bool JsonCursor::next_window() {
   return !failed_;
 }
 
-bool JsonCursor::is_torn() const {
+bool JsonCursor::is_truncated_record() const {
   if (has_next_window() || all_.drop_front(offset(at_)).contains('\n'))
     return false;
   int depth = 0;

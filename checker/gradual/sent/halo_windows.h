@@ -1,6 +1,6 @@
-// Rows of blocks that lie side by side, as a stencil reads them: a rank sends the edge of its block
-// to a neighbour, which puts it beside its own rows. Each such tensor is a window of a dimension,
-// counted from the first row of the rank's own block.
+// Halo exchange: a rank sends the edge rows of its block to a neighbour, which joins them to its
+// own block before a stencil or a convolution. Each such tensor is a window of a dimension, counted
+// from the first row of the rank's own block.
 #pragma once
 
 #include "checker/check.h"
@@ -16,10 +16,10 @@ std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim);
 // By how many ranks a permutation moves what each has, and whether around the ends of the axis.
 std::optional<std::pair<int64_t, bool>> shift_of(const rules::Application &app, int64_t ranks);
 
-class Windows {
+class HaloWindows {
 public:
   // `checked`: of the program, for the shapes.
-  Windows(const ir::Program &program, const CheckResult &checked)
+  HaloWindows(const ir::Program &program, const CheckResult &checked)
       : program_(program), checked_(checked) {}
 
   struct Window {

@@ -2,14 +2,14 @@
 #pragma once
 
 #include "checker/gradual/second_pass/part.h"
-#include "checker/gradual/sent/edge_gradients.h"
-#include "checker/gradual/sent/windows.h"
+#include "checker/gradual/sent/halo_gradients.h"
+#include "checker/gradual/sent/halo_windows.h"
 
 namespace spmd::checker {
 
-class NeighbourEdges : public SecondPassPart {
+class HaloExchange : public SecondPassPart {
 public:
-  NeighbourEdges(WalkState &state, CurrentInst &now)
+  HaloExchange(WalkState &state, CurrentInst &now)
       : SecondPassPart(state, now), windows_(program_, gradual_.by_kinds()),
         edge_gradients_(program_, gradual_.by_kinds(), windows_) {}
 
@@ -22,8 +22,8 @@ public:
 
   ir::AxisSet axes(ir::ValueId value) const { return windows_.axes(value); }
   // What the instruction makes: rows with the edges of neighbours, and gradients of edges.
-  const Windows::Facts &window() const { return window_; }
-  const EdgeGradients::Facts &gradient() const { return gradient_; }
+  const HaloWindows::Facts &window() const { return window_; }
+  const HaloGradients::Facts &gradient() const { return gradient_; }
   // Along which the result is a window whose rows stand where they should.
   ir::AxisSet in_place() const;
 
@@ -31,10 +31,10 @@ private:
   void judge_window(ir::InstId id, const rules::Application &app);
   void judge_gradient(ir::InstId id, const rules::Application &app);
 
-  Windows windows_;
-  EdgeGradients edge_gradients_;
-  Windows::Facts window_;
-  EdgeGradients::Facts gradient_;
+  HaloWindows windows_;
+  HaloGradients edge_gradients_;
+  HaloWindows::Facts window_;
+  HaloGradients::Facts gradient_;
 };
 
 } // namespace spmd::checker

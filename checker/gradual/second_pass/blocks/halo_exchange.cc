@@ -1,7 +1,7 @@
 // Where edges of neighbours stand, and where their gradients are sent back to.
-#include "checker/gradual/second_pass/blocks/neighbour_edges.h"
+#include "checker/gradual/second_pass/blocks/halo_exchange.h"
 
-#include "checker/walk/gradients/search.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/violations/diagnostic_info.h"
 #include "rules/violations/steps/edges.h"
@@ -16,7 +16,7 @@ using ir::Type;
 using ir::ValueId;
 
 // Edges that neighbours have sent, beside a rank's own rows.
-void NeighbourEdges::judge_window(InstId id, const rules::Application &app) {
+void HaloExchange::judge_window(InstId id, const rules::Application &app) {
   const ir::Inst &inst = program_.insts[id];
   if (inst.result_count == 0)
     return;
@@ -31,16 +31,16 @@ void NeighbourEdges::judge_window(InstId id, const rules::Application &app) {
   if (axes.empty() || !is_forward(inst))
     return;
   const rules::OperandIndex operand{window_.operand};
-  if (window_.fault == Windows::Fault::Order)
+  if (window_.fault == HaloWindows::Fault::Order)
     state_.report(Place::inst(id), rules::MisplacedEdge{operand, axes});
-  else if (window_.fault == Windows::Fault::Ends)
+  else if (window_.fault == HaloWindows::Fault::Ends)
     state_.report(Place::inst(id), rules::HalfOpenRing{operand, axes});
-  else if (window_.fault == Windows::Fault::Axis)
+  else if (window_.fault == HaloWindows::Fault::Axis)
     state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
 }
 
 // What neighbours have computed of the gradient of edges, and of what they have not sent back.
-void NeighbourEdges::judge_gradient(InstId id, const rules::Application &app) {
+void HaloExchange::judge_gradient(InstId id, const rules::Application &app) {
   const ir::Inst &inst = program_.insts[id];
   if (is_forward(inst) || windows_.empty())
     return;
@@ -60,36 +60,36 @@ void NeighbourEdges::judge_gradient(InstId id, const rules::Application &app) {
   }
 }
 
-void NeighbourEdges::begin() {
+void HaloExchange::begin() {
   window_ = {};
   gradient_ = {};
 }
 
-void NeighbourEdges::judge(InstId id, const rules::Application &app) {
+void HaloExchange::judge(InstId id, const rules::Application &app) {
   judge_window(id, app);
   judge_gradient(id, app);
 }
 
 // Blocks that were cut out of windows.
-void NeighbourEdges::keep_blocks(Type &type) const {
+void HaloExchange::keep_blocks(Type &type) const {
   for (AxisId axis : window_.blocks() - type.sharded() - now_.reported) {
     type.set_kind(axis, Kind::Varying);
     cut(type, axis, window_.window->dim);
   }
 }
 
-void NeighbourEdges::keep_known(uint32_t index, Type &type) const {
+void HaloExchange::keep_known(uint32_t index, Type &type) const {
   const auto *of_block = gradient_.known(index);
   if (!of_block || now_.reported.contains(of_block->axis))
     return;
   type.drop_shards(AxisSet(of_block->axis));
-  type.close_orders();
+  type.renumber_shard_orders();
   type.set_kind(of_block->axis, of_block->dim ? Kind::Varying : Kind::Partial);
   if (of_block->dim)
     cut(type, of_block->axis, *of_block->dim);
 }
 
-AxisSet NeighbourEdges::in_place() const {
+AxisSet HaloExchange::in_place() const {
   return window_.window ? AxisSet(window_.window->axis) - window_.window->astray : AxisSet();
 }
 

@@ -57,7 +57,7 @@ public:
   // Records of a stream. From here on paths begin at the value at hand.
   void begin_record() { root_ = at_; }
   // True if the value at hand stands on the last line and its brackets do not close.
-  bool is_torn() const;
+  bool is_truncated_record() const;
   // Where the text ends in the middle of a record, if it does.
   const std::optional<InputError> &torn() const { return torn_; }
   // More text than can be indexed at once comes in windows of whole lines. False at the end.

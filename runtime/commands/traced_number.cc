@@ -1,6 +1,6 @@
 // Steps of equal form are one step, what follows from constants is a constant, and each answer that
 // a kernel asks for is given once in a run of it.
-#include "runtime/commands/symbol.h"
+#include "runtime/commands/traced_number.h"
 
 #include "runtime/commands/scalar.h"
 
@@ -73,7 +73,7 @@ public:
   }
   void fail() { failed_ = true; }
 
-  std::optional<ScalarProgram> record(llvm::function_ref<Symbol()> kernel) {
+  std::optional<ScalarProgram> record(llvm::function_ref<TracedNumber()> kernel) {
     *this = Recorder();
     uint32_t last = explore(kernel, {});
     if (failed_)
@@ -96,7 +96,7 @@ private:
   }
 
   // The result if the first answers are these.
-  uint32_t explore(llvm::function_ref<Symbol()> kernel, std::vector<char> first) {
+  uint32_t explore(llvm::function_ref<TracedNumber()> kernel, std::vector<char> first) {
     constexpr unsigned kMostRuns = 256;
     if (failed_ || ++runs_ > kMostRuns) {
       failed_ = true;
@@ -170,20 +170,20 @@ private:
   bool failed_ = false;
 };
 
-Symbol::Symbol(double constant) : step_(Recorder::here().constant(constant)) {}
+TracedNumber::TracedNumber(double constant) : step_(Recorder::here().constant(constant)) {}
 
-Symbol Symbol::add(SpmdOp op, uint32_t a, uint32_t b, uint32_t c) {
-  Symbol symbol;
+TracedNumber TracedNumber::add(SpmdOp op, uint32_t a, uint32_t b, uint32_t c) {
+  TracedNumber symbol;
   symbol.step_ = Recorder::here().add(op, a, b, c);
   return symbol;
 }
-Symbol Symbol::untraceable() {
+TracedNumber TracedNumber::untraceable() {
   Recorder::here().fail();
-  return Symbol(0.0);
+  return TracedNumber(0.0);
 }
-bool Symbol::holds() const { return Recorder::here().decide(step_); }
+bool TracedNumber::holds() const { return Recorder::here().decide(step_); }
 
-std::optional<ScalarProgram> record(llvm::function_ref<Symbol()> kernel) {
+std::optional<ScalarProgram> record(llvm::function_ref<TracedNumber()> kernel) {
   return Recorder::here().record(kernel);
 }
 

@@ -1,5 +1,5 @@
 // Follows the steps of a logarithm of a sum of exponentials, one by one.
-#include "checker/gradual/blocks/own_logs.h"
+#include "checker/gradual/blocks/local_log_sum_exp.h"
 
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/blocks/extremes.h"
@@ -14,8 +14,8 @@ using ir::AxisSet;
 using ir::ValueId;
 using rules::Computes;
 
-OwnLogs::Facts OwnLogs::infer(const rules::Application &app,
-                              llvm::ArrayRef<ValueId> operands) const {
+LocalLogSumExp::Facts LocalLogSumExp::infer(const rules::Application &app,
+                                            llvm::ArrayRef<ValueId> operands) const {
   Facts facts;
   if (operands.empty() || app.args.empty())
     return facts;
@@ -31,19 +31,19 @@ OwnLogs::Facts OwnLogs::infer(const rules::Application &app,
   }
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return facts;
-  if (app.op.computes(Computes::Greatest))
+  if (app.op.computes(Computes::ReduceMax))
     facts.greatest = taken_axes(app);
   else if (app.op.computes(Computes::Exponential) && app.op.row->placed.empty())
     facts.shifted = first.shifted;
-  else if (app.op.computes(Computes::Total))
+  else if (app.op.computes(Computes::ReduceSum))
     facts.sum = first.shifted & taken_axes(app);
-  else if (app.op.computes(Computes::Magnitude))
+  else if (app.op.computes(Computes::Abs))
     facts.sum = first.sum;
   else if (app.op.computes(Computes::Logarithm))
     facts.log = first.sum;
-  else if (app.op.computes(Computes::LogOfSum) && operands.size() == 1)
+  else if (app.op.computes(Computes::LogSumExp) && operands.size() == 1)
     facts.log = taken_axes(app);
-  else if (!app.op.row->chooses.empty() || app.op.computes(Computes::Larger))
+  else if (!app.op.row->chooses.empty() || app.op.computes(Computes::Maximum))
     for (ValueId operand : operands)
       facts.greatest |= steps_.lookup(operand.index).greatest;
   else if (operands.size() == 1 && moves_elements(app.op))
@@ -51,9 +51,9 @@ OwnLogs::Facts OwnLogs::infer(const rules::Application &app,
   if (operands.size() != 2)
     return facts;
   const Facts second = steps_.lookup(operands[1].index);
-  if (app.op.computes(Computes::Difference))
+  if (app.op.computes(Computes::Sub))
     facts.shifted = app.type(app.args[0]).sharded() & second.greatest;
-  if (app.op.computes(Computes::Sum))
+  if (app.op.computes(Computes::Add))
     facts.log = (first.log & second.greatest) | (first.greatest & second.log);
   return facts;
 }

@@ -9,7 +9,7 @@
 
 namespace spmd::checker {
 
-class OwnLogs {
+class LocalLogSumExp {
 public:
   // Along which axes the result is one of these steps, in their order. `summed`: along which a
   // collective adds up such logarithms.

@@ -1,5 +1,5 @@
 // What a value is made of, through lists and views.
-#include "checker/walk/gradients/search.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/ops/registry.h"
 
@@ -28,11 +28,11 @@ rules::ResolvedOp op_of(const ir::Program &program, InstId inst) {
 llvm::SmallVector<ValueId, 4> sources(const ir::Program &program, InstId id, ValueId result) {
   const ir::Inst &inst = program.insts[id];
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, id);
-  llvm::ArrayRef<ir::Operand> operands = program.blocks[inst.operands];
+  llvm::ArrayRef<ir::Operand> operands = program.operand_lists[inst.operands];
   uint32_t place = result.index - inst.first_result.index;
   if (inst.result_count > 1 && !operands.empty() &&
       operands.front().form == ir::Operand::Form::List &&
-      program.blocks[operands.front().as_list()].size() == inst.result_count &&
+      program.operand_lists[operands.front().as_list()].size() == inst.result_count &&
       tensors.size() >= inst.result_count)
     return {tensors[place]};
   return tensors;
