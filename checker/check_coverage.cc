@@ -67,6 +67,23 @@ uint64_t count_unchecked(const ir::Program &program) {
       program.insts.all(), [&](const ir::Inst &inst) { return off[inst.context.index]; }));
 }
 
+void count_proof(const ir::Program &program, const CheckResult &result, ir::ValueId value,
+                 CheckCoverage &judged) {
+  const ir::Mesh &mesh = program.meshes[program.types[result.types[value.index]].mesh()];
+  for (ir::AxisId axis : mesh.typed_axes()) {
+    std::string name = program.strings[mesh[axis].name].str();
+    auto at = llvm::find_if(judged.proofs, [&](const auto &each) { return each.axis == name; });
+    if (at == judged.proofs.end()) {
+      judged.proofs.push_back({.axis = name});
+      at = std::prev(judged.proofs.end());
+      for (const auto &[lost, place] : result.lost) // rather an instruction than a declaration
+        if (lost == axis && (!at->lost || place.form < at->lost->form))
+          at->lost = place;
+    }
+    at->proved += proved_axes(result, value).contains(axis);
+  }
+}
+
 // A parameter that is written counts where all that its new value was made of is known.
 void count_proofs(const ir::Program &program, const CheckResult &result, CheckCoverage &judged) {
   const llvm::BitVector in_stages = proved_in_stages(program, result);
@@ -79,23 +96,17 @@ void count_proofs(const ir::Program &program, const CheckResult &result, CheckCo
     ++judged.trained;
     judged.confirmed +=
         param->gradient_ratio && rules::describe_gradient_ratio(*param->gradient_ratio).empty();
-    const ir::Mesh &mesh = program.meshes[program.types[result.types[output.value.index]].mesh()];
-    for (ir::AxisId axis : mesh.typed_axes()) {
-      std::string name = program.strings[mesh[axis].name].str();
-      auto at = llvm::find_if(judged.proofs, [&](const auto &each) { return each.axis == name; });
-      if (at == judged.proofs.end()) {
-        judged.proofs.push_back({.axis = name});
-        at = std::prev(judged.proofs.end());
-        for (const auto &[lost, place] : result.lost) // rather an instruction than a declaration
-          if (lost == axis && (!at->lost || place.form < at->lost->form))
-            at->lost = place;
-      }
-      at->parameters += proved_axes(result, output.value).contains(axis);
-    }
-    stages.parameters += !in_stages.empty() && in_stages.test(output.value.index);
+    count_proof(program, result, output.value, judged);
+    stages.proved += !in_stages.empty() && in_stages.test(output.value.index);
   }
   if (!in_stages.empty() && judged.trained)
     judged.proofs.push_back(std::move(stages));
+  if (judged.trained)
+    return;
+  for (const ir::Output &output : program.outputs) {
+    ++judged.results;
+    count_proof(program, result, output.value, judged);
+  }
 }
 
 } // namespace

@@ -18,16 +18,17 @@ struct CheckCoverage {
       false; // it states outputs or contracts of gradients, which are compared without an op
   bool one_rank = false; // no mesh has an axis of more than one rank: every kind is the same there
 
-  // Of programs that were judged without declarations: parameters that the program trains, and on
-  // how many of them everything that makes the gradient is known, by the name of the axis; where
-  // that was lost first.
+  // Of programs that were judged without declarations: of how many parameters that the program
+  // trains, or, where it trains none, of how many of its results all is known that makes them, by
+  // the name of the axis; where that was lost first.
   struct Proof {
     std::string axis;
-    uint64_t parameters = 0;
+    uint64_t proved = 0;
     std::optional<Place> lost; // none: nowhere
   };
   uint64_t trained = 0;
   uint64_t confirmed = 0; // parameters whose gradient was measured, and is right
+  uint64_t results = 0;   // of a program that trains nothing; else 0
   std::vector<Proof> proofs;
 
   bool anything() const { return typed_ops > 0 || boundary; }

@@ -40,16 +40,16 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     AccumulatedMeans, DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient,
     UnusedGradient, OverwrittenMessage, TiedCopiesDrift, UnclearedGradient, BlockOffset,
     ForeignRows, RepeatedPositions, RepeatedDraws, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis,
-    EdgeGradientKept, MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales, GradientOfOtherBlock,
-    UnlikeParts, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown,
-    NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost,
-    WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState,
-    StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective,
-    ReduceThenSlice, GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast,
-    AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression,
-    SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted,
-    PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
-    RunPlansDiffer, RunLostRank, RunTimeout>;
+    OwnEdges, EdgeGradientKept, MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales,
+    GradientOfOtherBlock, UnlikeParts, UnstatedPartial, SpecMismatch, UnwholeDimension,
+    AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList,
+    NoShardRule, NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind,
+    MutationChangesType, PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed,
+    CancellingPair, RepeatedCollective, ReduceThenSlice, GatherThenSlice, FusableCollectives,
+    Overlappable, UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression,
+    ExpiredSuppression, MalformedSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted,
+    InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift,
+    RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 

@@ -145,8 +145,8 @@ constexpr OptionRow kOptions[] = {
     {"--min-coverage", "PCT", "0", "typed ops among all; fewer give exit code 4", kCheck,
      set_min_coverage},
     {"--min-proof", "PCT", "0",
-     "parameters whose gradient is proved on every axis, of a recorded step; fewer give exit code "
-     "4",
+     "parameters whose gradient is proved on every axis, of a recorded step, or results of a "
+     "program without one; fewer give exit code 4",
      kCheck, set_min_proof},
     {"--baseline", "FILE", "", "findings that are accepted as they are; new ones count", kGate,
      [](Options &o, StringRef v) { return o.baseline = v.str(), std::string(); }},

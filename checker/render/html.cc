@@ -326,8 +326,11 @@ void print_summary(Page &page) {
         "of the values known on every axis",
         percent(totals.values - totals.unknown_values, totals.values));
   for (const CheckCoverage::Proof &proof : totals.proofs)
-    print_card(page, fmt::format("{} / {}", proof.parameters, totals.trained),
-               "gradients proved on " + proof.axis, percent(proof.parameters, totals.trained));
+    print_card(page, fmt::format("{} / {}", proof.proved, totals.trained),
+               "gradients proved on " + proof.axis, percent(proof.proved, totals.trained));
+  for (const CheckCoverage::Proof &proof : totals.result_proofs)
+    print_card(page, fmt::format("{} / {}", proof.proved, totals.results),
+               "results proved on " + proof.axis, percent(proof.proved, totals.results));
   if (totals.confirmed)
     print_card(page, fmt::format("{} / {}", totals.confirmed, totals.trained),
                "gradients confirmed by a run", percent(totals.confirmed, totals.trained));
@@ -456,7 +459,7 @@ void render_html(llvm::ArrayRef<Report> reports, SourceCache &sources, const Ren
       << kPageStyle
       << "</style></head>\n<body>\n<a class=\"skip\" href=\"#findings\">to the findings</a>\n"
          "<header><div><strong>spmdlint</strong><nav><a href=\"#findings\">Findings</a>"
-         "<a href=\"#coverage\">CheckCoverage</a><a href=\"#communication\">Communication</a>"
+         "<a href=\"#coverage\">Judged</a><a href=\"#communication\">Communication</a>"
          "<a href=\"#program\">Program</a></nav><input id=\"search\" type=\"search\" "
          "placeholder=\"Search ( / )\" aria-label=\"search findings and program\">"
          "<button id=\"theme\" aria-label=\"light or dark\">◐</button></div></header>\n<main>\n";

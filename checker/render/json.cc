@@ -179,7 +179,7 @@ Json finding_json(const Report &report, size_t input, const Diagnostic &diagnost
           {"notes", std::move(notes)},
           {"fixes", std::move(fixes)},
           {"fixes_sought", diagnostic.fixes_sought},
-          {"fix_budget_exhausted", diagnostic.fix_budget_exhausted},
+          {"fixes_cut", diagnostic.fix_budget_exhausted},
           {"suppression",
            finding.suppressed ? Json{{"reason", text_or_null(finding.reason)}} : Json(nullptr)},
           {"fold_key", diagnostic.fold_key},
@@ -242,7 +242,12 @@ Json input_json(const Report &report) {
       out["trained"] = report.judged.trained;
       out["confirmed"] = report.judged.confirmed;
       for (const CheckCoverage::Proof &proof : report.judged.proofs)
-        out["proved"][proof.axis] = proof.parameters;
+        out["proved"][proof.axis] = proof.proved;
+    }
+    if (report.judged.results) {
+      out["results"] = report.judged.results;
+      for (const CheckCoverage::Proof &proof : report.judged.proofs)
+        out["results_proved"][proof.axis] = proof.proved;
     }
   }
   return out;
@@ -257,7 +262,7 @@ Json summary_json(const Totals &totals) {
           {"not_shown", totals.cut},
           {"ops", totals.ops},
           {"unknown_ops", totals.unknown_ops},
-          {"undecided_dst_count", totals.undecided},
+          {"undecided_words", totals.undecided},
           {"not_selected", totals.not_selected},
           {"values", totals.values},
           {"unknown_values", totals.unknown_values},

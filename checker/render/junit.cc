@@ -126,8 +126,9 @@ std::string properties(const Report &report) {
   };
   add("summary", counts_line(totals));
   for (const CheckCoverage::Proof &proof : totals.proofs)
-    add("gradients proved on " + proof.axis,
-        fmt::format("{} of {}", proof.parameters, totals.trained));
+    add("gradients proved on " + proof.axis, fmt::format("{} of {}", proof.proved, totals.trained));
+  for (const CheckCoverage::Proof &proof : totals.result_proofs)
+    add("results proved on " + proof.axis, fmt::format("{} of {}", proof.proved, totals.results));
   return text + "    </properties>\n";
 }
 

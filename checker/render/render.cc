@@ -44,13 +44,16 @@ const Renderer *find_renderer(std::string_view name) {
 static void add_proofs(Totals &totals, const Report &report) {
   totals.trained += report.judged.trained;
   totals.confirmed += report.judged.confirmed;
+  totals.results += report.judged.results;
+  auto &proofs = report.judged.results ? totals.result_proofs : totals.proofs;
   for (const CheckCoverage::Proof &proof : report.judged.proofs) {
     auto same = [&](const CheckCoverage::Proof &each) { return each.axis == proof.axis; };
-    if (auto at = llvm::find_if(totals.proofs, same); at != totals.proofs.end())
-      at->parameters += proof.parameters;
+    if (auto at = llvm::find_if(proofs, same); at != proofs.end())
+      at->proved += proof.proved;
     else
-      totals.proofs.push_back(proof);
-    if (totals.lost.empty() && proof.lost && proof.parameters < report.judged.trained)
+      proofs.push_back(proof);
+    if (totals.lost.empty() && proof.lost &&
+        proof.proved < report.judged.trained + report.judged.results)
       totals.lost = fmt::format("{} (`{}`)", print(locate(report, *proof.lost)),
                                 declared_or_op(*report.program, *proof.lost));
   }
@@ -83,18 +86,27 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
 double Totals::proof() const {
   double least = 100;
   for (const CheckCoverage::Proof &each : proofs)
-    least = std::min(least, 100.0 * double(each.parameters) / double(trained));
+    least = std::min(least, 100.0 * double(each.proved) / double(trained));
+  for (const CheckCoverage::Proof &each : result_proofs)
+    least = std::min(least, 100.0 * double(each.proved) / double(results));
   return least;
 }
 
-// `12 of 12 parameters proved on dp, 8 on tp; not proved since model.py:31 (`sort`)`
-static std::string proof_text(const Totals &totals) {
+// `; 12 of 12 parameters proved on dp, 8 on tp`
+static std::string proof_text(llvm::ArrayRef<CheckCoverage::Proof> proofs, std::string_view of,
+                              std::string_view what, uint64_t all) {
   std::string text;
-  for (const CheckCoverage::Proof &each : totals.proofs)
-    text += text.empty()
-                ? fmt::format("; gradients of {} of {} parameter{} proved on {}", each.parameters,
-                              totals.trained, totals.trained == 1 ? "" : "s", each.axis)
-                : fmt::format(", {} on {}", each.parameters, each.axis);
+  for (const CheckCoverage::Proof &each : proofs)
+    text += text.empty() ? fmt::format("; {}{} of {} {}{} proved on {}", of, each.proved, all, what,
+                                       all == 1 ? "" : "s", each.axis)
+                         : fmt::format(", {} on {}", each.proved, each.axis);
+  return text;
+}
+
+// `; gradients of 12 of 12 parameters proved on dp, 8 on tp; unproved since model.py:31 (`sort`)`
+static std::string proof_text(const Totals &totals) {
+  std::string text = proof_text(totals.proofs, "gradients of ", "parameter", totals.trained) +
+                     proof_text(totals.result_proofs, "", "result", totals.results);
   if (totals.confirmed)
     text += fmt::format(", {} confirmed by a run", totals.confirmed);
   if (!totals.lost.empty() && totals.proof() < 100)

@@ -67,8 +67,9 @@ struct Totals {
            one_rank = 0;  // inputs in which nothing was judged; without an axis of several ranks
   uint64_t confirmed = 0; // parameters whose gradients a recorder measured, and found right
   uint64_t trained = 0;   // parameters of programs judged without declarations
-  std::vector<CheckCoverage::Proof> proofs; // of them, by axis
-  std::string lost;                         // where the first proof ended; empty: nowhere
+  uint64_t results = 0;   // of such programs that train nothing
+  std::vector<CheckCoverage::Proof> proofs, result_proofs; // of them, by axis
+  std::string lost; // where the first proof ended; empty: nowhere
   // Of the axis on which the fewest are proved, in percent.
   double proof() const;
   // Typed ops among all, in percent.

@@ -54,7 +54,7 @@ public:
           continue;
         for (ir::SymbolPrime symbol_prime : program.symbol_primes)
           if (const ir::Expr &expr = program.exprs[symbol_prime.atom];
-              symbol_prime.prime == each.size() && expr.form == ir::Expr::Form::TracedNumber)
+              symbol_prime.prime == each.size() && expr.form == ir::Expr::Form::Symbol)
             return program.strings[expr.symbol].str();
       }
     return std::nullopt;
@@ -64,7 +64,7 @@ public:
     if (extent.is_number())
       return extent.number();
     const ir::Expr &expr = program_.exprs[extent.expr()];
-    if (expr.form == ir::Expr::Form::TracedNumber) {
+    if (expr.form == ir::Expr::Form::Symbol) {
       auto found = values_.find(expr.symbol.index);
       return found == values_.end() ? std::nullopt : std::optional(found->second);
     }
@@ -118,7 +118,7 @@ private:
   int64_t prime_of(ir::StringId symbol) const {
     for (ir::SymbolPrime each : program_.symbol_primes)
       if (const ir::Expr &expr = program_.exprs[each.atom];
-          expr.form == ir::Expr::Form::TracedNumber && expr.symbol == symbol)
+          expr.form == ir::Expr::Form::Symbol && expr.symbol == symbol)
         return each.prime;
     return 0;
   }

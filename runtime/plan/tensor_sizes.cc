@@ -21,7 +21,7 @@ void add_symbols(const ir::Program &program, ir::Extent extent, llvm::DenseSet<u
   if (extent.is_number())
     return;
   const ir::Expr &expr = program.exprs[extent.expr()];
-  if (expr.form == ir::Expr::Form::TracedNumber) {
+  if (expr.form == ir::Expr::Form::Symbol) {
     into.insert(expr.symbol.index);
     return;
   }

@@ -28,7 +28,7 @@ template <class T> T load(const char *at) {
 template <class T> void store(T value, char *at) { std::memcpy(at, &value, sizeof value); }
 
 // What the type cannot hold becomes the nearest number that it can.
-template <class T> T nearest_suffix(double value) {
+template <class T> T nearest(double value) {
   constexpr auto kLeast = static_cast<double>(std::numeric_limits<T>::min());
   constexpr auto kMost = static_cast<double>(std::numeric_limits<T>::max());
   if (value > kLeast && value < kMost)
@@ -37,7 +37,7 @@ template <class T> T nearest_suffix(double value) {
          : value <= kLeast ? std::numeric_limits<T>::min()
                            : T(0);
 }
-double nearest_suffix(double value, DType dtype) {
+double nearest(double value, DType dtype) {
   switch (dtype) {
   case DType::I8:
     return nearest<int8_t>(value);
@@ -81,7 +81,7 @@ void pack_cells(const double *cells, DType dtype, char *to, size_t n) {
     return;
   std::vector<double> held(cells, cells + n);
   for (double &cell : held)
-    cell = nearest_suffix(cell, dtype);
+    cell = nearest(cell, dtype);
   SPMD_CHECK(pack(held.data(), dtype, to, n), "numbers that the type has");
 }
 void unpack_cells(const char *from, DType dtype, double *cells, size_t n) {

@@ -160,7 +160,7 @@ Ready ready(Session &session, const std::string &text) {
     give_up(llvm::toString(plan.takeError()));
   made.plan = std::make_unique<Plan>(std::move(*plan));
   made.backend = session.backend({});
-  must(made.backend->prepare(made.program->tables(), *made.plan, *made.world));
+  must(made.backend->prepare(made.program->mutable_program(), *made.plan, *made.world));
   return made;
 }
 

@@ -15,7 +15,7 @@ using ir::DType;
 
 namespace {
 
-using Symbols = llvm::ArrayRef<Symbol>;
+using Symbols = llvm::ArrayRef<TracedNumber>;
 
 constexpr size_t kArena = 1 << 14, kScratch = 1 << 12;
 
@@ -48,14 +48,14 @@ public:
 
   // A formula of the elements that meet; what `out` lacks of `over` is combined.
   void formula(const OnArena &out, llvm::ArrayRef<int64_t> over, llvm::ArrayRef<OnArena> inputs,
-               llvm::function_ref<Symbol(Symbols)> of, SpmdCombiner combiner = kSpmdSum,
+               llvm::function_ref<TracedNumber(Symbols)> of, SpmdCombiner combiner = kSpmdSum,
                double divisor = 1) {
     std::vector<Command> commands;
     add(commands, out.at, over, inputs, of, combiner, divisor);
     step(commands, inputs, out);
   }
   void formula(const OnArena &out, llvm::ArrayRef<OnArena> inputs,
-               llvm::function_ref<Symbol(Symbols)> of) {
+               llvm::function_ref<TracedNumber(Symbols)> of) {
     formula(out, *out.at.dims, inputs, of);
   }
   void box(const OnArena &out, const OnArena &from, const BoxOf &of, bool adds = false) {
@@ -135,12 +135,12 @@ private:
   }
   static void add(std::vector<Command> &commands, const DeviceArray &out,
                   llvm::ArrayRef<int64_t> over, llvm::ArrayRef<OnArena> inputs,
-                  llvm::function_ref<Symbol(Symbols)> of, SpmdCombiner combiner = kSpmdSum,
+                  llvm::function_ref<TracedNumber(Symbols)> of, SpmdCombiner combiner = kSpmdSum,
                   double divisor = 1) {
     std::optional<ScalarProgram> program = record([&] {
-      llvm::SmallVector<Symbol, 6> symbols;
+      llvm::SmallVector<TracedNumber, 6> symbols;
       for (unsigned i = 0; i < inputs.size(); ++i)
-        symbols.push_back(Symbol::input(i));
+        symbols.push_back(TracedNumber::input(i));
       return of(symbols);
     });
     llvm::SmallVector<DeviceArray, 6> placed;
@@ -175,9 +175,9 @@ private:
 
 using OnArena = Steps::OnArena;
 
-Symbol twice(Symbols s) { return s[0] * 2.0 + 1.0; }
-Symbol sum(Symbols s) { return s[0] + s[1]; }
-Symbol first(Symbols s) { return s[0]; }
+TracedNumber twice(Symbols s) { return s[0] * 2.0 + 1.0; }
+TracedNumber sum(Symbols s) { return s[0] + s[1]; }
+TracedNumber first(Symbols s) { return s[0]; }
 
 } // namespace
 

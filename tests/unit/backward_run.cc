@@ -34,7 +34,7 @@ RunReport run_with_backward(std::string_view text, llvm::function_ref<void(Plan 
     if (error)
       FAIL(llvm::toString(std::move(error)));
   };
-  ok(backend->prepare(program->tables(), *plan, *world));
+  ok(backend->prepare(program->mutable_program(), *plan, *world));
   Inputs inputs(*program, *world, InputFiles());
   InputOptions drawing;
   drawing.domain = Domain::Field;

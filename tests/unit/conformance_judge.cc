@@ -35,7 +35,7 @@ Outcome judged(const Case &test) {
   Observed observed{
       program.program().params[0].value, program.known(ir::ValueId{0}), {}, test.held};
   observed.known = program.known(observed.value);
-  Expected wanted;
+  ReferenceValue wanted;
   wanted.meant = &test.want;
   wanted.exact = test.bound == 0;
   Meaning bound;
@@ -190,7 +190,7 @@ TEST_CASE("conformance: in the field nothing is explained by rounding") {
   std::vector<Tensor> held = {residue(-5), residue(2), residue(3), residue(7)};
   for (int64_t sum : {7, 8}) {
     Meaning want{{}, {residue(sum)}};
-    Expected wanted;
+    ReferenceValue wanted;
     wanted.meant = &want;
     wanted.exact = true;
     ir::ValueId value = program.program().params[0].value;
@@ -214,7 +214,7 @@ TEST_CASE(
                            counted({1, 2}, 6)};
   CHECK(dist.dims_on(3, dims_of(held)) == Dims{1, 2});
   Meaning meant{dist.per_rank_axes(), {held[0], held[2]}};
-  Expected wanted;
+  ReferenceValue wanted;
   wanted.meant = &meant;
   wanted.exact = true;
   CHECK_FALSE(judge(program.mutable_program(), {x, program.known(x), {}, held}, wanted).refuted);
@@ -236,7 +236,7 @@ TEST_CASE("conformance: blocks of a dimension, uneven ones too, and scales") {
   std::vector<Tensor> placed = dist.place(whole);
   CHECK(placed[1].of<double>() == std::vector<double>{3, 4});
   CHECK(dist.dims_on(1, dims_of(placed)) == Dims{2});
-  Expected wanted;
+  ReferenceValue wanted;
   wanted.meant = &whole;
   wanted.exact = true;
   CHECK(judge(program.mutable_program(), {x, program.known(x), {}, placed}, wanted)
@@ -257,7 +257,7 @@ TEST_CASE("conformance: gradients by the dual") {
   ir::ValueId x = value_named(program, "%x"), g = value_named(program, "%g");
   Tensor right = reals({2}, {64, 68});
   Meaning want{{}, {right}};
-  Expected wanted;
+  ReferenceValue wanted;
   wanted.meant = &want;
   wanted.exact = true;
   std::vector<Tensor> held = different();

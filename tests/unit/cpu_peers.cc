@@ -265,7 +265,7 @@ Outputs together(const std::string &text, const std::vector<Tensor> &inputs, Cpu
         else
           llvm::consumeError(std::move(error));
       };
-      tried(backend->prepare(run.checked->tables(), *run.plan, *run.world));
+      tried(backend->prepare(run.checked->mutable_program(), *run.plan, *run.world));
       tried(backend->write(run.plan->values[run.plan->params[0]].buffer, rank, inputs[rank]));
       tried(backend->run(run.plan->all(), kNoDeadline));
       for (PlannedId output : run.plan->outputs)

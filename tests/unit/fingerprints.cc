@@ -144,7 +144,7 @@ void check_form(const Form &form, Domain domain, std::mt19937 &random) {
     if (!kMistakes[mistake](made, random))
       continue;
     for (bool compared : {true, false}) {
-      Expected wanted;
+      ReferenceValue wanted;
       wanted.meant = compared ? &made.meant : nullptr;
       wanted.exact = true;
       const Judgment data =
@@ -183,7 +183,7 @@ TEST_CASE("fingerprints: without a bound nothing is compared but the form") {
   std::vector<Tensor> held(2, counted({2}, 1));
   std::vector<Fingerprint> prints(2, fingerprint_of(held[0], std::nullopt, kKey));
   Meaning other{{}, {counted({2}, 9)}};
-  Expected wanted;
+  ReferenceValue wanted;
   wanted.meant = &other;
   Observed observed{x, program.known(x), {}, {}, prints};
   std::optional<Judgment> decided =
@@ -234,7 +234,7 @@ TEST_CASE("fingerprints of 16 384 ranks") {
     REQUIRE(dist.ranks().size() == kMany);
     std::mt19937 random(1);
     Sample made = sample(program.mutable_program(), dist, random, Domain::Declared);
-    Expected wanted;
+    ReferenceValue wanted;
     wanted.meant = &made.meant;
     wanted.exact = true;
     Observed observed{x, program.known(x), {}, {}};

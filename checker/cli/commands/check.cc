@@ -263,11 +263,11 @@ void judge(Run &run) {
                                   options.min_coverage));
     } else if (double proof = totals_of(report).proof(); proof < options.min_proof) {
       run.happened(ExitCode::Coverage);
-      print_note(
-          run, fmt::format(
-                   "{}: the gradients of {:.1f} % of the parameters are proved on every axis, and "
-                   "--min-proof asks for {}",
-                   printable(report.input), std::floor(proof * 10) / 10, options.min_proof));
+      print_note(run, fmt::format("{}: {:.1f} % of the {} are proved on every axis, and "
+                                  "--min-proof asks for {}",
+                                  printable(report.input), std::floor(proof * 10) / 10,
+                                  report.judged.results ? "results" : "gradients of parameters",
+                                  options.min_proof));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "rules/bind.h"
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
+#include "rules/ops/registry.h"
 #include "rules/shapes/attrs.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
@@ -238,6 +239,40 @@ std::optional<HaloWindows::Window> HaloWindows::joined_beside(llvm::ArrayRef<Val
   return found;
 }
 
+// Whether a value is cut out of another one, and at most reshaped or copied after that.
+bool HaloWindows::is_part_of(ValueId value, ValueId whole) const {
+  constexpr int kMostOps = 8;
+  for (int i = 0; i < kMostOps; ++i) {
+    const ir::InstId made = defining_inst(program_, value);
+    const auto from = made.valid() ? tensors_of(program_, made) : llvm::SmallVector<ValueId, 4>();
+    if (from.size() != 1 ||
+        !rules::moves_elements(rules::resolve_op(program_, program_.insts[made].op)))
+      return false;
+    value = from[0];
+    if (value == whole)
+      return true;
+  }
+  return false;
+}
+
+// A block between rows of its own.
+HaloWindows::Facts HaloWindows::joined_to_own(const rules::Application &app,
+                                              llvm::ArrayRef<ValueId> operands,
+                                              unsigned dim) const {
+  Facts facts;
+  if (operands.size() != 3 || !is_part_of(operands[0], operands[1]) ||
+      !is_part_of(operands[2], operands[1]))
+    return facts;
+  const auto rows = extent(operands[1], dim), ahead = extent(operands[0], dim),
+             behind = extent(operands[2], dim);
+  if (!rows || !ahead || !behind || *ahead >= *rows || *behind >= *rows)
+    return facts;
+  for (ir::AxisId axis : app.type(app.args[1]).sharded())
+    if (app.type(app.args[1]).dim(axis) == dim)
+      facts.fault = Fault::Own, facts.operand = 1, facts.axes |= axis;
+  return facts;
+}
+
 // Edges of neighbours beside a rank's own rows.
 HaloWindows::Facts HaloWindows::joined(const rules::Application &app,
                                        llvm::ArrayRef<ValueId> operands) const {
@@ -258,7 +293,7 @@ HaloWindows::Facts HaloWindows::joined(const rules::Application &app,
         at != windows_.end() && at->second.dim == dim && (at->second.sent || at->second.astray))
       edge = edge ? edge : &at->second;
   if (!edge)
-    return facts;
+    return joined_to_own(app, operands, dim);
   llvm::SmallVector<Window, 4> parts;
   for (size_t i = 0; i < operands.size(); ++i) {
     const auto at = windows_.find(operands[i].index);

@@ -38,6 +38,7 @@ public:
     Order, // what stands beside a block does not adjoin it
     Ends,  // at one end of the axis a block comes around, at the other one none does
     Axis,  // it was sent along an axis that does not cut the dimension
+    Own,   // rows of the block itself stand on both sides of it
   };
   struct Facts {
     std::optional<Window> window;
@@ -84,6 +85,9 @@ private:
                                          ir::ValueId result) const;
   std::optional<Window> joined_beside(llvm::ArrayRef<ir::ValueId> operands, unsigned dim) const;
   std::optional<Window> copied(ir::ValueId operand) const;
+  bool is_part_of(ir::ValueId value, ir::ValueId whole) const;
+  Facts joined_to_own(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+                      unsigned dim) const;
   Facts joined(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
   const ir::Program &program_;

@@ -102,6 +102,41 @@ mesh m { y = 4, x = 4 }
 )",
 };
 
+constinit const DiagnosticInfo OwnEdges::info = {
+    .name = "own-edges",
+    .severity = Severity::Warning,
+    .holds_for_inferred_cuts = true,
+    .message = "`{op}` puts rows of {operand} itself on both sides of it, and {axes} cuts that "
+               "dimension: rows of the neighbours' blocks belong there",
+    .explain = R"(
+A stencil or a convolution needs rows on both sides of what it computes. On one device the first and
+the last rows, or those at the other end, are put there. Of a dimension that an axis cuts each rank
+has a block: its own rows are in place only at the ends of the whole, and stand at the border of
+each block here. Send the edges of the blocks to the neighbours (`ppermute`), and use own rows
+at the two ends of the axis alone.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { x = 4 }
+%u = input f32[8@x]
+%last = jax.slice %u { start_indices = [7], limit_indices = [8] }
+%first = jax.slice %u { start_indices = [0], limit_indices = [1] }
+%wide = jax.concatenate %last, %u, %first { dimension = 0 }
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { x = 4 }
+%u = input f32[8@x]
+%last = jax.slice %u { start_indices = [7], limit_indices = [8] }
+%first = jax.slice %u { start_indices = [0], limit_indices = [1] }
+%before = ppermute %last { axis = x, perm = [[0, 1], [1, 2], [2, 3], [3, 0]] }
+%after = ppermute %first { axis = x, perm = [[1, 0], [2, 1], [3, 2], [0, 3]] }
+%wide = jax.concatenate %before, %u, %after { dimension = 0 }
+)",
+};
+
 constinit const DiagnosticInfo EdgeGradientKept::info = {
     .name = "edge-gradient-kept",
     .severity = Severity::Warning,

@@ -29,6 +29,14 @@ struct EdgeOfOtherAxis {
   static const DiagnosticInfo info;
 };
 
+struct OwnEdges {
+  OperandIndex operand; // the block
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const OwnEdges &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct EdgeGradientKept {
   ir::ValueId value; // whose edges were sent
   ir::AxisSet axes;

@@ -48,7 +48,7 @@ void Ranks::fail(llvm::Error error) {
   if (failure && plan_)
     finding = finding_of(*failure, program_->program(), *plan_, options_.timeout, needed_);
   if (finding)
-    reporter_.report(program_->tables(), std::move(*finding));
+    reporter_.report(program_->mutable_program(), std::move(*finding));
   else if (failure)
     checker::say(fmt::format("{}: rank {}: {}", options_.file, failure->ranks.front(),
                              failure->text.empty() ? "lost before the run" : failure->text));
@@ -72,7 +72,7 @@ bool Ranks::agree_on_plan(const World &world) {
     fail(found.takeError());
   if (*found)
     return all(reporter_.refuse(
-        program_->tables(), rules::RunPlansDiffer{std::to_string((*found)->rank), (*found)->text}));
+        program_->mutable_program(), rules::RunPlansDiffer{std::to_string((*found)->rank), (*found)->text}));
   if (session_->size() == world.size())
     return true;
   return all(reporter_.stop_at_file(ExitCode::Call,
