@@ -1,4 +1,4 @@
-// BodyInstance one application of any op, and the cache that makes equal applications cost one look-up.
+// Types one application of any op, and the cache that makes equal applications cost one look-up.
 // What it costs and spares: checker/README.md, "One cache".
 #include "rules/apply.h"
 

@@ -1,4 +1,4 @@
-// BodyInstance one application of an equation; transitions and boundary ops have files of their own.
+// Types one application of an equation; transitions and boundary ops have files of their own.
 #include "rules/apply.h"
 
 #include "rules/attributes/attributes.h"

@@ -40,7 +40,7 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     AccumulatedMeans, DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient,
     UnusedGradient, OverwrittenMessage, TiedCopiesDrift, UnclearedGradient, BlockOffset,
     ForeignRows, RepeatedPositions, RepeatedDraws, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis,
-    OwnEdges, EdgeGradientKept, MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales,
+    MissingEdge, EdgeGradientKept, MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales,
     GradientOfOtherBlock, UnlikeParts, UnstatedPartial, SpecMismatch, UnwholeDimension,
     AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList,
     NoShardRule, NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind,

@@ -1,6 +1,6 @@
 // A program in the vocabulary of a framework: op names, collectives, and, where it is printed with
-// `ir::print_text_in_dialect`, types. What it is printed in is held against the rules: an instruction
-// that would mean something else in the other words is left in ours and named.
+// `ir::print_text_in_dialect`, types. What it is printed in is held against the rules: an
+// instruction that would mean something else in the other words is left in ours and named.
 #pragma once
 
 #include "checker/check.h"

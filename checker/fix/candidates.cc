@@ -52,7 +52,7 @@ static bool is_sent_astray(const rules::Violation &violation) {
   return violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
          violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||
          violation.is<rules::MisplacedEdge>() || violation.is<rules::HalfOpenRing>() ||
-         violation.is<rules::OwnEdges>() || violation.is<rules::EdgeOfOtherAxis>();
+         violation.is<rules::MissingEdge>() || violation.is<rules::EdgeOfOtherAxis>();
 }
 
 llvm::SmallVector<Fix, kMaxFixes> Candidates::run() {

@@ -9,6 +9,7 @@
 #include "rules/factors/factors.h"
 #include "rules/ops/registry.h"
 #include "rules/shapes/attrs.h"
+#include "rules/shards/remesh.h"
 #include "rules/transitions/axes.h"
 
 #include "ir/claims.h"
@@ -399,8 +400,16 @@ void Cuts::find_drifted(const Key &key, Axis &axis) {
   for (ValueId value : parameters_[key])
     if (!axis.origins.count(value.index) && beside.count(value.index))
       owned_[value.index] |= AxisId{key.second};
+  // What a rank has made by itself, and was compared with nothing, another rank does not have.
+  auto is_lacked = [&](ValueId value) {
+    const ir::Param *param = program_.find_param(value);
+    const ir::MeshId mesh = program_.types[checked_.types[value.index]].mesh();
+    const AxisId id{key.second};
+    return param && rules::axes_of(program_, param->separate, mesh).contains(id) &&
+           !rules::axes_of(program_, param->observed, mesh).contains(id);
+  };
   for (ValueId value : parameters_[key])
-    if (!axis.origins.count(value.index) && !beside.count(value.index) &&
+    if (!axis.origins.count(value.index) && !beside.count(value.index) && !is_lacked(value) &&
         llvm::all_of(positions_.of(value), [&](const CutPositions::Found &each) {
           return axis.never.count(each.cls) != 0;
         }))

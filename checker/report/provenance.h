@@ -46,8 +46,8 @@ ir::ValueId parameter_of(const ir::Program &program, const CheckResult &result,
                          const Finding &finding);
 
 // is_observed: the type of a declared value on the axis comes from comparing ranks, and nothing
-// states it. note_of_observed: the note that says what was seen, and which sum of the gradient would
-// make it replicate; `passed`: the phrase for the ops between the value and the finding.
+// states it. note_of_observed: the note that says what was seen, and which sum of the gradient
+// would make it replicate; `passed`: the phrase for the ops between the value and the finding.
 bool is_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis);
 Note note_of_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis,
                       std::string_view passed);

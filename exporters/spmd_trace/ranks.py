@@ -40,7 +40,7 @@ def compared(
     where ranks that have blocks of other parameters sum equal gradients of it. What has no gradient
     is either (R|I). What ranks had in common before the first step, and have no more,
     has drifted along the axis; a buffer is each rank's own then. What another rank lacks, such as
-    its own expert, differs. `exchanged`: parameters that ranks send to each other, or bring
+    its own expert, differs (`lacked`). `exchanged`: parameters that ranks send to each other, or bring
     together later, whose copies may drift apart. `apart`: ranks run programs of their own.
     """
     kinds: dict[str, dict[str, str]] = {}
@@ -49,6 +49,7 @@ def compared(
     steps: dict[str, dict[str, int]] = {}
     turns: dict[str, dict[str, list[int]]] = {}
     taken: dict[str, list[str]] = {}
+    lacked: dict[str, list[str]] = {}
     unsure: dict[str, list[str]] = {}  # by axis: parameters that may differ
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
@@ -74,6 +75,8 @@ def compared(
             params = [name for name, role in roles.items() if role == "param"]
             own = [name for name in params if len({count.get(name) for count in counts}) != 1]
             equal_ones |= dict.fromkeys(own, False)
+            for name in own:
+                lacked.setdefault(name, []).append(axis)
         # What ranks computed in another order, as a matrix by another layout, may be one value.
         sketches = _by_name(others[0], "sketch")
         for name in [name for name, equal in equal_ones.items() if not equal]:
@@ -100,7 +103,8 @@ def compared(
 
     data, whole = _batches(axes, kinds, roles, unsure, exchanged, summed)
     found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
-    return found | {"drifted_buffers": buffers, "turns": turns, "taken": taken}
+    found |= {"drifted_buffers": buffers, "turns": turns, "taken": taken, "lacked": lacked}
+    return found
 
 
 def _kinds(

@@ -236,10 +236,10 @@ bool lax_pad_factors(const Application &app, FactorSink &sink) {
 namespace {
 
 // How a gather or a scatter ties the dimensions of windows and of indices to those of its operand.
-struct HaloWindows {
+struct Windows {
   Numbers window, removed, operand_batch, index_batch; // as in `dimension_numbers`
 
-  static std::optional<HaloWindows> read(const Application &app, bool scatters) {
+  static std::optional<Windows> read(const Application &app, bool scatters) {
     std::optional<Numbers> window =
         dimension_numbers(app, scatters ? "update_window_dims" : "offset_dims", 0);
     std::optional<Numbers> removed =
@@ -250,7 +250,7 @@ struct HaloWindows {
     if (!window || !removed || !operand_batch || !index_batch ||
         operand_batch->size() != index_batch->size())
       return std::nullopt;
-    return HaloWindows{*window, *removed, *operand_batch, *index_batch};
+    return Windows{*window, *removed, *operand_batch, *index_batch};
   }
 
   // The dimensions of a window of operand 0 at the positions that it has in the result of a gather
@@ -296,7 +296,7 @@ struct HaloWindows {
 bool lax_gather_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
   std::optional<WantedExtents> sizes = extents_attr(app, {"slice_sizes"});
-  std::optional<HaloWindows> windows = HaloWindows::read(app, false);
+  std::optional<Windows> windows = Windows::read(app, false);
   if (!shape || !sink.shape(1) || !windows || !sizes || sizes->size() != shape->dims.size())
     return false;
   std::optional<TensorFactors> result = windows->combine(
@@ -310,7 +310,7 @@ bool lax_gather_factors(const Application &app, FactorSink &sink) {
 static bool scatter(const Application &app, FactorSink &sink, bool adds) {
   unsigned indices = sink.operand("i"), updates = sink.operand("s");
   const ir::Shape *shape = sink.shape(0), *update = sink.shape(updates);
-  std::optional<HaloWindows> windows = HaloWindows::read(app, true);
+  std::optional<Windows> windows = Windows::read(app, true);
   if (!shape || !update || !sink.shape(indices) || !windows)
     return false;
   for (int64_t place : windows->window)

@@ -1,4 +1,4 @@
-// BodyInstance rules that a trace brings for ops that are not ours: an equation, or the op that behaves
+// Typing rules that a trace brings for ops that are not ours: an equation, or the op that behaves
 // the same.
 #pragma once
 

@@ -48,7 +48,7 @@ enum class Variant : uint8_t {
   LastTwo,    // dimensions, where none are named
   Flat,       // of the operand as a vector
 
-  // HaloWindows.
+  // Windows.
   Transposed,
   TimeFirst,     // before batch and channels
   Adaptive,      // as many windows as results

@@ -141,8 +141,8 @@ struct KernelDef {
   // of a gradient, as a scalar program. Inputs: operands, by place in the row; kGradientInput.
   std::optional<ScalarProgram> (*traced)(const Site &,
                                          std::optional<unsigned> derivative) = nullptr;
-  // As formulas over whole tensors (runtime/kernels/composed/composition.h). False: this call is not one that it can
-  // do.
+  // As formulas over whole tensors (runtime/kernels/composed/composition.h). False: this call is
+  // not one that it can do.
   bool (*composed)(Composition &) = nullptr;
   // The value is the sum of products that the equation states, and the number of each of these
   // attributes (1 if absent) multiplies terms of it. A device adds the products in float.

@@ -50,7 +50,8 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
     own.batches = shared.options.batches, own.records = shared.options.records;
     own.on_no_record = [&](const std::string &why) { out.no_record = why; };
     DeviceBackend backend(**link, own);
-    if (llvm::Error error = backend.prepare(run->checked->mutable_program(), *run->plan, *run->world))
+    if (llvm::Error error =
+            backend.prepare(run->checked->mutable_program(), *run->plan, *run->world))
       return error;
     const StepRange all = run->plan->all();
     for (uint64_t seed = own.seed; seed < own.seed + shared.options.runs; ++seed) {

@@ -92,7 +92,8 @@ Tensor input_for(const Planned &run, PlannedId param, RankId rank, Domain domain
 
 CpuRun::CpuRun(Planned &run, CpuOptions options)
     : run_(run), options_(options), backend_(make_cpu_backend(options)) {
-  problem_ = llvm::toString(backend_->prepare(run.checked->mutable_program(), *run.plan, *run.world));
+  problem_ =
+      llvm::toString(backend_->prepare(run.checked->mutable_program(), *run.plan, *run.world));
 }
 
 void CpuRun::write(PlannedId param, RankId rank, const Tensor &tensor) {

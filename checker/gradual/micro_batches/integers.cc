@@ -1,3 +1,4 @@
+// Values of ops for known integers.
 #include "checker/gradual/micro_batches/integers.h"
 
 #include "rules/ops/op.h"

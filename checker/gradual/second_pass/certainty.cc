@@ -228,8 +228,8 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   // Counts and positions of its own are what a rank may need them for.
   if (const rules::OperandIndex *operand = violation.operand();
       operand && !violation.is<rules::RepeatedPositions>() &&
-      !violation.is<rules::RepeatedDraws>() && place.form == Place::Form::Inst &&
-      operand->index < state_.args.size()) {
+      !violation.is<rules::RepeatedDraws>() && !violation.is<rules::MissingEdge>() &&
+      place.form == Place::Form::Inst && operand->index < state_.args.size()) {
     ir::ShapeId shape = state_.args[operand->index].shape;
     if (shape.valid() && program_.shapes[shape].dtype != ir::DType::Unknown &&
         !ir::differentiable(program_.shapes[shape].dtype))

@@ -20,7 +20,7 @@ namespace spmd::checker {
 using ir::AxisSet;
 using ir::ValueId;
 
-// HaloWindows of longer dimensions are not followed, and none that is so far away: their sums fit.
+// Windows of longer dimensions are not followed, and none that is so far away: their sums fit.
 constexpr int64_t kMostRows = int64_t{1} << 31, kFarthest = int64_t{1} << 40;
 
 std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim) {
@@ -224,7 +224,7 @@ std::optional<HaloWindows::Window> HaloWindows::convolved(const rules::Applicati
   return std::nullopt;
 }
 
-// HaloWindows of the same rows, joined along another dimension.
+// Windows of the same rows, joined along another dimension.
 std::optional<HaloWindows::Window> HaloWindows::joined_beside(llvm::ArrayRef<ValueId> operands,
                                                               unsigned dim) const {
   std::optional<Window> found;
@@ -245,8 +245,10 @@ bool HaloWindows::is_part_of(ValueId value, ValueId whole) const {
   for (int i = 0; i < kMostOps; ++i) {
     const ir::InstId made = defining_inst(program_, value);
     const auto from = made.valid() ? tensors_of(program_, made) : llvm::SmallVector<ValueId, 4>();
-    if (from.size() != 1 ||
-        !rules::moves_elements(rules::resolve_op(program_, program_.insts[made].op)))
+    if (from.size() != 1)
+      return false;
+    const rules::ResolvedOp op = rules::resolve_op(program_, program_.insts[made].op);
+    if (!rules::moves_elements(op) && !(op.row && op.row->factors == rules::slice_factors))
       return false;
     value = from[0];
     if (value == whole)
@@ -269,7 +271,64 @@ HaloWindows::Facts HaloWindows::joined_to_own(const rules::Application &app,
     return facts;
   for (ir::AxisId axis : app.type(app.args[1]).sharded())
     if (app.type(app.args[1]).dim(axis) == dim)
-      facts.fault = Fault::Own, facts.operand = 1, facts.axes |= axis;
+      facts.fault = Fault::Missing, facts.operand = 1, facts.axes |= axis;
+  return facts;
+}
+
+// The rows of a block but some at one end, and at the other end as many that all ranks have alike.
+HaloWindows::Facts HaloWindows::shifted(const rules::Application &app,
+                                        llvm::ArrayRef<ValueId> operands, unsigned dim) const {
+  Facts facts;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const Window *part = find(operands[i]);
+    const auto filled = extent(operands[1 - i], dim);
+    if (!part || part->dim != dim || part->sent || !filled)
+      continue;
+    const bool equal = app.type(app.args[1 - i]).equal().contains(part->axis);
+    const bool all = part->last - part->first + *filled == part->rows;
+    if (equal && all && part->first != (i == 0 ? 0 : *filled))
+      facts.fault = Fault::Missing, facts.operand = i, facts.axes |= part->axis;
+  }
+  return facts;
+}
+
+// How many elements a pad puts in front of a dimension.
+static std::optional<int64_t> put_in_front(const rules::Application &app, unsigned dim,
+                                           unsigned rank) {
+  if (const ir::AttrValue *config = app.attr("padding_config")) {
+    if (config->form != ir::AttrForm::List)
+      return std::nullopt;
+    llvm::ArrayRef<ir::AttrValue> items = app.program.lists[config->as<ir::AttrListId>()].items;
+    const auto numbers = dim < items.size() ? rules::numbers_of(app, items[dim]) : std::nullopt;
+    return numbers && numbers->size() == 3 && (*numbers)[2] == 0 ? std::optional((*numbers)[0])
+                                                                 : std::nullopt;
+  }
+  // Pairs, those of the last dimension first.
+  const auto pairs = rules::numbers_attr(app, {"pad"});
+  const size_t at = 2 * size_t(rank - 1 - dim);
+  if (!pairs)
+    return std::nullopt;
+  return at < pairs->size() ? (*pairs)[at] : 0;
+}
+
+// A dimension that an axis cuts, filled up with a number after a shift, or with its own rows.
+HaloWindows::Facts HaloWindows::padded(const rules::Application &app, ValueId operand,
+                                       ValueId result) const {
+  Facts facts;
+  const ir::Type &type = app.type(app.args[0]);
+  if (app.op.row->from_attr.empty()) { // no number: rows of the operand
+    for (ir::AxisId axis : type.sharded())
+      if (extent(operand, *type.dim(axis)) != extent(result, *type.dim(axis)))
+        facts.fault = Fault::Missing, facts.axes |= axis;
+    return facts;
+  }
+  const Window *part = find(operand);
+  const ir::Shape *shape = app.shape(app.args[0]);
+  if (!part || !shape || part->sent || part->is_block() || extent(result, part->dim) != part->rows)
+    return facts;
+  const auto ahead = put_in_front(app, part->dim, static_cast<unsigned>(shape->dims.size()));
+  if (ahead && *ahead != part->first)
+    facts.fault = Fault::Missing, facts.axes = AxisSet(part->axis);
   return facts;
 }
 
@@ -293,7 +352,7 @@ HaloWindows::Facts HaloWindows::joined(const rules::Application &app,
         at != windows_.end() && at->second.dim == dim && (at->second.sent || at->second.astray))
       edge = edge ? edge : &at->second;
   if (!edge)
-    return joined_to_own(app, operands, dim);
+    return operands.size() == 2 ? shifted(app, operands, dim) : joined_to_own(app, operands, dim);
   llvm::SmallVector<Window, 4> parts;
   for (size_t i = 0; i < operands.size(); ++i) {
     const auto at = windows_.find(operands[i].index);
@@ -354,6 +413,9 @@ HaloWindows::Facts HaloWindows::infer(const rules::Application &app,
     facts.window = copied(operands.back());
   else if (app.op.row->factors == rules::cat_factors)
     return joined(app, operands);
+  else if (app.op.row->factors == rules::pad_factors ||
+           (app.op.alias && app.op.alias->factors == rules::lax_pad_factors))
+    return padded(app, operands[0], result);
   else if (app.op.row->factors == rules::slice_factors)
     facts.window = taken(app, operands[0], result);
   else if (!windows_.empty() || app.op.row->factors == rules::convolution_factors)

@@ -35,10 +35,10 @@ public:
   };
   enum class Fault : uint8_t {
     None,
-    Order, // what stands beside a block does not adjoin it
-    Ends,  // at one end of the axis a block comes around, at the other one none does
-    Axis,  // it was sent along an axis that does not cut the dimension
-    Own,   // rows of the block itself stand on both sides of it
+    Order,   // what stands beside a block does not adjoin it
+    Ends,    // at one end of the axis a block comes around, at the other one none does
+    Axis,    // it was sent along an axis that does not cut the dimension
+    Missing, // rows stand beside a block, or in the place of some of it, that no neighbour has sent
   };
   struct Facts {
     std::optional<Window> window;
@@ -88,6 +88,9 @@ private:
   bool is_part_of(ir::ValueId value, ir::ValueId whole) const;
   Facts joined_to_own(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                       unsigned dim) const;
+  Facts shifted(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+                unsigned dim) const;
+  Facts padded(const rules::Application &app, ir::ValueId operand, ir::ValueId result) const;
   Facts joined(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
   const ir::Program &program_;

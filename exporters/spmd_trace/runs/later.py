@@ -62,11 +62,19 @@ class Rows:
             pass
         found: dict[str, dict] = {}
         for axis, size, stride in axes:
-            steps = self._steps(line_of(rank, size, stride))
+            ranks = line_of(rank, size, stride)
+            # Of ranks that have taken other numbers of steps, as where data are uneven, the same
+            # number is another place in the script.
+            if self.over and len({self._taken(one) for one in ranks}) > 1:
+                continue
+            steps = self._steps(ranks)
             for name, of in kinds.items():
                 if of.get(axis, "V") != "V" and (step := self._apart_since(name, steps)):
                     found.setdefault(name, {})[axis] = step
         return found
+
+    def _taken(self, rank: int) -> int:
+        return max((row["step"] for row in self.ranks.get(rank, []) if row), default=0)
 
     def _apart_since(self, name: str, steps: dict[int, list[dict]]) -> int | None:
         apart = [step for step, rows in steps.items() if _differs(name, rows)]

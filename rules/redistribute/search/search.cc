@@ -63,8 +63,8 @@ private:
   }
   // None if nothing that is cheap enough can come of it.
   uint32_t node(const State &state, const Cost &so_far);
-  // What some sequence costs that always takes the move that promises most; kUnreachable if it leads
-  // nowhere.
+  // What some sequence costs that always takes the move that promises most; kUnreachable if it
+  // leads nowhere.
   Cost some_way();
   // Calls `improved` with the index of each state to which the way from this one is the cheapest
   // yet.

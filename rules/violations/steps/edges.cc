@@ -102,18 +102,19 @@ mesh m { y = 4, x = 4 }
 )",
 };
 
-constinit const DiagnosticInfo OwnEdges::info = {
-    .name = "own-edges",
+constinit const DiagnosticInfo MissingEdge::info = {
+    .name = "missing-edge",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
-    .message = "`{op}` puts rows of {operand} itself on both sides of it, and {axes} cuts that "
-               "dimension: rows of the neighbours' blocks belong there",
+    .message = "`{op}` puts rows beside {operand} that are none of the neighbours', along a "
+               "dimension of which each rank of {axes} has its own block",
     .explain = R"(
-A stencil or a convolution needs rows on both sides of what it computes. On one device the first and
-the last rows, or those at the other end, are put there. Of a dimension that an axis cuts each rank
-has a block: its own rows are in place only at the ends of the whole, and stand at the border of
-each block here. Send the edges of the blocks to the neighbours (`ppermute`), and use own rows
-at the two ends of the axis alone.
+On one device a dimension ends in two places only. There a stencil or a convolution gets rows of its
+own, those of the other end, or zeros, and labels that are shifted by one get a number that says that
+there is none. Of a dimension that an axis cuts each rank has a block, and the same program does this
+at the border of every block, where the next row is that of a neighbour. Shift labels before they are
+cut; send the edges of blocks to the neighbours (`ppermute`, `send` and `recv`), and fill up at the
+two ends of the axis alone.
 
 Only recorded steps without declarations are judged so.
 )",

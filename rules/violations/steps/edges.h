@@ -29,11 +29,11 @@ struct EdgeOfOtherAxis {
   static const DiagnosticInfo info;
 };
 
-struct OwnEdges {
-  OperandIndex operand; // the block
+struct MissingEdge {
+  OperandIndex operand; // the block, or what is left of it
   ir::AxisSet axes;
   void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
-  bool operator==(const OwnEdges &) const = default;
+  bool operator==(const MissingEdge &) const = default;
   static const DiagnosticInfo info;
 };
 

@@ -71,8 +71,9 @@ bool Ranks::agree_on_plan(const World &world) {
   if (!found)
     fail(found.takeError());
   if (*found)
-    return all(reporter_.refuse(
-        program_->mutable_program(), rules::RunPlansDiffer{std::to_string((*found)->rank), (*found)->text}));
+    return all(
+        reporter_.refuse(program_->mutable_program(),
+                         rules::RunPlansDiffer{std::to_string((*found)->rank), (*found)->text}));
   if (session_->size() == world.size())
     return true;
   return all(reporter_.stop_at_file(ExitCode::Call,

@@ -114,7 +114,7 @@ std::optional<Selection> select_by(const Dims &large, llvm::ArrayRef<Index> indi
   return out;
 }
 
-std::optional<HaloWindows> windows_of(const Site &site, bool scatters) {
+std::optional<Windows> windows_of(const Site &site, bool scatters) {
   const ir::AttrValue *numbers = rules::any_attr(site.app, {"dimension_numbers"});
   if (!numbers)
     return std::nullopt;
@@ -126,7 +126,7 @@ std::optional<HaloWindows> windows_of(const Site &site, bool scatters) {
     complete &= found.has_value() || place > 2;
     return found.value_or(rules::Numbers());
   };
-  HaloWindows windows;
+  Windows windows;
   windows.window = part(scatters ? "update_window_dims" : "offset_dims", 0);
   windows.removed = part(scatters ? "inserted_window_dims" : "collapsed_slice_dims", 1);
   windows.starts = part(scatters ? "scatter_dims_to_operand_dims" : "start_index_map", 2);
@@ -138,11 +138,11 @@ std::optional<HaloWindows> windows_of(const Site &site, bool scatters) {
   llvm::StringRef mode = rules::word_attr(site.app, {"mode"});
   std::optional<int64_t> number = rules::number_attr(site.app, {"mode"});
   if (mode.contains_insensitive("clip") || number == 0)
-    windows.outside = HaloWindows::Outside::Clip;
+    windows.outside = Windows::Outside::Clip;
   return windows;
 }
 
-std::optional<Positions> window_positions(const HaloWindows &windows, const Dims &large,
+std::optional<Positions> window_positions(const Windows &windows, const Dims &large,
                                           const Dims &small, llvm::ArrayRef<int64_t> sizes,
                                           const Positions &index, const Dims &index_dims) {
   if (index_dims.empty() || sizes.size() != large.size())
@@ -173,10 +173,10 @@ std::optional<Positions> window_positions(const HaloWindows &windows, const Dims
     for (size_t k = 0; k < width; ++k) {
       auto d = static_cast<size_t>(windows.starts[k]);
       int64_t start = index[row * width + k], last = large[d] - sizes[d];
-      at[d] = windows.outside == HaloWindows::Outside::Clip
+      at[d] = windows.outside == Windows::Outside::Clip
                   ? std::clamp<int64_t>(start, 0, std::max<int64_t>(last, 0))
                   : start;
-      inside[d] = windows.outside == HaloWindows::Outside::Clip || (start >= 0 && start <= last);
+      inside[d] = windows.outside == Windows::Outside::Clip || (start >= 0 && start <= last);
     }
     for (auto [d, i] : llvm::zip(windows.operand_batch, windows.index_batch))
       at[static_cast<size_t>(d)] = where[static_cast<size_t>(i)];

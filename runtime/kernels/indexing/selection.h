@@ -48,18 +48,18 @@ struct Selection {
 // place; else it stands first. None: the indices cannot be broadcast.
 std::optional<Selection> select_by(const Dims &large, llvm::ArrayRef<Index> indices, bool adjacent);
 
-// HaloWindows of a tensor at starts given by an index tensor, as in `gather` and `scatter` of XLA.
-struct HaloWindows {
+// Windows of a tensor at starts given by an index tensor, as in `gather` and `scatter` of XLA.
+struct Windows {
   rules::Numbers window;  // of the small tensor: dimensions that run over a window
   rules::Numbers removed; // of the large one: dimensions in which the window has one element
   rules::Numbers operand_batch, index_batch;
   rules::Numbers starts; // of the large one: dimensions that the entries of an index vector place
   enum class Outside : uint8_t { Drop, Clip } outside = Outside::Drop;
 };
-std::optional<HaloWindows> windows_of(const Site &site, bool scatters);
+std::optional<Windows> windows_of(const Site &site, bool scatters);
 // `index`: raw numbers, index vectors along the last dimension. `sizes`: of the window, per
 // dimension of the large tensor.
-std::optional<Positions> window_positions(const HaloWindows &windows, const Dims &large,
+std::optional<Positions> window_positions(const Windows &windows, const Dims &large,
                                           const Dims &small, llvm::ArrayRef<int64_t> sizes,
                                           const Positions &index, const Dims &index_dims);
 

@@ -67,7 +67,7 @@ template <class T> Positions whole_numbers(View<const T> index, llvm::ArrayRef<i
 // Extents of the windows of a scatter, per dimension of the large tensor: those of the updates.
 template <class T> Dims window_sizes(const Call<T> &call, View<const T> updates) {
   Dims sizes(call.results[0].rank(), 1);
-  std::optional<HaloWindows> found = windows_of(call.site, true);
+  std::optional<Windows> found = windows_of(call.site, true);
   size_t next = 0;
   for (size_t d = 0; found && d < sizes.size(); ++d)
     if (!llvm::is_contained(found->removed, int64_t(d)) &&
@@ -80,7 +80,7 @@ template <class T> Dims window_sizes(const Call<T> &call, View<const T> updates)
 template <class T>
 llvm::Expected<Positions> windows(const Call<T> &call, const Dims &large, const Dims &small,
                                   llvm::ArrayRef<int64_t> sizes, bool scatters) {
-  std::optional<HaloWindows> found = windows_of(call.site, scatters);
+  std::optional<Windows> found = windows_of(call.site, scatters);
   View<const T> index = call.operand("i");
   std::optional<Positions> offsets;
   bool fits = found && llvm::all_of(found->starts, [&](int64_t d) {

@@ -243,7 +243,7 @@ Expected<Moves> diag_embed(const MoveSite &at) {
   return along_diagonal(at, arg, true, to, dims, dim1, dim2);
 }
 
-// HaloWindows of one dimension: their number stands there, their length last.
+// Windows of one dimension: their number stands there, their length last.
 Expected<Box> windows(const MoveSite &at, const Dims &whole, const Dims &cut) {
   Expected<unsigned> dim = at.dim(whole.size(), INT64_MAX, 1);
   if (!dim)

@@ -17,7 +17,7 @@ Error unknown(const Site &site) {
 // XLA's windows are over all dimensions and sum.
 bool of_xla(const Site &site) { return rules::any_attr(site.app, {"window_dimensions"}); }
 
-// HaloWindows of a pool from an image to its result, with the weights of an average.
+// Windows of a pool from an image to its result, with the weights of an average.
 std::optional<std::vector<Taps>> pool_taps(const Site &site, const Dims &image, const Dims &result,
                                            bool averages) {
   std::optional<llvm::SmallVector<Window, 4>> windows =

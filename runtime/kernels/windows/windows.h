@@ -1,4 +1,4 @@
-// HaloWindows that slide along dimensions: pools, interpolation, patches.
+// Windows that slide along dimensions: pools, interpolation, patches.
 #pragma once
 
 #include "runtime/kernels/positions.h"

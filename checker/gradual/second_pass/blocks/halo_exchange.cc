@@ -37,8 +37,8 @@ void HaloExchange::judge_window(InstId id, const rules::Application &app) {
     state_.report(Place::inst(id), rules::HalfOpenRing{operand, axes});
   else if (window_.fault == HaloWindows::Fault::Axis)
     state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
-  else if (window_.fault == HaloWindows::Fault::Own)
-    state_.report(Place::inst(id), rules::OwnEdges{operand, axes});
+  else if (window_.fault == HaloWindows::Fault::Missing)
+    state_.report(Place::inst(id), rules::MissingEdge{operand, axes});
 }
 
 // What neighbours have computed of the gradient of edges, and of what they have not sent back.

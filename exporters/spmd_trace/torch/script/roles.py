@@ -254,6 +254,7 @@ class Roles:
         self.kinds: dict[str, dict[str, str]] = observed.get("kinds", {})  # by name and axis
         self.drifted: dict[str, list[str]] = observed.get("drifted", {})  # parameters, with axes
         self.drifted_buffers: dict[str, list[str]] = observed.get("drifted_buffers", {})
+        self.lacked: dict[str, list[str]] = observed.get("lacked", {})
         self.roots = _roots() if models is None else models
         self.wrapped_axes = self._wrapped_axes()
         # Those along which ranks have batches of their own, so that their losses are addends.
@@ -650,9 +651,11 @@ class Roles:
         compared = [
             axis for axis in seen if kinds.get(axis) == seen[axis] != "?" and axis not in stated
         ]
+        own = [axis for axis in compared if kinds[axis] == "V"]
+        # A parameter that another rank lacks was compared with none.
+        compared = [axis for axis in compared if axis not in self.lacked.get(name, [])]
         if compared:
             claims["observed"] = compared
-        own = [axis for axis in compared if kinds[axis] == "V"]
         if role == "param" and own and storage_of(tensor) in self.separate:
             claims["separate"] = own
         taken = self.taken.get(storage_of(tensor)) if role == "param" else None
