@@ -78,7 +78,11 @@ def recorded(options, folder: pathlib.Path) -> dict | None:
             _confirm(options, folder, devices, outcome)
         return outcome | {"traces": [folder / name for name in outcome["traces"]]}
     if not outcome["refused"] and "error" not in outcome:
-        say(f"{options.script}: no jitted function with a shard_map in it was called")
+        text = f"{options.script}: no jitted function with a shard_map in it was called"
+        if names := sorted(set(outcome.get("unsharded", []))):
+            listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+            text += f" ({listed}: what the compiler cuts for itself means what it means on one device)"
+        say(text)
     return None
 
 

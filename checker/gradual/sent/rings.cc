@@ -388,13 +388,36 @@ static bool reads_one(const rules::Application &app, size_t operands) {
          !app.op.computes(rules::Computes::ReduceSum);
 }
 
+// A number that differs between ranks and is not the rank times another one: where the block of some
+// rank begins, but not which one's. Positions that are counted from there may be of any block.
+bool Rings::is_unknown_start(const rules::Application &app, size_t operand, ValueId value) const {
+  constexpr int kMostOps = 8;
+  if (operand >= app.args.size() || rank(value) != 0 ||
+      !(app.type(app.args[operand]).of(Kind::Varying) & axes_))
+    return false;
+  for (int i = 0; i < kMostOps; ++i) {
+    const ir::InstId made = defining_inst(program_, value);
+    if (!made.valid())
+      return false; // a number of the script
+    const rules::ResolvedOp op = rules::resolve_op(program_, program_.insts[made].op);
+    if (op.boundary == rules::Boundary::AxisIndex)
+      return false;
+    const auto from = tensors_of(program_, made);
+    if (from.size() != 1 || !(op.computes(rules::Computes::Mul) || moves_elements(op)))
+      return true;
+    value = from[0];
+  }
+  return true;
+}
+
 void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ValueId> operands,
                   const Facts &facts) {
   if (axes_.empty())
     return;
   const ir::Inst &inst = program_.insts[id];
-  const bool guessed =
-      llvm::any_of(operands, [&](ValueId operand) { return guessed_.count(operand.index) != 0; });
+  bool guessed = false;
+  for (size_t i = 0; i < operands.size(); ++i)
+    guessed |= guessed_.count(operands[i].index) || is_unknown_start(app, i, operands[i]);
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     const ValueId value = inst.result(r);
     const ir::ShapeId shape = checked_.shapes[value.index];

@@ -109,6 +109,7 @@ private:
   void follow_broadcast(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
   void collapse(RingValue &held);
   void finish(Step &step, uint32_t result, RingValue held);
+  bool is_unknown_start(const rules::Application &app, size_t operand, ir::ValueId value) const;
   bool is_away(const RingValue &held) const {
     return held.sent_by.valid() && away_.contains(held.sent_by.index);
   }
@@ -133,8 +134,8 @@ private:
   llvm::DenseMap<uint32_t, Rolled> rolled_; // whole tensors that were turned by some elements
   llvm::DenseMap<uint32_t, bool> uniform_;  // of one number: whether it is 0
   llvm::DenseMap<uint32_t, uint32_t> broadcast_dims_; // dimensions, a bit for each
-  llvm::DenseSet<uint32_t> guessed_;                  // integers that are made of such inputs
-  struct Base {                                       // that was reshaped
+  llvm::DenseSet<uint32_t> guessed_; // integers that may be of the blocks of any rank
+  struct Base {                      // that was reshaped
     Expressions::Id form;
     std::vector<uint64_t> extents;
   };

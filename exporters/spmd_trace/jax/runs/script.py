@@ -60,6 +60,7 @@ class Calls:
             self.outcome["refused"].append(f"{self.numbered(name)}: {_words(error)}")
             return None
         if program is None:  # one device would do
+            self.outcome.setdefault("unsharded", []).append(name)
             return None
         name = self.numbered(name)
         (self.folder / f"{name}.spmd.json").write_text(dumps(program), encoding="utf-8")
