@@ -364,6 +364,11 @@ static std::string torch_hint(const ir::Program &program, const Finding &finding
         "in PyTorch, dist.broadcast(p.data{}, group_src=0) before the first step, or "
         "one seed on all ranks where the parameter p is made",
         words_of(program, mesh_of_value(program, differ->value), differ->axes).argument);
+  if (const auto *differ = finding.violation.as<rules::BuffersDiffer>())
+    return fmt::format(
+        "in PyTorch, dist.broadcast(b{}, group_src=0) before the first step, or one "
+        "seed on all ranks where the buffer b is made",
+        words_of(program, mesh_of_value(program, differ->value), differ->axes).argument);
   if (finding.violation.is<rules::TiedCopiesDrift>())
     return "in PyTorch, dist.all_reduce(p.grad, group=embedding_group) on the stages that have a "
            "copy, between the backward and the step of the optimizer";

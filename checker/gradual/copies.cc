@@ -2,11 +2,16 @@
 // them apart.
 #include "checker/gradual/copies.h"
 
+#include "checker/operand_list.h"
 #include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
+#include "rules/shards/remesh.h"
 #include "rules/violations/gradients.h"
 
 #include "ir/claims.h"
+
+#include "llvm/ADT/DenseSet.h"
 
 namespace spmd::checker {
 
@@ -140,10 +145,46 @@ void Copies::find_averages(const ir::Program &program, const CheckResult &checke
   }
 }
 
+// Buffers that a forward reads and nothing writes, and that are no blocks of anything.
+void Copies::find_constants(const ir::Program &program, const CheckResult &checked,
+                            const Cuts &cuts) {
+  llvm::DenseSet<uint32_t> read, written; // storages
+  OperandList operands;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const ir::Inst &inst = program.insts[ir::InstId{i}];
+    operands.read(program, inst.operands);
+    for (size_t k = 0; k < operands.values.size(); ++k) {
+      const uint32_t storage = storage_of(program, operands.values[k]).index;
+      if (operands.written[k])
+        written.insert(storage);
+      else if (is_forward(inst))
+        read.insert(storage);
+    }
+  }
+  for (uint32_t i = 0; i < program.params.size(); ++i) {
+    const ir::Param &param = program.params[i];
+    const ir::ShapeId shape = checked.shapes[param.value.index];
+    if (param.role != ir::Role::Buffer || !shape.valid() || program.shapes[shape].dims.empty() ||
+        !ir::differentiable(program.shapes[shape].dtype) || !read.contains(param.value.index) ||
+        written.contains(param.value.index))
+      continue;
+    const Type &type = program.types[checked.types[param.value.index]];
+    const AxisSet seen = rules::axes_of(program, param.observed, type.mesh()) -
+                         rules::axes_of(program, param.drifted, type.mesh());
+    AxisSet axes;
+    for (ir::AxisId axis : type.of(Kind::Varying) & seen)
+      if (cuts.has_drifted(param.value, axis))
+        axes |= axis;
+    if (axes)
+      findings_.push_back({rules::BuffersDiffer{param.value, axes}, Place{Place::Form::Param, i}});
+  }
+}
+
 // The place is where the gradient becomes equal on all ranks.
 void Copies::find_updated_equally(const ir::Program &program, const CheckResult &checked,
                                   const Cuts &cuts) {
   find_averages(program, checked, cuts);
+  find_constants(program, checked, cuts);
   const auto gradients = gradients_of(program);
   for (const ir::Param &param : program.params) {
     const auto names = gradients.find(param.value.index);

@@ -26,6 +26,7 @@ public:
 private:
   void differ(const ir::Program &program, ir::ValueId param, ir::AxisSet axes, ir::InstId at);
   void find_averages(const ir::Program &program, const CheckResult &checked, const Cuts &cuts);
+  void find_constants(const ir::Program &program, const CheckResult &checked, const Cuts &cuts);
 
   llvm::DenseMap<uint32_t, ir::AxisSet> differing_; // by value
   std::vector<Finding> findings_;

@@ -206,6 +206,43 @@ mesh m { dp = 4 "data" }
 )",
 };
 
+constinit const DiagnosticInfo BuffersDiffer::info = {
+    .name = "buffers-differ",
+    .severity = Severity::Warning,
+    .holds_for_inferred_cuts = true,
+    .message = "{value} differs along {axes}, where the ranks have copies of all that its "
+               "dimensions belong to, and nothing writes to it: each rank computes with constants "
+               "of its own",
+    .explain = R"(
+The ranks along this axis ran up to the step. They have different values of a buffer there that the
+step reads and does not write, such as random features, a codebook or a table of statistics. It is
+no block of one tensor: parameters that are equal on all ranks have the same dimensions. So each rank
+trains the shared parameters for another model. The usual reason is a seed that depends on the rank,
+and a broadcast of parameters that leaves buffers out. Broadcast the buffers as well, or draw them
+with one seed.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%shift = buffer f32[16] V { observed = (dp) }
+%w = param f32[16, 16] R
+%s = add %x, %shift
+%y = linear %s, %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%shift = buffer f32[16] R { observed = (dp) }
+%w = param f32[16, 16] R
+%s = add %x, %shift
+%y = linear %s, %w
+)",
+};
+
 constinit const DiagnosticInfo UnequalCounts::info = {
     .name = "unequal-counts",
     .severity = Severity::Warning,

@@ -79,6 +79,14 @@ struct CopiesDiffer {
   static const DiagnosticInfo info;
 };
 
+struct BuffersDiffer {
+  ir::ValueId value; // a buffer
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("value", value), visit("axes", axes); }
+  bool operator==(const BuffersDiffer &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct UnequalCounts {
   ir::ValueId value; // the loss that comes of it
   ir::AxisSet axes;
