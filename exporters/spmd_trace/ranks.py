@@ -40,8 +40,8 @@ def compared(
     where ranks that have blocks of other parameters sum equal gradients of it. What has no gradient
     is either (R|I). What ranks had in common before the first step, and have no more,
     has drifted along the axis; a buffer is each rank's own then. What another rank lacks, such as
-    its own expert, differs (`lacked`). `exchanged`: parameters that ranks send to each other, or bring
-    together later, whose copies may drift apart. `apart`: ranks run programs of their own.
+    its own expert, differs (`lacked`). `exchanged`: parameters that ranks send to each other, or
+    bring together later, whose copies may drift apart. `apart`: ranks run programs of their own.
     """
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
@@ -49,7 +49,7 @@ def compared(
     steps: dict[str, dict[str, int]] = {}
     turns: dict[str, dict[str, list[int]]] = {}
     taken: dict[str, list[str]] = {}
-    lacked: dict[str, list[str]] = {}
+    lacked: dict[str, list[str]] = {}  # by axis
     unsure: dict[str, list[str]] = {}  # by axis: parameters that may differ
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
@@ -69,14 +69,8 @@ def compared(
         for name in _taken(positions, size, parts):
             taken.setdefault(name, []).append(axis)
         if size > 1:  # what another rank lacks differs
-            counts = [
-                {name: len(of) for name, of in _by_name(one, "digest").items()} for one in others
-            ]
-            params = [name for name, role in roles.items() if role == "param"]
-            own = [name for name in params if len({count.get(name) for count in counts}) != 1]
-            equal_ones |= dict.fromkeys(own, False)
-            for name in own:
-                lacked.setdefault(name, []).append(axis)
+            lacked[axis] = _lacked(others, roles)
+            equal_ones |= dict.fromkeys(lacked[axis], False)
         # What ranks computed in another order, as a matrix by another layout, may be one value.
         sketches = _by_name(others[0], "sketch")
         for name in [name for name, equal in equal_ones.items() if not equal]:
@@ -105,6 +99,13 @@ def compared(
     found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
     found |= {"drifted_buffers": buffers, "turns": turns, "taken": taken, "lacked": lacked}
     return found
+
+
+def _lacked(ranks: list[list[dict]], roles: dict) -> list[str]:
+    """Parameters that are not there on all ranks, or not as often."""
+    counts = [{name: len(of) for name, of in _by_name(one, "digest").items()} for one in ranks]
+    params = [name for name, role in roles.items() if role == "param"]
+    return [name for name in params if len({count.get(name) for count in counts}) != 1]
 
 
 def _kinds(

@@ -388,8 +388,8 @@ static bool reads_one(const rules::Application &app, size_t operands) {
          !app.op.computes(rules::Computes::ReduceSum);
 }
 
-// A number that differs between ranks and is not the rank times another one: where the block of some
-// rank begins, but not which one's. Positions that are counted from there may be of any block.
+// A number that differs between ranks and is not the rank times another one: where the block of
+// some rank begins, but not which one's. Positions that are counted from there may be of any block.
 bool Rings::is_unknown_start(const rules::Application &app, size_t operand, ValueId value) const {
   constexpr int kMostOps = 8;
   if (operand >= app.args.size() || rank(value) != 0 ||

@@ -27,9 +27,16 @@ REASONS = {
     "missing-vjp": ("", "collectives of JAX have derivatives"),
     **dict.fromkeys(
         [
-            "axis-used-twice", "gradient-type-mismatch", "norm-undercount", "scale-mismatch",
-            "strided-shard", "unequal-counts", "uneven-list", "unreduced-gradient",
-            "unwhole-dimension", "wrong-dimension",
+            "axis-used-twice",
+            "gradient-type-mismatch",
+            "norm-undercount",
+            "scale-mismatch",
+            "strided-shard",
+            "unequal-counts",
+            "uneven-list",
+            "unreduced-gradient",
+            "unwhole-dimension",
+            "wrong-dimension",
         ],
         ("", _WHOLE),
     ),
@@ -40,9 +47,7 @@ FRAMEWORKS = {"PyTorch": "torch 2.15.0", "JAX": "jax 0.10.2"}
 
 @functools.cache
 def explained(*words):
-    done = subprocess.run(
-        [LINT, "explain", *words], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([LINT, "explain", *words], capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -67,7 +72,7 @@ def program_of(name, framework):
     head = re.match(r"trace \{ ?", text)
     if not head:
         return f"trace {{ {made_by} }}\n{text}"
-    return f"trace {{ {made_by}, {text[head.end():]}".replace(", }", " }", 1)
+    return f"trace {{ {made_by}, {text[head.end() :]}".replace(", }", " }", 1)
 
 
 def checked(form, paths):

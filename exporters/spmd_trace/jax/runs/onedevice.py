@@ -259,8 +259,10 @@ def compared(kept: Kept, function, args, kwargs, closed=None) -> tuple:
         given = substituted(kept, args, kwargs)  # what is donated is gone
         _doubt(kept, closed, args, kwargs, given)
         found = _beyond_roundings(kept, function, given, leaves, found)
-        if found and doubts.counts_rows(closed.jaxpr) and _block_by_block(
-            kept, function, args, kwargs, found
+        if (
+            found
+            and doubts.counts_rows(closed.jaxpr)
+            and _block_by_block(kept, function, args, kwargs, found)
         ):
             found = {}
     return made, statements(kept, found)
@@ -317,11 +319,14 @@ def _of_rows(kept: Kept, places, length: int, rows: slice) -> Kept:
     results: list = [None] * len(kept.results)
     for place in places:
         dtype, shards = kept.results[place]
-        results[place] = dtype, [
-            ((slice(None), *index[1:]), block)
-            for index, block in shards
-            if (index[0].start or 0) == rows.start
-        ]
+        results[place] = (
+            dtype,
+            [
+                ((slice(None), *index[1:]), block)
+                for index, block in shards
+                if (index[0].start or 0) == rows.start
+            ],
+        )
     return dataclasses.replace(kept, arguments=arguments, results=results)
 
 

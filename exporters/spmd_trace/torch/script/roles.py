@@ -653,7 +653,8 @@ class Roles:
         ]
         own = [axis for axis in compared if kinds[axis] == "V"]
         # A parameter that another rank lacks was compared with none.
-        compared = [axis for axis in compared if axis not in self.lacked.get(name, [])]
+        if role == "param":
+            compared = [axis for axis in compared if name not in self.lacked.get(axis, [])]
         if compared:
             claims["observed"] = compared
         if role == "param" and own and storage_of(tensor) in self.separate:
