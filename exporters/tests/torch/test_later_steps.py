@@ -62,6 +62,29 @@ def test_a_rate_that_one_rank_lowers_later(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# Ranks with fewer batches than others, epoch by epoch: their third step is in the second epoch.
+_UNEVEN = """
+import torch, torch.distributed as dist, torch.nn.functional as F
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+drawn = torch.Generator().manual_seed(100 + dist.get_rank())
+for epoch in range(2):
+    with model.join():
+        for step in range(4 if dist.get_rank() == 0 else 3):
+            x = torch.randn(4, 3, generator=drawn)
+            optimizer.zero_grad()
+            F.mse_loss(model(x), x.sum(1, keepdim=True).expand(4, 8)).backward()
+            optimizer.step()
+"""
+
+
+def test_ranks_with_uneven_data(tmp_path):
+    done = linted(tmp_path, _UNEVEN)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 class _Run:
     def poll(self) -> int | None:
         return None
@@ -92,6 +115,7 @@ def test_what_later_steps_do_to_copies(tmp_path):
         ("for many steps", "a" * 17, "a" + "b" * 16, False, {"w": {"dp": 3}}),
         ("by the recorded step", "bcd", "xyz", True, {}),
         ("after the other rank is done", "abcd", "ab", True, {}),
+        ("of which one rank takes fewer", "abcdef", "abxy", True, {}),
     ]
     for name, first, second, over, found in cases:
         assert _drift(tmp_path / name, first, second, over) == found, name

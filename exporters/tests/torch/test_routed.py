@@ -1,9 +1,11 @@
 """Rows that a rank sends to others, as many as it has for each, and parameters that each rank has
 made by itself."""
 
+import json
+
 import pytest
 
-from traces import recorded
+from traces import linted, recorded
 
 _SCRIPT = """
 import os, torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
@@ -79,3 +81,61 @@ def test_only_what_a_rank_has_made_in_its_own_extents_is_separate(trace):
     separate = {value["name"]: value.get("separate") for value in trace["params"]}
     own = {name for name, axes in separate.items() if axes == ["ranks"]}
     assert own == {"expert.weight"}
+
+
+# Each rank applies its own experts to the tokens of all, and the sums go back to their ranks.
+_GATHERED = """
+import torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+
+class Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = x.new_empty(world * x.size(0), *x.shape[1:])
+        dist.all_gather_into_tensor(out, x.contiguous())
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        out = g.new_empty(g.size(0) // world, *g.shape[1:])
+        dist.reduce_scatter_tensor(out, g.contiguous())
+        return out
+
+class Scatter(torch.autograd.Function):
+    forward = staticmethod(lambda ctx, x: Gather.backward(ctx, x))
+    backward = staticmethod(lambda ctx, g: Gather.forward(ctx, g))
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(6, 4, bias=False)
+        bank = [nn.Sequential(nn.Linear(6, 8), nn.SiLU(), nn.Linear(8, 6)) for _ in range(4)]
+        mine = range(rank * 4 // world, (rank + 1) * 4 // world)
+        self.experts = nn.ModuleDict({str(one): bank[one] for one in mine})
+
+    def forward(self, x):
+        weights, tokens = Gather.apply(self.gate(x).softmax(-1)), Gather.apply(x)
+        parts = [weights[:, int(e), None] * f(tokens) for e, f in self.experts.items()]
+        return x + Scatter.apply(sum(parts))
+
+torch.manual_seed(0)
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+drawn = torch.Generator().manual_seed(100 + rank)
+for step in range(4):
+    x = torch.randn(5, 6, generator=drawn)
+    loss = F.mse_loss(model(x), x.flip(1))
+    optimizer.zero_grad()
+    loss.backward()
+    for name, p in model.named_parameters():
+        if "experts" not in name:
+            dist.all_reduce(p.grad)
+        p.grad /= world
+    optimizer.step()
+"""
+
+
+def test_experts_that_other_ranks_lack(tmp_path):
+    done = linted(tmp_path, _GATHERED)
+    assert json.loads(done.stdout)["findings"] == [], done.stdout + done.stderr
