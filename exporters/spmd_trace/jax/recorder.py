@@ -144,6 +144,8 @@ class Recorder:
             op.scope = self.program.locations.scope(stack)
             op.phase = phase_of(stack)
         self.body.ops.append(op)
+        if self.program.parts:
+            self.program.parts.learn(name, ins, outs, op.attrs)
         return op
 
     def results(self, eqn, derived: bool) -> list[Value]:
@@ -290,8 +292,6 @@ class Recorder:
             ins, attrs = ins[1:], {"n": round(ins[0])}
         name = name.replace("-", "_")
         parts, by = self.program.parts, _sizes_of(name, ins)
-        if parts:
-            parts.learn(name, ins, outs)
         if parts and (cut := parts.cut(name, ins, outs)):
             self.emit("convert", [cut[0]], outs, cut[1])
         elif parts and (own := parts.numbers(name, ins)):
@@ -302,12 +302,15 @@ class Recorder:
             self.emit(name, ins, outs, attrs)
         return outs
 
-    def _emit_own_numbers(self, own: tuple[list[str], int], outs: list[Value]) -> None:
-        """A rank's part of the numbers from 0."""
-        axes, extent = own
+    def _emit_own_numbers(self, own: tuple[list[str], int, int], outs: list[Value]) -> None:
+        """A rank's part of the numbers from 0, or that of a rank before it."""
+        axes, extent, turned = own
         whole = dataclasses.replace(outs[0], shape=[extent])
         attrs = {"dtype": whole.dtype, "dimension": 0, "shape": whole.shape}
         self.emit("iota", [], [whole], attrs, expected=False)
+        if turned:
+            first, whole = whole, dataclasses.replace(whole)
+            self.emit("roll", [first], [whole], {"shifts": [turned], "dims": [0]}, expected=False)
         self.emit("convert", [whole], outs, {"axis": axes, "dst": "S(0)"})
 
     def _emit_scaled(self, name: str, ins: list, outs: list[Value], by: dict[str, int]) -> None:
