@@ -4,7 +4,7 @@ rows`.
 Where the ranks of an axis take equal parts, each its own, and nothing is left over, the tensor is
 cut along the axis: a `convert` to S(dim). A part that is put in its place among zeros is an addend
 of the whole. `axis_index(axis) * rows + arange(rows)` is a part of the numbers of all rows; where a
-rank begins at the rows of the one that is so many ranks before it, as `(rank - turn) % ranks * rows`
+rank begins at the rows of one that is so many ranks before it, as `(rank - turn) % ranks * rows`
 does, it is a part of these numbers turned by as many.
 """
 
