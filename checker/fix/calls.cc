@@ -359,16 +359,17 @@ static std::string torch_hint(const ir::Program &program, const Finding &finding
            "between the backward and the step of the optimizer, if nothing sums it (SUM where the "
            "loss is divided by the ranks already), where p is the parameter";
   }
+  auto broadcast = [&](ir::ValueId value, ir::AxisSet axes, std::string_view tensor,
+                       std::string_view what) {
+    return fmt::format("in PyTorch, dist.broadcast({}{}, group_src=0) before the first step, or "
+                       "one seed on all ranks where the {} is made",
+                       tensor, words_of(program, mesh_of_value(program, value), axes).argument,
+                       what);
+  };
   if (const auto *differ = finding.violation.as<rules::CopiesDiffer>())
-    return fmt::format(
-        "in PyTorch, dist.broadcast(p.data{}, group_src=0) before the first step, or "
-        "one seed on all ranks where the parameter p is made",
-        words_of(program, mesh_of_value(program, differ->value), differ->axes).argument);
+    return broadcast(differ->value, differ->axes, "p.data", "parameter p");
   if (const auto *differ = finding.violation.as<rules::BuffersDiffer>())
-    return fmt::format(
-        "in PyTorch, dist.broadcast(b{}, group_src=0) before the first step, or one "
-        "seed on all ranks where the buffer b is made",
-        words_of(program, mesh_of_value(program, differ->value), differ->axes).argument);
+    return broadcast(differ->value, differ->axes, "b", "buffer b");
   if (finding.violation.is<rules::TiedCopiesDrift>())
     return "in PyTorch, dist.all_reduce(p.grad, group=embedding_group) on the stages that have a "
            "copy, between the backward and the step of the optimizer";

@@ -13,6 +13,8 @@
 
 #include "llvm/ADT/DenseSet.h"
 
+#include <map>
+
 namespace spmd::checker {
 
 using ir::AxisSet;
@@ -148,25 +150,12 @@ void Copies::find_averages(const ir::Program &program, const CheckResult &checke
 // Buffers that a forward reads and nothing writes, and that are no blocks of anything.
 void Copies::find_constants(const ir::Program &program, const CheckResult &checked,
                             const Cuts &cuts) {
-  llvm::DenseSet<uint32_t> read, written; // storages
-  OperandList operands;
-  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
-    const ir::Inst &inst = program.insts[ir::InstId{i}];
-    operands.read(program, inst.operands);
-    for (size_t k = 0; k < operands.values.size(); ++k) {
-      const uint32_t storage = storage_of(program, operands.values[k]).index;
-      if (operands.written[k])
-        written.insert(storage);
-      else if (is_forward(inst))
-        read.insert(storage);
-    }
-  }
+  std::map<uint32_t, Finding> found; // by value
   for (uint32_t i = 0; i < program.params.size(); ++i) {
     const ir::Param &param = program.params[i];
     const ir::ShapeId shape = checked.shapes[param.value.index];
     if (param.role != ir::Role::Buffer || !shape.valid() || program.shapes[shape].dims.empty() ||
-        !ir::differentiable(program.shapes[shape].dtype) || !read.contains(param.value.index) ||
-        written.contains(param.value.index))
+        !ir::differentiable(program.shapes[shape].dtype))
       continue;
     const Type &type = program.types[checked.types[param.value.index]];
     const AxisSet seen = rules::axes_of(program, param.observed, type.mesh()) -
@@ -176,8 +165,27 @@ void Copies::find_constants(const ir::Program &program, const CheckResult &check
       if (cuts.has_drifted(param.value, axis))
         axes |= axis;
     if (axes)
-      findings_.push_back({rules::BuffersDiffer{param.value, axes}, Place{Place::Form::Param, i}});
+      found.insert({param.value.index,
+                    {rules::BuffersDiffer{param.value, axes}, Place{Place::Form::Param, i}}});
   }
+  if (found.empty())
+    return;
+  llvm::DenseSet<uint32_t> read;
+  OperandList operands;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const ir::Inst &inst = program.insts[ir::InstId{i}];
+    operands.read(program, inst.operands);
+    for (size_t k = 0; k < operands.values.size(); ++k) {
+      const uint32_t storage = storage_of(program, operands.values[k]).index;
+      if (operands.written[k])
+        found.erase(storage);
+      else if (is_forward(inst))
+        read.insert(storage);
+    }
+  }
+  for (auto &[value, finding] : found)
+    if (read.contains(value))
+      findings_.push_back(std::move(finding));
 }
 
 // The place is where the gradient becomes equal on all ranks.

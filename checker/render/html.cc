@@ -325,15 +325,14 @@ void print_summary(Page &page) {
                         10),
         "of the values known on every axis",
         percent(totals.values - totals.unknown_values, totals.values));
-  for (const CheckCoverage::Proof &proof : totals.proofs)
-    print_card(page, fmt::format("{} / {}", proof.proved, totals.trained),
-               "gradients proved on " + proof.axis, percent(proof.proved, totals.trained));
-  for (const CheckCoverage::Proof &proof : totals.result_proofs)
-    print_card(page, fmt::format("{} / {}", proof.proved, totals.results),
-               "results proved on " + proof.axis, percent(proof.proved, totals.results));
+  for (const Totals::Proved &of : totals.proved)
+    for (const CheckCoverage::Proof &proof : of.axes)
+      print_card(page, fmt::format("{} / {}", proof.proved, of.all),
+                 fmt::format("{} proved on {}", of.what, proof.axis),
+                 percent(proof.proved, of.all));
   if (totals.confirmed)
-    print_card(page, fmt::format("{} / {}", totals.confirmed, totals.trained),
-               "gradients confirmed by a run", percent(totals.confirmed, totals.trained));
+    print_card(page, fmt::format("{} / {}", totals.confirmed, totals.gradients().all),
+               "gradients confirmed by a run", percent(totals.confirmed, totals.gradients().all));
   page.out << "</div>\n";
 }
 

@@ -125,10 +125,10 @@ std::string properties(const Report &report) {
     text += fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", xml(name), xml(value));
   };
   add("summary", counts_line(totals));
-  for (const CheckCoverage::Proof &proof : totals.proofs)
-    add("gradients proved on " + proof.axis, fmt::format("{} of {}", proof.proved, totals.trained));
-  for (const CheckCoverage::Proof &proof : totals.result_proofs)
-    add("results proved on " + proof.axis, fmt::format("{} of {}", proof.proved, totals.results));
+  for (const Totals::Proved &of : totals.proved)
+    for (const CheckCoverage::Proof &proof : of.axes)
+      add(fmt::format("{} proved on {}", of.what, proof.axis),
+          fmt::format("{} of {}", proof.proved, of.all));
   return text + "    </properties>\n";
 }
 

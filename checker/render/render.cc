@@ -42,18 +42,17 @@ const Renderer *find_renderer(std::string_view name) {
 }
 
 static void add_proofs(Totals &totals, const Report &report) {
-  totals.trained += report.judged.trained;
   totals.confirmed += report.judged.confirmed;
-  totals.results += report.judged.results;
-  auto &proofs = report.judged.results ? totals.result_proofs : totals.proofs;
+  Totals::Proved &of = totals.proved[report.judged.results ? 1 : 0];
+  const uint64_t all = report.judged.trained + report.judged.results;
+  of.all += all;
   for (const CheckCoverage::Proof &proof : report.judged.proofs) {
     auto same = [&](const CheckCoverage::Proof &each) { return each.axis == proof.axis; };
-    if (auto at = llvm::find_if(proofs, same); at != proofs.end())
+    if (auto at = llvm::find_if(of.axes, same); at != of.axes.end())
       at->proved += proof.proved;
     else
-      proofs.push_back(proof);
-    if (totals.lost.empty() && proof.lost &&
-        proof.proved < report.judged.trained + report.judged.results)
+      of.axes.push_back(proof);
+    if (totals.lost.empty() && proof.lost && proof.proved < all)
       totals.lost = fmt::format("{} (`{}`)", print(locate(report, *proof.lost)),
                                 declared_or_op(*report.program, *proof.lost));
   }
@@ -85,28 +84,24 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
 
 double Totals::proof() const {
   double least = 100;
-  for (const CheckCoverage::Proof &each : proofs)
-    least = std::min(least, 100.0 * double(each.proved) / double(trained));
-  for (const CheckCoverage::Proof &each : result_proofs)
-    least = std::min(least, 100.0 * double(each.proved) / double(results));
+  for (const Proved &of : proved)
+    for (const CheckCoverage::Proof &each : of.axes)
+      least = std::min(least, 100.0 * double(each.proved) / double(of.all));
   return least;
-}
-
-// `; 12 of 12 parameters proved on dp, 8 on tp`
-static std::string proof_text(llvm::ArrayRef<CheckCoverage::Proof> proofs, std::string_view of,
-                              std::string_view what, uint64_t all) {
-  std::string text;
-  for (const CheckCoverage::Proof &each : proofs)
-    text += text.empty() ? fmt::format("; {}{} of {} {}{} proved on {}", of, each.proved, all, what,
-                                       all == 1 ? "" : "s", each.axis)
-                         : fmt::format(", {} on {}", each.proved, each.axis);
-  return text;
 }
 
 // `; gradients of 12 of 12 parameters proved on dp, 8 on tp; unproved since model.py:31 (`sort`)`
 static std::string proof_text(const Totals &totals) {
-  std::string text = proof_text(totals.proofs, "gradients of ", "parameter", totals.trained) +
-                     proof_text(totals.result_proofs, "", "result", totals.results);
+  std::string text;
+  for (const Totals::Proved &of : totals.proved) {
+    const bool gradients = &of == &totals.gradients();
+    for (const CheckCoverage::Proof &each : of.axes)
+      text += &each != of.axes.data()
+                  ? fmt::format(", {} on {}", each.proved, each.axis)
+                  : fmt::format("; {}{} of {} {}{} proved on {}", gradients ? "gradients of " : "",
+                                each.proved, of.all, gradients ? "parameter" : "result",
+                                of.all == 1 ? "" : "s", each.axis);
+  }
   if (totals.confirmed)
     text += fmt::format(", {} confirmed by a run", totals.confirmed);
   if (!totals.lost.empty() && totals.proof() < 100)

@@ -20,8 +20,7 @@ struct RenderOptions {
   unsigned width = 100;                             // of quoted lines; 0: they are not cut
   bool quiet = false;                               // no line with counts
   rules::Severity fail_on = rules::Severity::Error; // what is as severe fails the run
-  bool expect =
-      false; // what the programs expect is to be found, and no more, whatever fail_on says
+  bool expect = false; // fails unless what the programs expect is found; fail_on is not read
 };
 
 using RenderFunction = void (*)(llvm::ArrayRef<Report> reports, SourceCache &sources,
@@ -66,9 +65,15 @@ struct Totals {
   uint64_t unjudged = 0,
            one_rank = 0;  // inputs in which nothing was judged; without an axis of several ranks
   uint64_t confirmed = 0; // parameters whose gradients a recorder measured, and found right
-  uint64_t trained = 0;   // parameters of programs judged without declarations
-  uint64_t results = 0;   // of such programs that train nothing
-  std::vector<CheckCoverage::Proof> proofs, result_proofs; // of them, by axis
+  // Of programs judged without declarations: of how many, and on how many all is proved, by axis.
+  struct Proved {
+    std::string_view what;
+    uint64_t all = 0;
+    std::vector<CheckCoverage::Proof> axes = {};
+  };
+  // Gradients of the parameters that they train; results of those that train nothing.
+  std::array<Proved, 2> proved{Proved{"gradients"}, Proved{"results"}};
+  const Proved &gradients() const { return proved[0]; }
   std::string lost; // where the first proof ended; empty: nowhere
   // Of the axis on which the fewest are proved, in percent.
   double proof() const;

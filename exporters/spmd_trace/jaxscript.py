@@ -81,7 +81,7 @@ def recorded(options, folder: pathlib.Path) -> dict | None:
         text = f"{options.script}: no jitted function with a shard_map in it was called"
         if names := sorted(set(outcome.get("unsharded", []))):
             listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-            text += f" ({listed}: what the compiler cuts means what it means on one device)"
+            text += f" ({listed}: without one, shardings do not change what is computed)"
         say(text)
     return None
 

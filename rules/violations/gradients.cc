@@ -210,9 +210,8 @@ constinit const DiagnosticInfo BuffersDiffer::info = {
     .name = "buffers-differ",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
-    .message = "{value} differs along {axes}, where the ranks have copies of all that its "
-               "dimensions belong to, and nothing writes to it: each rank computes with constants "
-               "of its own",
+    .message = "{value} differs along {axes}, which cuts none of its dimensions, and nothing "
+               "writes to it: each rank computes with constants of its own",
     .explain = R"(
 The ranks along this axis ran up to the step. They have different values of a buffer there that the
 step reads and does not write, such as random features, a codebook or a table of statistics. It is

@@ -415,13 +415,16 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
   if (axes_.empty())
     return;
   const ir::Inst &inst = program_.insts[id];
-  bool guessed = false;
-  for (size_t i = 0; i < operands.size(); ++i)
-    guessed |= guessed_.count(operands[i].index) || is_unknown_start(app, i, operands[i]);
+  auto is_guessed = [&] {
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (guessed_.count(operands[i].index) || is_unknown_start(app, i, operands[i]))
+        return true;
+    return false;
+  };
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     const ValueId value = inst.result(r);
     const ir::ShapeId shape = checked_.shapes[value.index];
-    if (guessed && shape.valid() && !ir::differentiable(program_.shapes[shape].dtype))
+    if (shape.valid() && !ir::differentiable(program_.shapes[shape].dtype) && is_guessed())
       guessed_.insert(value.index);
     const Result *known = r < facts.results.size() ? &facts.results[r] : nullptr;
     if (known && known->held)

@@ -49,6 +49,7 @@ class OwnParts:
         self.zero: set[int] = set()  # values: tensors of zeros
         # Values: integers, or truths, that are known: of each rank along an axis (none: of any).
         self.known: dict[int, tuple[str | None, np.ndarray]] = {}
+        self._alive: list[Value] = []  # as long as there are numbers of them by `id`
 
     def index(self, value: Value, axes: list[str]) -> None:
         self.first[id(value)] = (axes, 1)
@@ -57,6 +58,7 @@ class OwnParts:
 
     def learn(self, name: str, ins: list, outs: list[Value], attrs: dict) -> None:
         """An operation on operands that may be such integers."""
+        self._alive += outs
         if len(outs) == 1 and (made := self._computed(name, ins, outs[0], attrs)) is not None:
             self.known[id(outs[0])] = made
         known = [self.first.get(id(item)) for item in ins]
@@ -92,7 +94,6 @@ class OwnParts:
             return None, np.arange(out.shape[0])[None]
         if name == "full" and math.prod(out.shape) == 1 and _is_integer(attrs["fill_value"]):
             return None, np.array([[attrs["fill_value"]]])
-        literals = [None if isinstance(one, Value) else one for one in ins]
         found = [
             self.known.get(id(one))
             if isinstance(one, Value)
@@ -115,7 +116,7 @@ class OwnParts:
             return (axis, numbers[0]) if math.prod(out.shape) == numbers[0].shape[1] else None
         if name not in _COMPUTED or any(of.shape[1] != 1 for of in numbers):
             return None
-        if name == "rem" and not literals[1] and (numbers[1] == 0).any():
+        if name == "rem" and (numbers[1] == 0).any():
             return None
         return axis, np.asarray(_COMPUTED[name](*numbers)).astype(kind)
 

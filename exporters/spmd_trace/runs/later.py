@@ -63,8 +63,8 @@ class Rows:
         found: dict[str, dict] = {}
         for axis, size, stride in axes:
             ranks = line_of(rank, size, stride)
-            # Of ranks that have taken other numbers of steps, as where data are uneven, the same
-            # number is another place in the script.
+            # Where ranks take unequal numbers of steps, as with uneven data, equal numbers are not
+            # the same place in the script.
             if self.over and len({self._taken(one) for one in ranks}) > 1:
                 continue
             steps = self._steps(ranks)

@@ -106,8 +106,8 @@ constinit const DiagnosticInfo MissingEdge::info = {
     .name = "missing-edge",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
-    .message = "`{op}` puts rows beside {operand} that are none of the neighbours', along a "
-               "dimension of which each rank of {axes} has its own block",
+    .message = "`{op}` extends {operand} along a dimension that {axes} cuts, with rows that no "
+               "neighbour has sent",
     .explain = R"(
 On one device a dimension ends in two places only. There a stencil or a convolution gets rows of its
 own, those of the other end, or zeros, and labels that are shifted by one get a number that says that
