@@ -64,9 +64,9 @@ struct BodyInstance {
     ir::InstId inst;
     llvm::SmallVector<uint32_t, 2> bodies; // indices into CheckResult::body_instances
   };
-  std::vector<Site> sites;        // in order of the instructions
-  uint32_t first = 0;             // the ValueId of values[0]
-  std::vector<rules::Arg> values; // of the parameters and the instructions of the body
+  std::vector<Site> sites;               // in order of the instructions
+  uint32_t first = 0;                    // the ValueId of values[0]
+  std::vector<rules::TensorInfo> values; // of the parameters and the instructions of the body
 };
 
 class Gradual;

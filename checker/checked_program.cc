@@ -21,7 +21,7 @@ std::optional<CheckedProgram> check_and_lower(ir::Program program, const CheckOp
   return CheckedProgram(std::move(program), std::move(result));
 }
 
-rules::Arg CheckedProgram::known(ir::ValueId value, uint32_t typing) const {
+rules::TensorInfo CheckedProgram::known(ir::ValueId value, uint32_t typing) const {
   if (typing == kMain)
     return {type(value), shape(value), sizes(value)};
   const BodyInstance &body = result_.body_instances[typing];

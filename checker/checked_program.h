@@ -18,7 +18,7 @@ public:
 
   // The values of a function have one type per instance of its body; kMain is the main body.
   static constexpr uint32_t kMain = 0;
-  rules::Arg known(ir::ValueId value, uint32_t instance = kMain) const;
+  rules::TensorInfo known(ir::ValueId value, uint32_t instance = kMain) const;
   // The instances of the bodies that an instruction runs: `body`; `then`, `else`; `cond`, `body`.
   // Empty if it runs none.
   llvm::ArrayRef<uint32_t> bodies(ir::InstId site, uint32_t instance = kMain) const;

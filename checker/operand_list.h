@@ -34,9 +34,9 @@ struct OperandList {
                           llvm::SmallVectorImpl<ir::ValueId> &found) const;
 
   // By what is known of the values.
-  llvm::SmallVector<rules::Arg, 6> args(llvm::ArrayRef<ir::TypeId> types,
-                                        llvm::ArrayRef<ir::ShapeId> shapes) const {
-    llvm::SmallVector<rules::Arg, 6> found;
+  llvm::SmallVector<rules::TensorInfo, 6> args(llvm::ArrayRef<ir::TypeId> types,
+                                               llvm::ArrayRef<ir::ShapeId> shapes) const {
+    llvm::SmallVector<rules::TensorInfo, 6> found;
     for (ir::ValueId value : values)
       found.push_back({types[value.index], shapes[value.index], {}});
     return found;

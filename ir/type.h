@@ -32,7 +32,7 @@ struct Type {
   // R or Reduced.
   AxisSet replicated() const { return of(Kind::Replicate) | of(Kind::Reduced); }
   // All ranks hold the same.
-  AxisSet equal() const { return replicated() | of(Kind::Invariant); }
+  AxisSet same_on_all_ranks() const { return replicated() | of(Kind::Invariant); }
   AxisSet either() const { return replicated() & of(Kind::Invariant); }
   AxisSet zero() const { return either() & of(Kind::Partial); }
   AxisSet claimed() const;

@@ -20,11 +20,11 @@ namespace spmd::rules {
 struct Transition;
 
 // One tensor operand: what is claimed of it, what one rank holds.
-struct Arg {
+struct TensorInfo {
   ir::TypeId type;
   ir::ShapeId shape;      // none if not known
   ir::ShardSizesId sizes; // none: every sharded dimension is cut evenly
-  friend bool operator==(const Arg &, const Arg &) = default;
+  friend bool operator==(const TensorInfo &, const TensorInfo &) = default;
 };
 
 // One operand position: a tensor, a list of tensors, a plain number or word, or nothing (`null`).
@@ -52,7 +52,7 @@ struct Application {
   ir::AttrsId attrs;
   ir::ContextId context;
   llvm::ArrayRef<Slot> slots;
-  llvm::ArrayRef<Arg> args;
+  llvm::ArrayRef<TensorInfo> args;
   llvm::ArrayRef<ResultClaim> results;
   bool infer_partial = false; // sums over sharded dimensions need not be stated
 
@@ -61,9 +61,9 @@ struct Application {
   // The axes whose partition specs are judged here, and those of which only kinds are.
   ir::AxisSet global_axes() const { return mesh().typed_axes() - program.local_axes(op_context()); }
   ir::AxisSet local_axes() const { return program.local_axes(op_context()) & mesh().typed_axes(); }
-  const ir::Type &type(const Arg &arg) const { return program.types[arg.type]; }
+  const ir::Type &type(const TensorInfo &arg) const { return program.types[arg.type]; }
   // Null if not known.
-  const ir::Shape *shape(const Arg &arg) const {
+  const ir::Shape *shape(const TensorInfo &arg) const {
     return arg.shape.valid() ? &program.shapes[arg.shape] : nullptr;
   }
   // The same as one of its rows sees it: with the operands that the row takes. `use` stays the

@@ -54,13 +54,13 @@ struct Rules::State {
     uint32_t *at = key.data(); // cut to size below
     const auto add = [&](auto... words) { ((*at++ = static_cast<uint32_t>(words)), ...); };
     key_of_op(add, app.op.spelling, app.attrs, app.context, app.results.size());
-    const auto add_args = [&](llvm::ArrayRef<Arg> args) {
-      for (const Arg &arg : args)
+    const auto add_args = [&](llvm::ArrayRef<TensorInfo> args) {
+      for (const TensorInfo &arg : args)
         add(arg.type.index, arg.shape.index, arg.sizes.index);
     };
     size_t taken = 0;
     for (const Slot &slot : app.slots) {
-      const llvm::ArrayRef<Arg> args = app.args.slice(slot.first, slot.count);
+      const llvm::ArrayRef<TensorInfo> args = app.args.slice(slot.first, slot.count);
       taken += slot.count;
       if (slot.form == Slot::Form::Tensor) {
         key_of_tensor(add, slot.name, args.front());
@@ -146,13 +146,13 @@ static void dispatch(const Application &app, Outcome &out) {
 // A call that is stated to have no derivative lets no gradient through; where one should pass, that
 // is said, and the results are free of it.
 static void apply_fresh(const Application &app, Outcome &out) {
-  llvm::SmallVector<Arg, 4> args(app.args.begin(), app.args.end());
+  llvm::SmallVector<TensorInfo, 4> args(app.args.begin(), app.args.end());
   // What stands outside of a local region is a list inside of it.
   for (size_t i = 0; i < args.size(); ++i)
     warn_uneven_shards(app.program, args[i], app.local_axes(), {static_cast<uint32_t>(i)},
                        out.violations);
   std::optional<OperandIndex> cut = cut_gradient(app);
-  for (Arg &arg : args)
+  for (TensorInfo &arg : args)
     if (cut)
       arg.type = without_gradient(app.program, arg.type);
   Application seen{app.program, app.op, app.attrs,   app.context,
@@ -181,7 +181,7 @@ const Outcome &Rules::apply(const Application &app) {
   state.make_key(app);
   const llvm::ArrayRef<uint32_t> key = state.key;
   uint32_t &next =
-      known_.next[Known::slot(last_, app.op.spelling, app.args.empty() ? Arg() : app.args[0],
+      known_.next[Known::slot(last_, app.op.spelling, app.args.empty() ? TensorInfo() : app.args[0],
                               app.results.empty() ? ir::ShapeId() : app.results[0].shape)];
   uint32_t &slot = state.table.find(ir::hash_bytes(key.data(), key.size() * sizeof(uint32_t)),
                                     [&](uint32_t i) { return known_.key(i) == key; });

@@ -29,7 +29,8 @@ LLVM_ATTRIBUTE_ALWAYS_INLINE void key_of_operand(Words &words, Slot::Form form, 
 }
 
 template <typename Words>
-LLVM_ATTRIBUTE_ALWAYS_INLINE void key_of_tensor(Words &words, ir::StringId name, const Arg &arg) {
+LLVM_ATTRIBUTE_ALWAYS_INLINE void key_of_tensor(Words &words, ir::StringId name,
+                                                const TensorInfo &arg) {
   key_of_operand(words, Slot::Form::Tensor, name, arg.type.index, arg.shape.index, arg.sizes.index);
 }
 

@@ -186,7 +186,8 @@ private:
       return one;
     if (!is_beyond_row(result))
       return scale.scale;
-    bool plain = llvm::all_of(app_.args, [&](Arg arg) { return app_.type(arg).scale == one; });
+    bool plain =
+        llvm::all_of(app_.args, [&](TensorInfo arg) { return app_.type(arg).scale == one; });
     return plain ? one : ir::ScaleId();
   }
 
@@ -254,7 +255,7 @@ private:
         needless -= app_.program.types[type].unknown;
     if (needless)
       out_.violations.push_back(NeedlessPartial{Kind::Varying, needless});
-    for (const Arg &arg : app_.args)
+    for (const TensorInfo &arg : app_.args)
       same -= app_.type(arg).of(Kind::Varying) | app_.type(arg).unknown;
     if (app_.results.size() > 1 && !app_.args.empty() && same)
       report_by_kind(same, [&](Kind kind, AxisSet axes) {
@@ -271,7 +272,7 @@ private:
   LocalResult anything() const {
     LocalResult kinds;
     AxisSet r = axes_, i = axes_, silent;
-    for (const Arg &arg : app_.args) {
+    for (const TensorInfo &arg : app_.args) {
       const ir::Type &type = app_.type(arg);
       kinds.v |= type.of(Kind::Varying);
       silent |= type.unknown | (type.of(Kind::Partial) - type.zero());

@@ -42,7 +42,7 @@ public:
     uint32_t application = kNone;
     llvm::ArrayRef<uint32_t> key;
   };
-  Expected expected(ir::OpNameId spelling, const Arg &first, ir::ShapeId result) const {
+  Expected expected(ir::OpNameId spelling, const TensorInfo &first, ir::ShapeId result) const {
     const uint32_t next = known_.next[Known::slot(last_, spelling, first, result)];
     return next < known_.ends.size() ? Expected{next, known_.key(next)} : Expected{};
   }
@@ -62,7 +62,7 @@ private:
     std::vector<size_t> ends;
     std::array<uint32_t, 1 << kNextBits> next{};
 
-    static uint32_t slot(uint32_t before, ir::OpNameId spelling, const Arg &first,
+    static uint32_t slot(uint32_t before, ir::OpNameId spelling, const TensorInfo &first,
                          ir::ShapeId result) {
       const uint32_t hash = before * 0x9e37'79b1u ^ spelling.index * 0x85eb'ca6bu ^
                             first.type.index * 0xc2b2'ae35u ^ first.shape.index * 0x27d4'eb2fu ^

@@ -7,6 +7,7 @@
 #include "rules/shapes/attrs.h"
 #include "rules/violations/operands.h"
 
+#include "ir/support/format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -20,8 +21,6 @@ namespace spmd::rules {
 namespace {
 
 constexpr llvm::StringLiteral kPrefix = "vjp.";
-
-std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
 class Writer {
 public:
@@ -241,7 +240,7 @@ std::optional<DerivativeName> read_derivative_name(llvm::StringRef spelling) {
 }
 
 std::string derivative_name(llvm::StringRef op, llvm::StringRef operand) {
-  return fmt::format("{}{}.{}", view(kPrefix), view(op), view(operand));
+  return fmt::format("{}{}.{}", kPrefix, op, operand);
 }
 
 // A spelling that chose another row than its own, read in the order of that row.
@@ -273,7 +272,7 @@ ForwardCall forward_call(const Application &app, const OpDef &derived) {
       call.results.emplace_back();
       if (k < app.slots[i].count) {
         // The type of its result says where a view puts a shard; the gradient has the same shards.
-        const Arg &gradient = app.args[app.slots[i].first + k];
+        const TensorInfo &gradient = app.args[app.slots[i].first + k];
         call.results.back().shape = gradient.shape;
         call.results.back().declared = gradient.type;
       }

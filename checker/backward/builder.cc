@@ -28,11 +28,11 @@ ir::AttrsId BackwardBuilder::attrs(llvm::ArrayRef<std::pair<llvm::StringRef, Att
   return program_.attrs.add(std::move(dict));
 }
 
-std::optional<rules::Arg> BackwardBuilder::ask(const Inst &inst, AxisSet *summed) {
+std::optional<rules::TensorInfo> BackwardBuilder::ask(const Inst &inst, AxisSet *summed) {
   OperandList operands;
   operands.read(program_, inst.operands);
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
-  llvm::SmallVector<rules::Arg, 8> args;
+  llvm::SmallVector<rules::TensorInfo, 8> args;
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
   for (ValueId value : operands.values) {
     args.push_back(arg(value));
@@ -57,7 +57,7 @@ std::optional<rules::Arg> BackwardBuilder::ask(const Inst &inst, AxisSet *summed
   if (!refused_.empty())
     return std::nullopt;
   ir::ShapeId shape = made.shape.valid() ? made.shape : outcome.shapes[0];
-  return rules::Arg{outcome.types[0], shape, outcome.sizes[0]};
+  return rules::TensorInfo{outcome.types[0], shape, outcome.sizes[0]};
 }
 
 ValueId BackwardBuilder::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
@@ -76,7 +76,7 @@ ValueId BackwardBuilder::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, 
   inst.first_result = program_.values.add({});
   if (claimed)
     program_.values[inst.first_result].declared = program_.types.add(*claimed);
-  std::optional<rules::Arg> made = ask(inst, summed);
+  std::optional<rules::TensorInfo> made = ask(inst, summed);
   program_.values[inst.first_result].declared = {}; // `give` states it with its scale
   if (!made)
     return {};

@@ -73,7 +73,7 @@ protected:
 
   // What is known of values.
   const Type type(ValueId value) const { return program_.types[types_[value.index]]; }
-  rules::Arg arg(ValueId value) const {
+  rules::TensorInfo arg(ValueId value) const {
     return {types_[value.index], shapes_[value.index], sizes_[value.index]};
   }
   ir::DType dtype(ValueId value) const {
@@ -117,7 +117,7 @@ protected:
 
   // Putting out.
   ir::OpNameId op(llvm::StringRef ours) { return spmd_op(program_, ours); }
-  void learn(ValueId value, const rules::Arg &arg) {
+  void learn(ValueId value, const rules::TensorInfo &arg) {
     size_t size = value.index + 1;
     if (types_.size() < size)
       types_.resize(size), shapes_.resize(size), sizes_.resize(size);
@@ -127,7 +127,7 @@ protected:
   }
   // Types an instruction that is not in the program yet. None, and the finding is kept, if it is
   // refused.
-  std::optional<rules::Arg> ask(const Inst &inst, AxisSet *summed);
+  std::optional<rules::TensorInfo> ask(const Inst &inst, AxisSet *summed);
   // None if it is refused. `summed`: axes over which a sum goes that is not stated.
   // `claimed`: what the result is stated to be.
   ValueId put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
@@ -150,7 +150,7 @@ protected:
   std::string stem(ValueId value) const { return "grad_" + name(value).substr(1); }
 
   // What is known of the gradient of a value.
-  rules::Arg gradient_like(ValueId value) {
+  rules::TensorInfo gradient_like(ValueId value) {
     return {program_.types.add(wanted(value)), shapes_[value.index], sizes_[value.index]};
   }
 

@@ -49,7 +49,7 @@ bool ControlBackward::draws(ir::FunctionId id) {
 ControlBackward::BodyCopy ControlBackward::copy_body(ir::FunctionId id) {
   BodyCopy made;
   auto copy = [&](ValueId value) {
-    rules::Arg known = arg(value);
+    rules::TensorInfo known = arg(value);
     ValueId fresh = copier_.copy(value);
     learn(fresh, known);
     return fresh;
@@ -71,7 +71,7 @@ ControlBackward::BodyCopy ControlBackward::copy_body(ir::FunctionId id) {
 }
 
 // A parameter of a new function.
-ValueId ControlBackward::parameter(const rules::Arg &like, std::string stem) {
+ValueId ControlBackward::parameter(const rules::TensorInfo &like, std::string stem) {
   ir::Value value;
   value.name = copier_.fresh_name(std::move(stem));
   value.shape = like.shape;
@@ -103,7 +103,7 @@ ir::FunctionId ControlBackward::add_function(std::string stem, llvm::ArrayRef<Va
 
 llvm::SmallVector<ValueId, 4>
 ControlBackward::put_call(rules::Boundary call, llvm::ArrayRef<ValueId> operands, ir::AttrsId attrs,
-                          llvm::ArrayRef<rules::Arg> made, const InsertionPoint &around,
+                          llvm::ArrayRef<rules::TensorInfo> made, const InsertionPoint &around,
                           const std::string &stem) {
   Inst inst;
   inst.op = op(rules::boundary_name(call));
@@ -118,7 +118,7 @@ ControlBackward::put_call(rules::Boundary call, llvm::ArrayRef<ValueId> operands
   inst.phase = ir::Phase::Backward;
   inst.result_count = static_cast<uint32_t>(made.size());
   llvm::SmallVector<ValueId, 4> results;
-  for (const rules::Arg &result : made) {
+  for (const rules::TensorInfo &result : made) {
     results.push_back(parameter(result, stem));
     parameters_.erase(results.back().index);
     program_.values[results.back()].shape = {};
@@ -210,7 +210,7 @@ bool ControlBackward::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> res
   }
   if (cond.wanted.empty())
     return true;
-  llvm::SmallVector<rules::Arg, 4> made;
+  llvm::SmallVector<rules::TensorInfo, 4> made;
   for (ValueId value : cond.wanted)
     made.push_back(gradient_like(value));
   llvm::SmallVector<ValueId, 8> handed = {operands.values.front()};
@@ -255,7 +255,7 @@ bool ControlBackward::save_carries(ScanParts &scan) {
     made.add(each, 0);
   llvm::SmallVector<ValueId, 8> returned(
       body.results.begin(), body.results.begin() + static_cast<ptrdiff_t>(scan.carries));
-  llvm::SmallVector<rules::Arg, 8> known;
+  llvm::SmallVector<rules::TensorInfo, 8> known;
   for (size_t i = 0; i < scan.carries; ++i)
     known.push_back(arg(scan.inst.result(static_cast<uint32_t>(i))));
   std::optional<ir::Extent> length = trip_count(scan);
@@ -379,7 +379,7 @@ std::optional<ir::FunctionId> ControlBackward::reverse_iteration(const ScanParts
 // The scan back, and what it gives to the operands.
 bool ControlBackward::emit_backward_scan(const ScanParts &scan, ir::FunctionId backward,
                                          Gradients &gradients) {
-  llvm::SmallVector<rules::Arg, 8> known;
+  llvm::SmallVector<rules::TensorInfo, 8> known;
   for (const auto *positions : {&scan.carry_positions, &scan.const_positions, &scan.x_positions})
     for (size_t i : *positions)
       known.push_back(gradient_like(scan.args[i]));

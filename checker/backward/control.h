@@ -67,11 +67,11 @@ private:
   ValueId put_flipped(ValueId value, const InsertionPoint &around);
   bool draws(ir::FunctionId id);
   BodyCopy copy_body(ir::FunctionId id);
-  ValueId parameter(const rules::Arg &like, std::string stem);
+  ValueId parameter(const rules::TensorInfo &like, std::string stem);
   ir::FunctionId add_function(std::string stem, llvm::ArrayRef<ValueId> params, NewBody body,
                               llvm::ArrayRef<ValueId> results);
   llvm::SmallVector<ValueId, 4> put_call(rules::Boundary call, llvm::ArrayRef<ValueId> operands,
-                                         ir::AttrsId attrs, llvm::ArrayRef<rules::Arg> made,
+                                         ir::AttrsId attrs, llvm::ArrayRef<rules::TensorInfo> made,
                                          const InsertionPoint &around, const std::string &stem);
 
   ReverseBody &body_;

@@ -15,7 +15,7 @@ bool RowBackward::through_op(const Inst &inst, const rules::ResolvedOp &op,
                              llvm::ArrayRef<ValueId> results, Gradients &gradients) {
   OperandList operands;
   operands.read(program_, inst.operands);
-  llvm::SmallVector<rules::Arg, 8> args;
+  llvm::SmallVector<rules::TensorInfo, 8> args;
   for (ValueId value : operands.values)
     args.push_back(arg(value));
   llvm::SmallVector<rules::ResultClaim, 2> claims;

@@ -232,7 +232,7 @@ bool TransitionBackward::through_transition(const Inst &inst, const rules::Resol
   OperandList operands;
   operands.read(program_, inst.operands);
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
-  llvm::SmallVector<rules::Arg, 2> args;
+  llvm::SmallVector<rules::TensorInfo, 2> args;
   for (ValueId value : operands.values) {
     args.push_back(arg(value));
     if (type(value).mesh() != mesh)

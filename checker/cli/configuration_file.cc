@@ -6,6 +6,7 @@
 
 #include "ir/input/read_file.h"
 #include "ir/support/arrays.h"
+#include "ir/support/format.h"
 #include "ir/text/lexer.h"
 #include "rules/ops/registry.h"
 #include "rules/ops/user_rules.h"
@@ -30,8 +31,6 @@ constexpr unsigned kMaxExtends = 16;
 constexpr uint64_t kMaxFile = uint64_t(1) << 20; // bytes
 // toml++ recurses once per part of a key.
 constexpr size_t kMaxDots = 64; // on one line, outside of strings
-
-std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
 bool is_configured(const OptionRow &row) {
   return row.commands & (kCheck | kGate) && row.name.substr(0, 2) == "--" && !row.command_line_only;
@@ -109,7 +108,7 @@ bool ConfigurationReader::read(const std::string &file) {
     problem = fmt::format("{}:{}: a key has more than {} parts", file, line, kMaxDots);
     return false;
   }
-  toml::parse_result parsed = toml::parse(view(bytes->getBuffer()), file);
+  toml::parse_result parsed = toml::parse(bytes->getBuffer(), file);
   if (!parsed) {
     problem = fmt::format("{}:{}: {}", file, parsed.error().source().begin.line,
                           parsed.error().description());
@@ -162,10 +161,10 @@ bool ConfigurationReader::key(llvm::StringRef name, const toml::node &node) {
   if (llvm::any_of(option_rows(), [&](const OptionRow &row) {
         return row.command_line_only && row.name == "--" + name.str();
       }))
-    return fail(node, fmt::format("`{}` is given on the command line only", view(name)));
+    return fail(node, fmt::format("`{}` is given on the command line only", name));
   std::vector<std::string> keys = configuration_keys();
   llvm::SmallVector<llvm::StringRef, 40> known(keys.begin(), keys.end());
-  return fail(node, fmt::format("unknown key `{}`{}", view(name), nearest_hint(name, known)));
+  return fail(node, fmt::format("unknown key `{}`{}", name, nearest_hint(name, known)));
 }
 
 bool ConfigurationReader::option(const OptionRow &row, llvm::StringRef name,
@@ -180,7 +179,7 @@ bool ConfigurationReader::option(const OptionRow &row, llvm::StringRef name,
   if (row.argument.empty()) {
     const auto *on = node.as_boolean();
     if (!on)
-      return fail(node, fmt::format("`{}` takes true or false", view(name)));
+      return fail(node, fmt::format("`{}` takes true or false", name));
     if (on->get())
       row.set(options_, "");
     return true;
@@ -206,11 +205,11 @@ bool ConfigurationReader::value(const OptionRow &row, llvm::StringRef name,
   else if (const auto *real = node.as_floating_point())
     text = fmt::format("{}", real->get());
   else
-    return fail(node, fmt::format("`{}` takes {}", view(name), row.argument));
+    return fail(node, fmt::format("`{}` takes {}", name, row.argument));
   std::string wrong = row.set(options_, text);
   if (wrong.empty() && row.name == "--format" && !options_.formats.back().file.empty())
     wrong = "a file to write is named on the command line only";
-  return wrong.empty() || fail(node, fmt::format("`{}`: {}", view(name), wrong));
+  return wrong.empty() || fail(node, fmt::format("`{}`: {}", name, wrong));
 }
 
 bool ConfigurationReader::rules(const toml::node &node) {
@@ -233,8 +232,8 @@ bool ConfigurationReader::rule(llvm::StringRef op, const toml::node &node) {
                table && table->size() == 1 ? table->get_as<std::string>("like") : nullptr)
     made.like = like->get();
   else
-    return fail(node, fmt::format("the rule of `{}` is no equation, and not {{ like = \"OP\" }}",
-                                  view(op)));
+    return fail(node,
+                fmt::format("the rule of `{}` is no equation, and not {{ like = \"OP\" }}", op));
   ir::Program program;
   Configuration alone{{made}, {}, {}};
   alone.add_to(program);

@@ -3,6 +3,7 @@
 
 #include "checker/cli/choice.h"
 #include "checker/cli/output.h"
+#include "ir/support/format.h"
 #include "ir/support/misspelling.h"
 #include "ir/support/strings.h"
 
@@ -18,12 +19,10 @@ namespace {
 
 using llvm::StringRef;
 
-std::string_view view(StringRef text) { return {text.data(), text.size()}; }
-
 template <class T> std::string to_number(StringRef value, T &number) {
   T parsed{};
   if (value.getAsInteger(10, parsed))
-    return fmt::format("`{}` is no number that fits", view(value));
+    return fmt::format("`{}` is no number that fits", value);
   number = parsed;
   return "";
 }
@@ -33,8 +32,8 @@ std::string set_format(Options &options, StringRef value) {
   llvm::SmallVector<StringRef, 4> known;
   for (const Renderer &row : renderers())
     known.push_back(row.name);
-  if (!find_renderer(view(name)))
-    return fmt::format("no output format `{}`{}", view(name), nearest_hint(name, known));
+  if (!find_renderer(name))
+    return fmt::format("no output format `{}`{}", name, nearest_hint(name, known));
   if (value.contains(':') && file.empty())
     return "the file name is missing";
   options.formats.push_back({name.str(), file.str()});
@@ -51,7 +50,7 @@ std::string add_findings(std::vector<std::string> &list, StringRef value) {
   value.split(entries, ',', -1, /*KeepEmpty=*/false);
   for (StringRef entry : entries) {
     if (!llvm::is_contained(known, entry))
-      return fmt::format("no finding or group `{}`{}", view(entry), nearest_hint(entry, known));
+      return fmt::format("no finding or group `{}`{}", entry, nearest_hint(entry, known));
     list.push_back(entry.str());
   }
   return entries.empty() ? "a name is missing" : "";
@@ -60,7 +59,7 @@ std::string add_findings(std::vector<std::string> &list, StringRef value) {
 std::string set_percent(double &percent, StringRef value) {
   double number = 0;
   if (value.getAsDouble(number) || !(number >= 0 && number <= 100))
-    return fmt::format("`{}` is no percentage", view(value));
+    return fmt::format("`{}` is no percentage", value);
   percent = number;
   return "";
 }
@@ -74,7 +73,7 @@ std::string set_min_proof(Options &options, StringRef value) {
 std::string add_path_map(Options &options, StringRef value) {
   auto [from, to] = value.split('=');
   if (from.empty() || !value.contains('='))
-    return fmt::format("`{}` has not the form A=B", view(value));
+    return fmt::format("`{}` has not the form A=B", value);
   options.sources.path_map.push_back({from.str(), to.str()});
   return "";
 }
@@ -254,7 +253,7 @@ std::string unknown_option(StringRef name, const CommandRow &command) {
   for (const OptionRow &row : kOptions)
     if (row.commands & command.bit)
       known.push_back(row.name);
-  return fmt::format("unknown option `{}` of `{}`{}", view(name), command.name,
+  return fmt::format("unknown option `{}` of `{}`{}", name, command.name,
                      nearest_hint(name, known));
 }
 
@@ -286,7 +285,7 @@ llvm::ArrayRef<OptionRow> option_rows() { return kOptions; }
 
 std::string nearest_hint(StringRef name, llvm::ArrayRef<StringRef> candidates) {
   StringRef nearest = ir::nearest_name(name, candidates);
-  return nearest.empty() ? "" : fmt::format("; nearest is `{}`", view(nearest));
+  return nearest.empty() ? "" : fmt::format("; nearest is `{}`", nearest);
 }
 
 std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &command,

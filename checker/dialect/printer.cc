@@ -9,6 +9,7 @@
 
 #include "ir/claims.h"
 #include "ir/dialect/print_type.h"
+#include "ir/support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -27,7 +28,6 @@ using ir::WrittenKind;
 
 namespace {
 
-std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 llvm::StringRef ref(std::string_view text) { return {text.data(), text.size()}; }
 
 // What one call does on all of its axes.
@@ -52,8 +52,8 @@ TypedCall call_of(const ir::Program &program, const CheckResult &result, const i
                  .claims = {}};
   call.list.read(program, inst.operands);
   auto known = [&](ir::ValueId value) {
-    return rules::Arg{result.types[value.index], result.shapes[value.index],
-                      result.sizes[value.index]};
+    return rules::TensorInfo{result.types[value.index], result.shapes[value.index],
+                             result.sizes[value.index]};
   };
   for (ir::ValueId value : call.list.values)
     call.args.push_back(known(value));
@@ -214,7 +214,7 @@ struct DialectPrinter::State {
 
   // --- ops ---
 
-  unsigned rank(const rules::Arg &arg) const {
+  unsigned rank(const rules::TensorInfo &arg) const {
     return arg.shape.valid() ? static_cast<unsigned>(program.shapes[arg.shape].dims.size()) : 0;
   }
   // Which dimensions a product contracts and which both operands have; none if dot_general has no
@@ -263,7 +263,7 @@ struct DialectPrinter::State {
                             : to == Dialect::Jax     ? rules::jax_word(name)
                             : to == Dialect::Spmd    ? std::string_view(name)
                                                      : rules::torch_word(name);
-    std::string why = fmt::format("`{}`: {}", view(program.op_name(call.op)),
+    std::string why = fmt::format("`{}`: {}", program.op_name(call.op),
                                   to == Dialect::Jax ? "JAX has no primitive for it"
                                                      : "torch has no word for it");
     if (word.empty())
@@ -326,7 +326,7 @@ struct DialectPrinter::State {
     ir::MeshId mesh = program.contexts[call.context].mesh;
     if (read)
       axes = " on " + ir::print_axes(program, mesh, read->axes.all());
-    return fmt::format("`{}`{}: {}", view(program.op_name(call.op)), axes, why);
+    return fmt::format("`{}`{}: {}", program.op_name(call.op), axes, why);
   }
 
   // From type to type: what whole tensors go through in JAX and DTensor.
@@ -361,7 +361,7 @@ struct DialectPrinter::State {
       return own(call, about(call, nullptr,
                              fmt::format("left as it is: it has the finding [{}]",
                                          rules::info(found.violations.front()).name)));
-    for (const rules::Arg &arg : call.args)
+    for (const rules::TensorInfo &arg : call.args)
       if (program.types[arg.type].unknown)
         return own(call,
                    about(call, nullptr, "left as it is, the type of its operand is not known"));
@@ -432,7 +432,7 @@ struct DialectPrinter::State {
     WrittenKind src = move.src;
     for (size_t i = 0; i < words.size(); ++i) {
       bool last = i + 1 == words.size();
-      const rules::SpellingKinds *spelled = rules::spelled_words(view(words[i]));
+      const rules::SpellingKinds *spelled = rules::spelled_words(words[i]);
       WrittenKind dst = move.dst;
       if (!last)
         dst = {.kind = spelled && spelled->dst ? *spelled->dst : Kind::Invariant};
@@ -467,7 +467,8 @@ DialectPrinter::DialectPrinter(ir::Program &program, Dialect to, std::optional<D
 DialectPrinter::~DialectPrinter() = default;
 
 DialectText DialectPrinter::print(const TypedCall &call) {
-  bool typed = llvm::all_of(call.args, [](const rules::Arg &arg) { return arg.type.valid(); });
+  bool typed =
+      llvm::all_of(call.args, [](const rules::TensorInfo &arg) { return arg.type.valid(); });
   if (state_->from == state_->to || !typed) {
     DialectText printed = state_->own(call);
     printed.found = state_->from == state_->to;

@@ -21,7 +21,7 @@ struct TypedCall {
   ir::ContextId context;
   ir::OperandsId operands;
   OperandList list;
-  llvm::SmallVector<rules::Arg, 4> args, results;
+  llvm::SmallVector<rules::TensorInfo, 4> args, results;
   llvm::SmallVector<rules::ResultClaim, 2> claims;
 };
 TypedCall call_of(const ir::Program &program, const CheckResult &result, const ir::Inst &inst);

@@ -1,6 +1,7 @@
 // Other attributes of the instruction, or none of it.
 #include "checker/fix/candidates.h"
 
+#include "ir/support/format.h"
 #include "ir/text/text.h"
 #include "rules/boundary/name.h"
 #include "rules/transitions/transition.h"
@@ -21,8 +22,6 @@ using ir::ValueId;
 using ir::WrittenKind;
 using rules::Collective;
 using rules::Transition;
-
-static std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
 bool Candidates::try_attrs(ir::AttrsId attrs, std::string text, bool changes_value) {
   state_.tried = true;
@@ -96,11 +95,11 @@ void Candidates::state_and_reduce(ir::AttrsId attrs, const std::string &stated) 
   if (search_.inst.result_count != 1)
     return;
   ValueId made = search_.inst.first_result;
-  const rules::Arg known = state_.known(made);
+  const rules::TensorInfo known = state_.known(made);
   ir::Type type = program_.types[known.type];
   type.unknown -= search_.axes;
   type.set_kind(search_.axes, Kind::Partial);
-  const rules::Arg partial{program_.types.add(type), known.shape, known.sizes};
+  const rules::TensorInfo partial{program_.types.add(type), known.shape, known.sizes};
   unsigned rank =
       known.shape.valid() ? static_cast<unsigned>(program_.shapes[known.shape].dims.size()) : 0;
   for (const Transition &row : rules::transitions()) {
@@ -118,11 +117,11 @@ void Candidates::state_and_reduce(ir::AttrsId attrs, const std::string &stated) 
 }
 
 bool Candidates::reduce_result(const Transition &row, WrittenKind dst, ir::AttrsId attrs,
-                               const std::string &stated, const rules::Arg &partial) {
+                               const std::string &stated, const rules::TensorInfo &partial) {
   const WrittenKind src{.kind = Kind::Partial};
   ValueId made = search_.inst.first_result;
-  std::optional<rules::Arg> after = search_.walk.transition(state_.op(row.name()), words(src, dst),
-                                                            search_.inst.context, partial);
+  std::optional<rules::TensorInfo> after = search_.walk.transition(
+      state_.op(row.name()), words(src, dst), search_.inst.context, partial);
   if (!after)
     return false;
   Edit edit{.inst = search_.id, .attrs = attrs};
@@ -168,7 +167,7 @@ void Candidates::drop_inst(uint32_t operand) {
   const auto *copies = search_.finding.violation.as<rules::ReduceOfReplicated>();
   fix.changes_value = !copies || copies->factor.count != 1;
   fix.forward_bytes = fix.backward_bytes = 0;
-  std::string_view name = view(program_.op_name(inst.op));
+  std::string_view name = program_.op_name(inst.op);
   fix.text = alone ? fmt::format("drop `{}`", name)
                    : fmt::format("leave {} out of `{}`",
                                  ir::print_value(program_, search_.tensors[operand]), name);

@@ -213,7 +213,7 @@ void Candidates::fork_generator() {
                                       : rules::Boundary::None;
     if (!rules::is_random_state(op) || kind_of(operand) != Kind::Replicate)
       continue;
-    rules::Arg forked = state_.known(state);
+    rules::TensorInfo forked = state_.known(state);
     ir::Type type = program_.types[forked.type];
     type.set_kind(search_.axes, Kind::Varying);
     forked.type = program_.types.add(type);
@@ -287,8 +287,8 @@ ir::AttrsId Candidates::words(std::optional<WrittenKind> src, WrittenKind dst) {
   return state_.with(attrs, "dst", ir::AttrValue::kind(dst));
 }
 
-void Candidates::add_price(Fix &fix, const Transition &row, const rules::Arg &before,
-                           const rules::Arg &after) const {
+void Candidates::add_price(Fix &fix, const Transition &row, const rules::TensorInfo &before,
+                           const rules::TensorInfo &after) const {
   if (!before.shape.valid() || !after.shape.valid())
     return;
   std::optional<int64_t> a = ir::byte_count(program_.shapes[before.shape]);

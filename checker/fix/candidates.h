@@ -28,8 +28,8 @@ private:
   int64_t rank_count() const; // along the axes of the finding
   std::optional<ir::Kind> kind_of(uint32_t operand) const;
   ir::AttrsId words(std::optional<ir::WrittenKind> src, ir::WrittenKind dst);
-  void add_price(Fix &fix, const rules::Transition &row, const rules::Arg &before,
-                 const rules::Arg &after) const;
+  void add_price(Fix &fix, const rules::Transition &row, const rules::TensorInfo &before,
+                 const rules::TensorInfo &after) const;
 
   // Transitions on results and on operands.
   void on_gradient(const rules::GradientTypeMismatch &wrong);
@@ -63,7 +63,7 @@ private:
   void state_partial(ir::AttrsId attrs);
   void state_and_reduce(ir::AttrsId attrs, const std::string &stated);
   bool reduce_result(const rules::Transition &row, ir::WrittenKind dst, ir::AttrsId attrs,
-                     const std::string &stated, const rules::Arg &partial);
+                     const std::string &stated, const rules::TensorInfo &partial);
   void name_dimension(ir::AttrsId attrs, int64_t dim);
   void drop_inst(uint32_t operand);
 

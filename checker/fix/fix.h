@@ -15,7 +15,7 @@ struct FixStep {
   ir::ValueId value;
   rules::TransitionOp op;
   ir::AttrsId attrs;
-  rules::Arg before, after;
+  rules::TensorInfo before, after;
 };
 
 struct Fix {

@@ -83,7 +83,7 @@ std::optional<Move> RedistributionFinder::search(ir::InstId id) {
   const ir::Inst inst = program_.insts[id];
   OperandList operands;
   operands.read(program_, inst.operands);
-  llvm::SmallVector<rules::Arg, 8> args;
+  llvm::SmallVector<rules::TensorInfo, 8> args;
   for (ValueId value : operands.values)
     args.push_back(
         {result_.types[value.index], result_.shapes[value.index], result_.sizes[value.index]});
@@ -95,7 +95,7 @@ std::optional<Move> RedistributionFinder::search(ir::InstId id) {
   rules::Application app{program_,     rules_.resolve(inst.op), inst.attrs,
                          inst.context, operands.slots,          args,
                          claims,       options_.infer_partial};
-  for (const rules::Arg &arg : args)
+  for (const rules::TensorInfo &arg : args)
     if (program_.types[arg.type].mesh() != app.op_context().mesh)
       return std::nullopt;
   const rules::Outcome &outcome = rules_.apply(app);
@@ -148,8 +148,8 @@ std::optional<Move> RedistributionFinder::innermost(ir::InstId id, uint32_t oper
   if (operand >= operands.values.size())
     return std::nullopt;
   ValueId value = operands.values[operand];
-  rules::Arg from{result_.types[value.index], result_.shapes[value.index],
-                  result_.sizes[value.index]};
+  rules::TensorInfo from{result_.types[value.index], result_.shapes[value.index],
+                         result_.sizes[value.index]};
   std::optional<unsigned> dim = program_.types[from.type].dim(axes.first());
   if (!dim || from.sizes.valid() || !from.shape.valid())
     return std::nullopt; // uneven blocks keep their order

@@ -15,7 +15,7 @@ namespace spmd::checker {
 struct Move {
   ir::ValueId value;
   llvm::SmallVector<uint32_t, 2> operands; // that are it, among the tensors of the instruction
-  rules::Arg from, to;
+  rules::TensorInfo from, to;
   ir::AttrsId attrs; // of the op then
   uint64_t forward_bytes = 0, backward_bytes = 0;
   std::string words;              // `tp, src=S(0), dst=S(1)` or `to=f32[8, 4@tp]`

@@ -42,7 +42,7 @@ struct FixState {
     return at == gradients.end() ? llvm::ArrayRef<ir::ValueId>() : at->second;
   }
 
-  rules::Arg known(ir::ValueId value) const {
+  rules::TensorInfo known(ir::ValueId value) const {
     return {scratch.types[value.index], scratch.shapes[value.index], scratch.sizes[value.index]};
   }
   // A body is looked at as one call types it.

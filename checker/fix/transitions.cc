@@ -29,9 +29,9 @@ void Candidates::sum_operand(uint32_t operand) {
   const Transition &row =
       *rules::find_transition(TransitionOp::AllReduce, Kind::Partial, Kind::Replicate);
   WrittenKind dst{.kind = row.dst};
-  rules::Arg before = state_.known(value);
+  rules::TensorInfo before = state_.known(value);
   ir::AttrsId attrs = words(std::nullopt, dst);
-  std::optional<rules::Arg> after =
+  std::optional<rules::TensorInfo> after =
       search_.walk.transition(state_.op(row.op), attrs, search_.inst.context, before);
   if (!after)
     return;
@@ -167,8 +167,8 @@ bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operand
   std::string names, axes = axes_text(search_.axes);
   for (uint32_t operand : operands) {
     ValueId value = search_.tensors[operand];
-    rules::Arg before = state_.known(value);
-    std::optional<rules::Arg> after =
+    rules::TensorInfo before = state_.known(value);
+    std::optional<rules::TensorInfo> after =
         search_.walk.transition(state_.op(row.op), words(src, dst), search_.inst.context, before);
     if (!after)
       return false;

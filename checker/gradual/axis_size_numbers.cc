@@ -123,7 +123,7 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
       if (std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored)) {
         const ir::TypeId type = checked.types[operands.values[r].index];
         const Type seen = type.valid() ? program.types[type] : Type();
-        const AxisSet equal = seen.equal() - seen.zero();
+        const AxisSet equal = seen.same_on_all_ranks() - seen.zero();
         const ir::AttrValue *by = app.attr("op");
         const bool averages = by && rules::combiner_of(program, *by) == ir::Combiner::Avg;
         entered_[operands.values[r].index] =
@@ -497,7 +497,7 @@ AxisSet AxisSizeNumbers::shared_by(const Share &share, llvm::ArrayRef<ir::TypeId
   const Type &type = program_.types[id];
   const AxisSet own = (type.of(ir::Kind::Partial) - type.zero()) - type.unknown;
   AxisSet axes;
-  for (ir::AxisId axis : summed_ &(own | (type.equal() - type.zero())))
+  for (ir::AxisId axis : summed_ &(own | (type.same_on_all_ranks() - type.zero())))
     if (ir::exponent_of(program_, type.scale, type.mesh(), axis) == (own.contains(axis) ? 1 : 0))
       axes |= axis;
   const ir::Mesh &mesh = program_.meshes[type.mesh()];

@@ -88,7 +88,7 @@ AxisSet equal_on(const ir::Program &program, const CheckResult &checked, ValueId
   const ir::TypeId id = checked.types[value.index];
   if (!id.valid() || program.types[id].mesh() != mesh)
     return {};
-  return program.types[id].equal();
+  return program.types[id].same_on_all_ranks();
 }
 
 // The axes that cut no dimension of the value.

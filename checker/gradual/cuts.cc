@@ -110,7 +110,7 @@ void Cuts::declared(const ir::Param &param) {
   const ir::TypeId stated = program_.values[param.value].declared;
   if (!type.mesh().valid())
     return;
-  const AxisSet same = type.equal();
+  const AxisSet same = type.same_on_all_ranks();
   for (AxisId id : program_.meshes[type.mesh()].typed_axes()) {
     Key key{static_cast<uint16_t>(type.mesh().index), id.index};
     Axis &axis = axes_[key];
@@ -194,7 +194,8 @@ void Cuts::result(InstId id) {
                    &after = program_.types[checked_.types[to.index]];
     if (before.mesh() != after.mesh() || !before.mesh().valid())
       continue;
-    AxisSet became = after.equal() & (before.of(Kind::Varying) | before.of(Kind::Partial));
+    AxisSet became =
+        after.same_on_all_ranks() & (before.of(Kind::Varying) | before.of(Kind::Partial));
     for (AxisId axis : became)
       for (const CutPositions::Found &each : positions_.of(to))
         ++axes_[{static_cast<uint16_t>(after.mesh().index), axis.index}].whole[each.cls];

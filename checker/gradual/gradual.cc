@@ -165,7 +165,7 @@ ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
   for (AxisId axis : cuts_.in_order(value, open))
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis))
       cut(type, axis, *dim);
-  for (AxisId axis : type.equal())
+  for (AxisId axis : type.same_on_all_ranks())
     if (cuts_.repeats(value, axis))
       cut(type, axis, 0);
   return program_.types.add(type);
@@ -236,7 +236,7 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
   const Type &first = program_.types[id];
   rules::take_kinds(type, first, lost & type.unknown);
   AxisSet blocks = type.of(Kind::Varying);
-  for (AxisId axis : type.equal())
+  for (AxisId axis : type.same_on_all_ranks())
     if (std::optional<unsigned> dim = cuts_.dim(value, axis);
         dim && is_broadcast_along(value, *dim))
       blocks |= axis; // equal blocks of one tensor
@@ -450,7 +450,7 @@ void find_equal_batches(ir::Program &program, CheckResult &result) {
       program.types[result.types[program.params[batches.front()].value.index]].mesh();
   for (uint32_t index : batches) {
     const Type &type = program.types[result.types[program.params[index].value.index]];
-    equal &= type.mesh() == mesh ? type.equal() : AxisSet();
+    equal &= type.mesh() == mesh ? type.same_on_all_ranks() : AxisSet();
   }
   const AxisSet data = data_axes(program, mesh);
   if ((equal & data).empty())

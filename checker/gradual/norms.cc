@@ -131,7 +131,7 @@ Norms::Facts Norms::infer(const rules::Application &app, llvm::ArrayRef<ValueId>
   }
   for (size_t i = first; i < last; ++i) {
     const ir::Type &type = app.type(app.args[i]);
-    const AxisSet equal = type.equal(), counted = equal & some;
+    const AxisSet equal = type.same_on_all_ranks(), counted = equal & some;
     whole |= equal;
     // Divided by the root of the number of ranks, it counts once among them.
     if (counted &&

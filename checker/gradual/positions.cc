@@ -94,7 +94,7 @@ std::vector<CutPositions::End> CutPositions::uncut() const {
     if (param.role != ir::Role::Param || !id.valid() || !shape.valid())
       continue;
     const ir::Type &type = program_.types[id];
-    if (type.equal().contains(program_.meshes[type.mesh()].typed_axes()))
+    if (type.same_on_all_ranks().contains(program_.meshes[type.mesh()].typed_axes()))
       for (unsigned d = 0; d < program_.shapes[shape].dims.size(); ++d)
         ends.push_back({param.value, d, 1});
   }

@@ -191,7 +191,7 @@ void Writer::layouts(Json &table, Json &of_values) const {
     }
     for (ir::AxisId axis : mesh.typed_axes() - type.sharded()) {
       const std::optional<ir::Kind> kind = type.kind(axis);
-      const bool same = !kind && type.equal().contains(axis);
+      const bool same = !kind && type.same_on_all_ranks().contains(axis);
       others.push_back({name(axis), kind ? std::string(ir::info(*kind).word) : same ? "R|I" : "?"});
     }
     Json row = {type.mesh().index, std::move(dims), std::move(others)};

@@ -147,8 +147,8 @@ std::vector<Sequence> Sequences::run() {
 }
 
 std::optional<plans::Request> Sequences::request(const Sequence &sequence) {
-  rules::Arg whole{program_.types.add(sequence.source), result_.shapes[sequence.from.index],
-                   result_.sizes[sequence.from.index]};
+  rules::TensorInfo whole{program_.types.add(sequence.source), result_.shapes[sequence.from.index],
+                          result_.sizes[sequence.from.index]};
   if (!whole.shape.valid() || whole.sizes.valid())
     return std::nullopt;
   plans::Request request{.source = whole.type,

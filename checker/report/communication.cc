@@ -30,7 +30,7 @@ public:
   void read(ir::InstId id, std::vector<CommCall> &out);
 
 private:
-  std::optional<int64_t> bytes_of(const rules::Arg &arg) const {
+  std::optional<int64_t> bytes_of(const rules::TensorInfo &arg) const {
     if (!arg.shape.valid() || ir::is_symbolic(program_, program_.meshes[mesh_]))
       return std::nullopt;
     return ir::byte_count(program_.shapes[arg.shape]);
@@ -58,13 +58,13 @@ private:
 
 std::optional<int64_t> Reader::larger_side(const TypedCall &call) const {
   int64_t before = 0, after = 0;
-  for (const rules::Arg &arg : call.args) {
+  for (const rules::TensorInfo &arg : call.args) {
     std::optional<int64_t> bytes = bytes_of(arg);
     if (!bytes)
       return std::nullopt;
     before += *bytes;
   }
-  for (const rules::Arg &arg : call.results)
+  for (const rules::TensorInfo &arg : call.results)
     after += bytes_of(arg).value_or(0);
   return std::max(before, after);
 }
@@ -137,7 +137,7 @@ void Reader::read(ir::InstId id, std::vector<CommCall> &out) {
     return;
   TypedCall typed = call_of(program_, result_, inst);
   // What no check reached has no types to read the call by.
-  if (llvm::any_of(typed.args, [](const rules::Arg &arg) { return !arg.type.valid(); }))
+  if (llvm::any_of(typed.args, [](const rules::TensorInfo &arg) { return !arg.type.valid(); }))
     return;
   rules::Application app{program_,         op,         inst.attrs,  inst.context,
                          typed.list.slots, typed.args, typed.claims};

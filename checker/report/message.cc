@@ -6,6 +6,7 @@
 
 #include "ir/dialect/print_type.h"
 #include "ir/mesh/symbols.h"
+#include "ir/support/format.h"
 #include "ir/text/text.h"
 #include "rules/ops/registry.h"
 #include "rules/violations/local.h"
@@ -23,8 +24,6 @@ template <class... F> Overloaded(F...) -> Overloaded<F...>;
 
 constexpr std::string_view kPlaceWords[] = {"",         "",     "output", "rule",
                                             "suppress", "file", "func",   "symbol"};
-
-std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
 std::string op_of(const ir::Program &program, const Place &place) {
   switch (place.form) {
@@ -62,7 +61,7 @@ void add_words(const ir::Program &program, ir::OperandsId block, llvm::StringRef
     }
     std::string word = given.empty() ? std::to_string(position++) : given;
     if (!prefix.empty())
-      word = fmt::format("{}[{}]", view(prefix), word);
+      word = fmt::format("{}[{}]", prefix, word);
     if (operand.is_value())
       words.push_back(word);
     else if (operand.form == ir::Operand::Form::List)
@@ -187,11 +186,11 @@ std::string fill(const ir::Program &program, const Finding &finding, std::string
     } else if (text[at] == '{') {
       size_t end = text.find('}', at);
       auto [name, noun] = llvm::StringRef(text.data() + at + 1, end - at - 1).split(' ');
-      std::string word = placeholder(program, finding, view(name));
+      std::string word = placeholder(program, finding, name);
       complete &= !word.empty();
       out += word;
       if (!noun.empty())
-        out += fmt::format(" {}{}", view(noun), word == "1" ? "" : "s");
+        out += fmt::format(" {}{}", noun, word == "1" ? "" : "s");
       at = end;
     } else {
       out += text[at];

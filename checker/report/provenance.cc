@@ -12,6 +12,7 @@
 #include "ir/claims.h"
 #include "ir/dialect/print_type.h"
 #include "ir/support/arrays.h"
+#include "ir/support/format.h"
 #include "ir/text/text.h"
 #include "rules/boundary/name.h"
 #include "rules/ops/registry.h"
@@ -34,12 +35,6 @@ using ir::AxisSet;
 using ir::InstId;
 using ir::Kind;
 using ir::ValueId;
-
-namespace {
-
-std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
-
-} // namespace
 
 Note note_at_declaration(const ir::Program &program, ValueId value) {
   const ir::Param *param = program.find_param(value);
@@ -89,7 +84,7 @@ private:
   // The operand whose kind the instruction merely passes on; none if the kind arises here.
   ValueId passes(InstId id) const {
     const ir::Inst &inst = program_.insts[id];
-    if (rules::find_transition_op(view(plain_name(inst))) != rules::TransitionOp::None &&
+    if (rules::find_transition_op(plain_name(inst)) != rules::TransitionOp::None &&
         changes_axis(id, inst))
       return {};
     if (partial_stated(inst) && kind_ == Kind::Partial)
@@ -180,7 +175,7 @@ private:
 
   Note made(InstId id, ValueId value, unsigned passed) const {
     const ir::Inst &inst = program_.insts[id];
-    std::string_view name = view(program_.op_name(inst.op)), kind = kind_name();
+    std::string_view name = program_.op_name(inst.op), kind = kind_name();
     std::string axis = axis_name(value);
     Note note;
     note.place = Place::inst(id);
@@ -245,7 +240,7 @@ std::optional<Note> brought_in(const ir::Program &program, const CheckResult &re
 std::string forward_text(const ir::Program &program, const CheckResult &result, InstId id,
                          AxisSet axes) {
   const ir::Inst &inst = program.insts[id];
-  std::string_view name = view(program.op_name(inst.op));
+  std::string_view name = program.op_name(inst.op);
   rules::ResolvedOp op = rules::resolve_op(program, inst.op);
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, id);
   std::string text = fmt::format("it belongs to the backward of `{}`", name);
@@ -380,10 +375,10 @@ llvm::SmallVector<Note, 2> explain_clash(const ir::Program &program, const Undec
       program, program.contexts[program.insts[clash.collective].context].mesh, clash.axes);
   std::string user = "the output";
   if (clash.first.form == Place::Form::Inst)
-    user = fmt::format("`{}`", view(program.op_name(program.insts[clash.first.as_inst()].op)));
+    user = fmt::format("`{}`", program.op_name(program.insts[clash.first.as_inst()].op));
   return {{Note::Form::Since, Place::inst(clash.collective), true,
            fmt::format("`{}` states no `dst`: its uses decide between R and I on {}",
-                       view(program.op_name(program.insts[clash.collective].op)), axes)},
+                       program.op_name(program.insts[clash.collective].op), axes)},
           {Note::Form::Because, clash.first, true,
            fmt::format("{} needs it {} on {}", user, ir::info(clash.needed).name, axes)}};
 }
@@ -412,7 +407,7 @@ Note note_at_symbol(const ir::Program &program, const ir::SymbolInfo &symbol) {
   return {Note::Form::Since,
           {Place::Form::Symbol, index},
           true,
-          fmt::format("`{}` is declared with {}", view(program.strings[symbol.name]),
+          fmt::format("`{}` is declared with {}", program.strings[symbol.name],
                       facts.empty() ? "no facts" : facts)};
 }
 
@@ -463,7 +458,7 @@ void add_sum_ahead(const ir::Program &program, const Finding &finding,
       {Note::Form::Because, Place::inst(sum), true,
        fmt::format("`{}` sums the result over {}: an addend that is the same on all ranks counts "
                    "once per rank",
-                   view(program.op_name(program.insts[sum].op)),
+                   program.op_name(program.insts[sum].op),
                    ir::print_axes(program, type_mesh(program, finding), mixed.axes))});
   if (mixed.operand.index < tensors.size())
     notes.push_back({Note::Form::Hint,

@@ -35,7 +35,7 @@ using ir::ValueId;
 // What one op needs.
 struct Decision {
   rd::Placement placement;
-  llvm::SmallVector<rules::Arg, 4> had;
+  llvm::SmallVector<rules::TensorInfo, 4> had;
   std::string reason;
   llvm::SmallVector<std::string, 4> names; // of the operands in the row
   llvm::SmallVector<bool, 4> read_again;
@@ -64,14 +64,14 @@ private:
     Walk walk(program_, options_, result);
     walk.mover = [this](InstId id, rules::Rules &rules, llvm::ArrayRef<ValueId> values,
                         const rules::Outcome &outcome, rules::Application &app,
-                        llvm::MutableArrayRef<rules::Arg> args) {
+                        llvm::MutableArrayRef<rules::TensorInfo> args) {
       decide(id, rules, values, outcome, app, args);
     };
     walk.run();
   }
   void decide(InstId id, rules::Rules &rules, llvm::ArrayRef<ValueId> values,
               const rules::Outcome &outcome, rules::Application &app,
-              llvm::MutableArrayRef<rules::Arg> args) {
+              llvm::MutableArrayRef<rules::TensorInfo> args) {
     const uint32_t application = rules.last_index(); // of the outcome
     rd::Placer placer(program_, rules, planner_);
     auto known = decisions_.find(id.index);
@@ -322,7 +322,7 @@ private:
       type.set_kind(axis, kind == Kind::Invariant ? Kind::Invariant : Kind::Replicate);
     }
   }
-  const rd::Plan &price(Insertion &insertion, const rules::Arg &had) {
+  const rd::Plan &price(Insertion &insertion, const rules::TensorInfo &had) {
     rd::Request request{insertion.had, insertion.wanted,
                         rules::global_shape(program_, program_.types[insertion.had], had)};
     request.gradient = insertion.gradient;
@@ -336,7 +336,7 @@ private:
   // On one axis by its words where these say the same, else by the whole type.
   ir::AttrsId written(rules::Rules &rules, const Inst &inst, size_t index) {
     const Insertion &insertion = out_.insertions[index];
-    const rules::Arg had = had_[index];
+    const rules::TensorInfo had = had_[index];
     const ir::Type from = program_.types[insertion.had], to = program_.types[insertion.wanted];
     AxisSet changed = rd::changed_axes(program_, from, to);
     if (changed.size() == 1 && !by_type_[index]) {
@@ -347,7 +347,7 @@ private:
       rules::ResultClaim claim;
       const rules::Outcome &outcome =
           rules.apply({program_, rules.resolve(inst.op), attrs, inst.context, slot, had, claim});
-      rules::Arg wanted = rd::moved_to(program_, had, insertion.wanted);
+      rules::TensorInfo wanted = rd::moved_to(program_, had, insertion.wanted);
       if (outcome.violations.empty() && outcome.types[0] == wanted.type &&
           outcome.shapes[0] == wanted.shape && outcome.sizes[0] == wanted.sizes)
         return attrs;
@@ -361,7 +361,7 @@ private:
                        {"src", ir::AttrValue::kind(rd::word_at(from, to, axis))},
                        {"dst", ir::AttrValue::kind(rd::word_at(to, from, axis))}});
   }
-  ir::AttrsId to_type(const Insertion &insertion, const rules::Arg &had) {
+  ir::AttrsId to_type(const Insertion &insertion, const rules::TensorInfo &had) {
     ir::Type wanted = program_.types[insertion.wanted];
     // Before it is decided: what is open stays what it is.
     wanted.clear(program_.types[insertion.had].either() & wanted.either());
@@ -389,7 +389,7 @@ private:
   llvm::DenseSet<uint32_t> accepted_;
   std::map<std::vector<uint32_t>, std::optional<rd::Placement>> placed_;
   std::map<std::pair<uint32_t, uint32_t>, size_t> moves_; // value and type -> insertion
-  std::vector<rules::Arg> had_;                           // per insertion
+  std::vector<rules::TensorInfo> had_;                    // per insertion
   std::vector<bool>
       by_type_; // per insertion: it starts from other types too, or takes several steps
   Elaboration out_;

@@ -49,7 +49,7 @@ private:
     ir::TypeId type = result_.types[operand.index];
     if (!type.valid())
       return std::nullopt;
-    rules::Arg arg{type, result_.shapes[operand.index], result_.sizes[operand.index]};
+    rules::TensorInfo arg{type, result_.shapes[operand.index], result_.sizes[operand.index]};
     rules::Slot slot;
     slot.form = rules::Slot::Form::Tensor;
     slot.count = 1;
@@ -90,7 +90,7 @@ private:
   }
   // Uneven blocks follow from the whole that a result states.
   void state_blocks(ValueId value, ir::TypeId type, ir::ShapeId whole) {
-    rules::Arg arg = rules::redistribute::arg_of(program_, type, whole);
+    rules::TensorInfo arg = rules::redistribute::arg_of(program_, type, whole);
     if (!arg.sizes.valid())
       return;
     program_.values[value].shape = arg.shape;

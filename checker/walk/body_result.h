@@ -31,11 +31,11 @@ struct BodyResult {
 // A body typed for one tuple of operand types and shapes, under one set of conditions.
 struct TypedBody {
   std::vector<uint32_t> key;
-  llvm::SmallVector<rules::Arg, 2> results;
+  llvm::SmallVector<rules::TensorInfo, 2> results;
   BodyResult body_result;
   llvm::SmallVector<KindVariables::Row, 2> param_rows, result_rows;
   uint32_t first = 0;
-  std::vector<rules::Arg> values = {}; // from ValueId `first` on
+  std::vector<rules::TensorInfo> values = {}; // from ValueId `first` on
 };
 
 // All of them, by what they were typed for.

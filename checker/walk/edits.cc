@@ -93,7 +93,7 @@ void Edits::apply_dual_to_gradients(const ir::Inst &inst) {
     ValueId result = inst.result(r);
     if (!llvm::is_contained(edit.gradients, result))
       continue;
-    if (std::optional<rules::Arg> after =
+    if (std::optional<rules::TensorInfo> after =
             transition(edit.dual_op, edit.dual_attrs, inst.context, state_.known(result)))
       state_.learn(result, *after);
   }
@@ -152,7 +152,7 @@ void Edits::edit_operands(const ir::Inst &inst) {
   for (const auto &[position, arg] : state_.edit->operands) {
     if (position >= state_.args.size())
       continue;
-    std::optional<rules::Arg> made = arg;
+    std::optional<rules::TensorInfo> made = arg;
     if (!main)
       made = transition(state_.edit->mover, state_.edit->operand_attrs, inst.context,
                         state_.args[position]);
@@ -163,8 +163,9 @@ void Edits::edit_operands(const ir::Inst &inst) {
   }
 }
 
-std::optional<rules::Arg> Edits::transition(ir::OpNameId op, ir::AttrsId attrs,
-                                            ir::ContextId context, rules::Arg operand) {
+std::optional<rules::TensorInfo> Edits::transition(ir::OpNameId op, ir::AttrsId attrs,
+                                                   ir::ContextId context,
+                                                   rules::TensorInfo operand) {
   if (!op.valid())
     return std::nullopt;
   const rules::ResolvedOp &resolved = state_.rules.resolve(op);
@@ -178,7 +179,7 @@ std::optional<rules::Arg> Edits::transition(ir::OpNameId op, ir::AttrsId attrs,
       state_.rules.apply({program_, resolved, attrs, context, slot, operand, claim});
   if (!outcome.violations.empty())
     return std::nullopt;
-  return rules::Arg{outcome.types[0], outcome.shapes[0], outcome.sizes[0]};
+  return rules::TensorInfo{outcome.types[0], outcome.shapes[0], outcome.sizes[0]};
 }
 
 } // namespace spmd::checker

@@ -13,7 +13,7 @@ namespace spmd::checker {
 // Some operands of an instruction are seen otherwise, or its attributes, or it is dropped.
 struct Edit {
   ir::InstId inst;
-  llvm::SmallVector<std::pair<uint32_t, rules::Arg>, 1>
+  llvm::SmallVector<std::pair<uint32_t, rules::TensorInfo>, 1>
       operands;      // position, and what it is seen as
   ir::AttrsId attrs; // none: as they are
   // What makes the operands that, on its own attributes. Needed in a body, which is typed for each
@@ -49,13 +49,13 @@ public:
   void apply_dual_to_gradients(const ir::Inst &inst);
   void remember(ir::ValueId value) { undo_.push_back({value, state_.known(value)}); }
   // One transition applied to one operand; none if it is refused.
-  std::optional<rules::Arg> transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context,
-                                       rules::Arg operand);
+  std::optional<rules::TensorInfo> transition(ir::OpNameId op, ir::AttrsId attrs,
+                                              ir::ContextId context, rules::TensorInfo operand);
 
 private:
   struct Before {
     ir::ValueId value;
-    rules::Arg known;
+    rules::TensorInfo known;
   };
   bool touched(const ir::Inst &inst) const;
   std::vector<bool> functions_that_run(ir::InstId inst);

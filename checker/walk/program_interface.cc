@@ -55,7 +55,7 @@ void ProgramInterface::declare(uint32_t index) {
                                   program_.rank.value_or(0));
   if (sizes.problem)
     state_.report({Place::Form::Param, index}, std::move(*sizes.problem));
-  const AxisSet same = type.equal() - type.unknown;
+  const AxisSet same = type.same_on_all_ranks() - type.unknown;
   if (AxisSet drifted = rules::axes_of(program_, param.drifted, type.mesh()) & same)
     state_.report({Place::Form::Param, index},
                   rules::CopiesDrift{param.value, drifted, "the first step"});
@@ -68,8 +68,7 @@ void ProgramInterface::declare(uint32_t index) {
                     rules::CopiesDrift{param.value, drifted, "the first step"});
   if (std::string off = rules::describe_gradient_ratio(param.gradient_ratio.value_or(1));
       !off.empty())
-    state_.report({Place::Form::Param, index},
-                  rules::WrongGradient{param.value, std::move(off), {}});
+    state_.report({Place::Form::Param, index}, rules::WrongGradient{param.value, std::move(off)});
   if (state_.inference) {
     type = state_.inference->with_cuts(param.value, type);
     state_.inference->declare(param.value, type);

@@ -19,7 +19,7 @@ namespace spmd::checker {
 
 struct Edit;
 
-using Args = llvm::SmallVector<rules::Arg, 8>;
+using Args = llvm::SmallVector<rules::TensorInfo, 8>;
 
 class WalkState {
 public:
@@ -27,10 +27,10 @@ public:
 
   // --- what is known of values ---
 
-  rules::Arg known(ir::ValueId value) const {
+  rules::TensorInfo known(ir::ValueId value) const {
     return {result.types[value.index], result.shapes[value.index], result.sizes[value.index]};
   }
-  void learn(ir::ValueId value, const rules::Arg &arg) {
+  void learn(ir::ValueId value, const rules::TensorInfo &arg) {
     result.types[value.index] = arg.type;
     result.shapes[value.index] = arg.shape;
     result.sizes[value.index] = arg.sizes;

@@ -30,8 +30,8 @@ public:
   // `result` must be a completed check.
   std::optional<std::vector<Finding>> retype(const Edit &edit);
   // One transition applied to one operand; none if it is refused.
-  std::optional<rules::Arg> transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context,
-                                       rules::Arg operand) {
+  std::optional<rules::TensorInfo> transition(ir::OpNameId op, ir::AttrsId attrs,
+                                              ir::ContextId context, rules::TensorInfo operand) {
     return edits_.transition(op, attrs, context, operand);
   }
 

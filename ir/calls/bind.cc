@@ -5,6 +5,7 @@
 #include "ir/calls/signatures.h"
 #include "ir/input/read_operands.h"
 #include "ir/shape.h"
+#include "ir/support/format.h"
 #include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -20,8 +21,6 @@ using llvm::StringRef;
 // What NumPy calls a parameter, which torch takes as well.
 constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
     {"axis", "dim"}, {"keepdims", "keepdim"}, {"input", "self"}, {"x", "self"}};
-
-std::string_view view(StringRef text) { return {text.data(), text.size()}; }
 
 // How well an argument suits a parameter.
 enum class Fit : uint8_t { Exact, Converted, None };
@@ -108,9 +107,9 @@ private:
         continue;
       }
       if (place == given_.size())
-        return fail(fmt::format("it has no parameter `{}`", view(word.take_front(60))));
+        return fail(fmt::format("it has no parameter `{}`", word.take_front(60)));
       if (given_[place])
-        return fail(fmt::format("`{}` is given twice", view(word)));
+        return fail(fmt::format("`{}` is given twice", word));
       given_[place] = operand;
     }
     return true;
@@ -120,8 +119,8 @@ private:
       if (signature_.parameters[i].name == word)
         return i;
     for (const auto &[other, ours] : kOtherWords)
-      for (size_t i = 0; other == view(word) && i < given_.size(); ++i)
-        if (view(signature_.parameters[i].name) == ours)
+      for (size_t i = 0; word == StringRef(other) && i < given_.size(); ++i)
+        if (signature_.parameters[i].name == StringRef(ours))
           return i;
     return given_.size();
   }
@@ -130,11 +129,11 @@ private:
     for (size_t i = 0; i < given_.size(); ++i) {
       const Parameter &parameter = signature_.parameters[i];
       if (!given_[i] && parameter.standard.empty() && !parameter.takes_rest)
-        return fail(fmt::format("`{}` is missing", view(parameter.name)));
+        return fail(fmt::format("`{}` is missing", parameter.name));
       Fit fit = given_[i] ? fit_of(parameter, *given_[i]) : Fit::Exact;
       if (fit == Fit::None)
-        return fail(fmt::format("`{}` is not of type {}{}", view(parameter.name),
-                                word_of(parameter.type), parameter.is_list ? "[]" : ""));
+        return fail(fmt::format("`{}` is not of type {}{}", parameter.name, word_of(parameter.type),
+                                parameter.is_list ? "[]" : ""));
       converted_ += fit == Fit::Converted;
     }
     return true;
@@ -192,7 +191,7 @@ private:
   // `torch.float32`, `float32` and `f32` are f32.
   StringRef dtype_of(const AttrValue &value) const {
     StringRef word = program_.strings[value.as<StringId>()];
-    if (parse_dtype(view(word)) != DType::Unknown)
+    if (parse_dtype(word) != DType::Unknown)
       return word;
     word.consume_front("torch.");
     return dtype_word(word);

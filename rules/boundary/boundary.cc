@@ -337,7 +337,7 @@ void reinterpret_mesh(const Application &app, Outcome &out) {
 
 void report(const Application &app, Outcome &out) {
   Type type = seen_operand(app, 0);
-  AxisSet one_number = type.equal();
+  AxisSet one_number = type.same_on_all_ranks();
   AxisSet wrong = type.claimed() - one_number - type.unknown;
   if (!wrong) {
     need_scale(app, 0, app.program.one(), type, out);

@@ -117,7 +117,7 @@ void take_order(Type &claim, const Type &found) {
   }
 }
 
-std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Arg &arg,
+std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const TensorInfo &arg,
                                                   const Type &claim, ir::ShapeId local,
                                                   ir::ShapeId global, AxisSet judged,
                                                   llvm::SmallVectorImpl<UndecidedExtents> &open) {
@@ -178,7 +178,7 @@ void add_shape(Violation violation, Outcome &out) {
 }
 
 std::optional<Violation> value_shape_differs(ir::Program &program, const std::string &what,
-                                             const Arg &stated, const Arg &found) {
+                                             const TensorInfo &stated, const TensorInfo &found) {
   if (std::optional<Violation> differs = shape_differs(program, what, stated.shape, found.shape))
     return differs;
   if (!stated.shape.valid() || !found.shape.valid() || !stated.type.valid() ||
@@ -187,7 +187,7 @@ std::optional<Violation> value_shape_differs(ir::Program &program, const std::st
   const Type a = program.types[stated.type], b = program.types[found.type];
   if (a.shard_dim != b.shard_dim || a.shard_order != b.shard_order || a.mesh() != b.mesh())
     return std::nullopt;
-  auto whole = [&](const Type &type, const Arg &arg) {
+  auto whole = [&](const Type &type, const TensorInfo &arg) {
     ir::ShapeId shape = global_shape(program, type, arg);
     return shape.valid() ? ir::print_shape(program, shape) : std::string("unknown");
   };

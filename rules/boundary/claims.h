@@ -38,7 +38,7 @@ struct ShapesDiffer {
 };
 // `judged`: the axes whose specs are known; else the extents of all ranks together are not
 // compared.
-std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Arg &arg,
+std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const TensorInfo &arg,
                                                   const ir::Type &claim, ir::ShapeId local,
                                                   ir::ShapeId global, ir::AxisSet judged,
                                                   llvm::SmallVectorImpl<UndecidedExtents> &open);
@@ -52,7 +52,7 @@ std::optional<Violation> shape_differs(const ir::Program &program, std::string w
 // The same of two values; where both are cut the same way, the sizes of their shards are compared
 // too. They are named as the shards of `what`.
 std::optional<Violation> value_shape_differs(ir::Program &program, const std::string &what,
-                                             const Arg &stated, const Arg &found);
+                                             const TensorInfo &stated, const TensorInfo &found);
 
 // Adds what one of these found.
 void add_shape(Violation violation, Outcome &out);

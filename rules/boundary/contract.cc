@@ -56,7 +56,7 @@ Type complete(const Type &stated, const Type &own) {
 // the same, or on which nothing is stated.
 AxisSet forbidden(const Type &stated, const Type &own, AxisSet local) {
   AxisSet both = known_to_both(stated, own);
-  AxisSet whole = own.equal();
+  AxisSet whole = own.same_on_all_ranks();
   AxisSet sharded = whole & (stated.sharded() | (stated.of(Kind::Varying) & local));
   AxisSet silent = (own.claimed() - own.unknown) - stated.claimed();
   return (differing(stated, own) - sharded) | (both & own.of(Kind::Partial) & ~own.zero()) | silent;

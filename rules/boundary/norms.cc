@@ -28,7 +28,7 @@ std::optional<Type> norm_type(const Application &app, Outcome &out) {
   for (uint32_t i = 0; i < app.args.size(); ++i) {
     const Type &type = app.type(app.args[i]);
     AxisSet zero = type.zero(), partial = type.of(Kind::Partial) - zero;
-    AxisSet same = type.equal() - zero;
+    AxisSet same = type.same_on_all_ranks() - zero;
     if (partial)
       out.violations.push_back(PartialIntoNonlinear{{i}, partial});
     if (same & summed)

@@ -93,7 +93,7 @@ private:
       forget_stretched(app_.args[arg], *map.results[0]);
     return map;
   }
-  void forget_stretched(const Arg &arg, TensorFactors &factors) const {
+  void forget_stretched(const TensorInfo &arg, TensorFactors &factors) const {
     const ir::Shape *shape = app_.shape(arg);
     llvm::SmallBitVector cut(static_cast<unsigned>(factors.size()));
     for (ir::AxisId axis : app_.type(arg).sharded())

@@ -55,7 +55,7 @@ public:
   Judge(const ScaleInput &input, const OpDef &row, const Sum &sum)
       : in_(input), app_(input.app), program_(app_.program), eq_(input.kinds.equation), row_(row),
         sum_(sum) {
-    for (const Arg &arg : app_.args)
+    for (const TensorInfo &arg : app_.args)
       unknown_ |= app_.type(arg).unknown;
   }
 
@@ -272,7 +272,7 @@ private:
 SumScale judge_scale(const ScaleInput &input, const OpDef &row, const Sum &sum) {
   ScaleId one = input.app.program.one();
   bool plain = input.divided.empty();
-  for (const Arg &arg : input.app.args)
+  for (const TensorInfo &arg : input.app.args)
     plain &= input.app.type(arg).scale == one;
   if (plain)
     return {one, {}, {}};

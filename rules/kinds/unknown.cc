@@ -22,7 +22,7 @@ constexpr size_t kMostTried = 2048;
 constexpr Combiner kOtherCombiners[] = {Combiner::Max, Combiner::Min, Combiner::Prod,
                                         Combiner::And, Combiner::Or,  Combiner::Xor};
 
-AxisSet unknown_axes(const Application &app, const Arg &arg) {
+AxisSet unknown_axes(const Application &app, const TensorInfo &arg) {
   const ir::Type &type = app.type(arg);
   return type.mesh() == app.op_context().mesh ? type.unknown & app.mesh().typed_axes() : AxisSet();
 }
@@ -191,7 +191,7 @@ private:
   const Application &app_;
   Judge judge_;
   Outcome &out_;
-  llvm::SmallVector<Arg, 4> args_;
+  llvm::SmallVector<TensorInfo, 4> args_;
   llvm::SmallVector<llvm::SmallVector<uint32_t, 2>, 4> groups_; // unknown on the axis at hand
   std::optional<Found> kept_;                                   // found whatever was tried
   std::optional<Found> apart_; // found with one of them, best without naming what is unknown
@@ -202,7 +202,7 @@ private:
 
 void add_violations_for_all_types(const Application &app, Judge judge, Outcome &out) {
   AxisSet axes, known;
-  for (const Arg &arg : app.args) {
+  for (const TensorInfo &arg : app.args) {
     axes |= unknown_axes(app, arg);
     known |= app.mesh().typed_axes() - unknown_axes(app, arg);
   }

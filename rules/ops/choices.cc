@@ -95,7 +95,7 @@ bool seen_to_count_alike(const Application &app) {
     llvm::for_each(app.program.lists[seen->as<ir::AttrListId>()].items, add);
   else
     add(*seen);
-  return llvm::all_of(app.args, [&](const Arg &arg) {
+  return llvm::all_of(app.args, [&](const TensorInfo &arg) {
     const ir::Shape *shape = app.shape(arg);
     return !shape || ir::differentiable(shape->dtype) ||
            (app.type(arg).sharded() - equal).empty();
@@ -176,7 +176,7 @@ std::string_view choose_nll_loss_backward(const Application &app) {
   // The number of targets is the last operand that is one number; where it is a sum over ranks that
   // is still pending, each of them has its own targets.
   ir::AxisSet pending, cut;
-  for (const Arg &arg : app.args) {
+  for (const TensorInfo &arg : app.args) {
     const ir::Shape *shape = app.shape(arg);
     if (shape && shape->ranked && shape->dims.empty())
       pending = app.type(arg).of(ir::Kind::Partial) - app.type(arg).zero();

@@ -4,16 +4,12 @@
 #include "rules/ops/registry.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "ir/support/format.h"
 
 #include <fmt/format.h>
 
 namespace spmd::rules {
 
-namespace {
-
-std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
-
-} // namespace
 
 std::vector<ir::InputError> verify_rules(const ir::Program &program) {
   std::vector<ir::InputError> errors;
@@ -21,23 +17,23 @@ std::vector<ir::InputError> verify_rules(const ir::Program &program) {
     errors.push_back({.name = "trace-rule",
                       .message = std::move(message),
                       .offset = rule.origin,
-                      .path = fmt::format("rules.{}", view(program.strings[rule.op]))});
+                      .path = fmt::format("rules.{}", program.strings[rule.op])});
   };
   for (const ir::UserRule &rule : program.rules) {
     llvm::StringRef name = program.strings[rule.op];
     if (resolve_spelling(name, program.dialect_name()).form != OpForm::Unknown)
-      fail(rule, fmt::format("`{}` has a rule of its own, which cannot be replaced", view(name)));
+      fail(rule, fmt::format("`{}` has a rule of its own, which cannot be replaced", name));
     if (rule.like.valid()) {
       ResolvedOp like = resolve_spelling(program.strings[rule.like], program.dialect_name());
       if (like.form == OpForm::Unknown)
-        fail(rule, fmt::format("the rule of `{}` is that of `{}`, which is no known op", view(name),
-                               view(program.strings[rule.like])));
+        fail(rule, fmt::format("the rule of `{}` is that of `{}`, which is no known op", name,
+                               program.strings[rule.like]));
       continue;
     }
     Equation equation;
-    EquationError error = parse_equation(view(program.strings[rule.equation]), equation);
+    EquationError error = parse_equation(program.strings[rule.equation], equation);
     if (!error.reason.empty())
-      fail(rule, fmt::format("the equation of `{}` cannot be read: {} at character {}", view(name),
+      fail(rule, fmt::format("the equation of `{}` cannot be read: {} at character {}", name,
                              error.reason, error.position + 1));
   }
   return errors;
@@ -69,10 +65,10 @@ std::optional<ResolvedOp> UserRules::resolve(ir::OpNameId spelling, std::unique_
     made = resolve_spelling(program.strings[found->like], program.dialect_name());
   } else {
     Equation equation;
-    if (!parse_equation(view(program.strings[found->equation]), equation).reason.empty())
+    if (!parse_equation(program.strings[found->equation], equation).reason.empty())
       return std::nullopt;
     row = std::make_unique<OpDef>(
-        OpDef{.name = view(name), .equation = EquationText(equation)});
+        OpDef{.name = name, .equation = EquationText(equation)});
     made.form = OpForm::Equation;
     made.row = row.get();
     // Tensors by position are members of a list that ends the operands.

@@ -70,7 +70,7 @@ std::optional<Ends> ends_of(const Application &app) {
   if (operands.size() != 1)
     return wrong(OperandMismatch{"a value", operands.empty() ? "none is given" : "a list"});
   ir::Program &program = app.program;
-  const Arg arg = app.args[operands[0]];
+  const TensorInfo arg = app.args[operands[0]];
   ir::Type source = seen(app, app.type(arg));
   // Without kinds, of axes with one rank alone: the rest is asked for below.
   ir::Type stated;
@@ -127,7 +127,7 @@ void apply_whole_type(const Application &app, Outcome &out) {
   for (AxisId axis : (to.either() - to.zero()) - from.either())
     out.inferred.push_back(
         {axis, word_at(from, to, axis), {.form = ir::WrittenKind::Form::Either}});
-  Arg result{ends.request.target, ends.stated, {}};
+  TensorInfo result{ends.request.target, ends.stated, {}};
   if (ends.request.shape.valid())
     result = arg_of(program, ends.request.target, ends.request.shape);
   ir::DType asked = ends.stated.valid() ? program.shapes[ends.stated].dtype : ir::DType::Unknown;
@@ -156,8 +156,9 @@ const ir::Claim *stated_gradient(const Application &app) {
                                                    : nullptr;
 }
 
-std::optional<BackwardRedistribution>
-backward_redistribution(const Application &app, const Arg &source, const Arg &result) {
+std::optional<BackwardRedistribution> backward_redistribution(const Application &app,
+                                                              const TensorInfo &source,
+                                                              const TensorInfo &result) {
   const ir::Claim *claim = stated_gradient(app);
   if (!claim || app.type(source).gradient_free() || !app.op_context().grad)
     return std::nullopt;

@@ -24,8 +24,8 @@ struct BackwardRedistribution {
   ir::ShapeId shape; // of the whole tensor
   std::optional<Violation> problem;
 };
-std::optional<BackwardRedistribution> backward_redistribution(const Application &app,
-                                                              const Arg &source, const Arg &result);
+std::optional<BackwardRedistribution>
+backward_redistribution(const Application &app, const TensorInfo &source, const TensorInfo &result);
 // Reports where it cannot be; the results are typed.
 void judge_stated_gradient(const Application &app, Outcome &out);
 

@@ -28,7 +28,7 @@ Candidates::Candidates(const Application &app, llvm::ArrayRef<ir::Type> types,
 // Factors of dimensions, as the operands have them where nothing is cut: shards that do not fit
 // hide what is one factor. Where numbers in attributes are those of one rank, as the operands are.
 void Candidates::read_factors() {
-  llvm::SmallVector<Arg, 8> whole;
+  llvm::SmallVector<TensorInfo, 8> whole;
   for (size_t i = 0; i < app_.args.size(); ++i) {
     ir::Type type = types_[i];
     for (AxisId axis : app_.global_axes())
@@ -42,7 +42,7 @@ void Candidates::read_factors() {
     factors_.clear();
   factors_.resize(app_.args.size());
 }
-bool Candidates::read_factors(llvm::ArrayRef<Arg> args) {
+bool Candidates::read_factors(llvm::ArrayRef<TensorInfo> args) {
   llvm::SmallVector<ResultClaim, 2> results(app_.results.size());
   Application app{program_, app_.op, app_.attrs, app_.context, app_.slots, args, results, true};
   llvm::SmallVector<RowUse, 1> uses = row_uses(app);

@@ -36,7 +36,7 @@ public:
 
 private:
   void read_factors();
-  bool read_factors(llvm::ArrayRef<Arg> args);
+  bool read_factors(llvm::ArrayRef<TensorInfo> args);
   bool one_element(size_t arg, unsigned dim) const;
   template <class Same, class Add>
   void add_partial(ir::AxisId axis, const Same &same, const Add &add) const;

@@ -95,7 +95,7 @@ private:
       return source_.kind(id).value_or(Kind::Replicate);
     std::optional<Kind> wanted = kind_at(target_, source_, id);
     bool equal =
-        wanted && is_replicated(*wanted) && (!problem_.mixed || *wanted != Kind::Invariant);
+        wanted && is_replicated(*wanted) && (!problem_.has_invariant || *wanted != Kind::Invariant);
     return last && equal ? *wanted : Kind::Replicate;
   }
   ir::Type type_of(const State &after, Axes changed, size_t index) {

@@ -1,7 +1,7 @@
 // Moves become calls of transitions.
 #pragma once
 
-#include "rules/redistribute/request.h"
+#include "rules/redistribute/numeric_problem.h"
 
 namespace spmd::rules::redistribute {
 

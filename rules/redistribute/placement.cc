@@ -47,11 +47,11 @@ struct Choice {
 
 } // namespace
 
-Arg moved_to(ir::Program &program, const Arg &value, TypeId target) {
+TensorInfo moved_to(ir::Program &program, const TensorInfo &value, TypeId target) {
   if (value.type == target)
     return value;
   ir::ShapeId whole = global_shape(program, program.types[value.type], value);
-  return whole.valid() ? arg_of(program, target, whole) : Arg{target, {}, {}};
+  return whole.valid() ? arg_of(program, target, whole) : TensorInfo{target, {}, {}};
 }
 
 // One application.
@@ -61,7 +61,7 @@ public:
           llvm::ArrayRef<bool> fixed)
       : program_(placer.program_), rules_(placer.rules_), planner_(placer.planner_), app_(app),
         values_(values), fixed_(fixed) {
-    for (const Arg &arg : app.args) {
+    for (const TensorInfo &arg : app.args) {
       types_.push_back(app.type(arg));
       wholes_.push_back(global_shape(program_, types_.back(), arg));
     }
@@ -70,7 +70,7 @@ public:
   std::optional<Placement> run(const Outcome &refused) {
     // Perhaps the sums over ranks only need to be stated.
     Choice stay;
-    for (const Arg &arg : app_.args)
+    for (const TensorInfo &arg : app_.args)
       stay.placement.types.push_back(arg.type);
     if (std::optional<ir::AttrsId> attrs = accepted(stay.placement.types)) {
       stay.placement.attrs = *attrs;
@@ -313,7 +313,7 @@ private:
 
   // The attributes under which the op accepts operands of these types.
   std::optional<ir::AttrsId> accepted(llvm::ArrayRef<TypeId> types) {
-    llvm::SmallVector<Arg, 8> args;
+    llvm::SmallVector<TensorInfo, 8> args;
     for (size_t i = 0; i < types.size(); ++i)
       args.push_back(moved_to(program_, app_.args[i], types[i]));
     ir::AttrsId attrs = app_.attrs;

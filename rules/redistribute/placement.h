@@ -19,7 +19,7 @@ struct Placement {
 };
 
 // A value as it is after a move; none of its extents where they do not follow.
-Arg moved_to(ir::Program &program, const Arg &value, ir::TypeId target);
+TensorInfo moved_to(ir::Program &program, const TensorInfo &value, ir::TypeId target);
 
 class Placer {
 public:

@@ -2,6 +2,7 @@
 #include "rules/redistribute/plan.h"
 
 #include "rules/redistribute/emit.h"
+#include "rules/redistribute/numeric_problem.h"
 
 namespace spmd::rules::redistribute {
 
@@ -75,7 +76,7 @@ const Plan &Planner::plan(const Request &request) {
   state_->table.inserted();
   state_->entries.push_back({request, std::make_unique<Plan>()});
   Plan &plan = *state_->entries.back().plan;
-  NumericProblem posed = pose(program_, request, topology_);
+  NumericProblem posed = to_numeric_problem(program_, request, topology_);
   Found best = found(posed, plan, effort_);
   const Problem &problem = posed.problem;
   plan.peak_bytes = bytes_of(problem, problem.source);

@@ -1,13 +1,15 @@
 // The plan is taken as its steps alone: what the search said of it is not used.
 #include "rules/redistribute/prove.h"
 
+#include "rules/redistribute/numeric_problem.h"
+
 #include <tuple>
 
 namespace spmd::rules::redistribute {
 
 Proof prove(ir::Program &program, const Request &request, const Topology &topology,
             const Plan &plan) {
-  NumericProblem posed = pose(program, request, topology);
+  NumericProblem posed = to_numeric_problem(program, request, topology);
   if (!plan.within_cap)
     posed.problem.cap = kNoCap;
   Cost cost;

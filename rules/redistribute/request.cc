@@ -2,6 +2,7 @@
 #include "rules/redistribute/request.h"
 #include "rules/kinds/scale.h"
 #include "rules/redistribute/ends.h"
+#include "rules/redistribute/numeric_problem.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/sizes.h"
 #include "rules/transitions/axes.h"
@@ -152,7 +153,7 @@ bool follows_the_rule(const ir::Program &program, const ir::UnevenDim &dim,
 
 } // namespace
 
-std::optional<Violation> refuse_blocks(ir::Program &program, const Arg &value) {
+std::optional<Violation> refuse_blocks(ir::Program &program, const TensorInfo &value) {
   if (!value.sizes.valid())
     return std::nullopt;
   const ir::Type type = program.types[value.type];
@@ -186,7 +187,8 @@ void set_prices(const ir::Program &program, const ir::Mesh &mesh, const Topology
 }
 
 } // namespace
-NumericProblem pose(ir::Program &program, const Request &request, const Topology &topology) {
+NumericProblem to_numeric_problem(ir::Program &program, const Request &request,
+                                  const Topology &topology) {
   const ir::Type source = program.types[request.source], target = program.types[request.target];
   const ir::Mesh &mesh = program.meshes[source.mesh()];
   NumericProblem posed;
@@ -221,9 +223,9 @@ NumericProblem pose(ir::Program &program, const Request &request, const Topology
                                               : Combiner::Sum;
     problem.combiners.push_back(static_cast<uint8_t>(combiner));
     if (to == Kind::Partial) {
-      problem.keeps |= one(axis);
+      problem.may_keep |= one(axis);
       if (combiner == Combiner::Sum)
-        problem.zeroes |= one(axis);
+        problem.may_zero_fill |= one(axis);
     }
     if (to == Kind::Reduced && !free)
       problem.owned |= one(axis);
@@ -235,7 +237,7 @@ NumericProblem pose(ir::Program &program, const Request &request, const Topology
     problem.extents.push_back(known_divisor(program, ir::assumed(program, extent)));
   }
   problem.element_bytes = std::max<int64_t>(1, ir::info(shape.dtype).bytes);
-  problem.mixed = problem.source.invariant | problem.target.invariant;
+  problem.has_invariant = problem.source.invariant | problem.target.invariant;
   problem.gradient = request.gradient && !free;
   for (const State *state : {&problem.source, &problem.target}) {
     Spec spec(*state, problem.axis_count(), problem.rank());

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "rules/application.h"
-#include "rules/redistribute/search/search.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -77,17 +76,9 @@ struct SearchBudget {
 // What keeps a value from being brought to another type.
 std::optional<Violation> refuse(ir::Program &program, const Request &request);
 // The same of the blocks of a value: those of the nested rule can be moved.
-std::optional<Violation> refuse_blocks(ir::Program &program, const Arg &value);
+std::optional<Violation> refuse_blocks(ir::Program &program, const TensorInfo &value);
 // False where the extents are not known, or too large to be priced.
 bool can_be_planned(const ir::Program &program, const Request &request);
-
-// A request as a problem of numbers: an extent with symbols stands as the largest number known to
-// divide it, the size of an axis as ir::assumed_ranks() has it.
-struct NumericProblem {
-  Problem problem;
-  llvm::SmallVector<ir::AxisId, 6> axes; // of the mesh, per axis of the problem
-};
-NumericProblem pose(ir::Program &program, const Request &request, const Topology &topology);
 
 // Attributes of a step as a call: `axis`, `src`, `dst`, `expert`.
 ir::AttrsId attributes_of(ir::Program &program, const Step &step);

@@ -21,7 +21,7 @@ using ir::AxisSet;
 using ir::Kind;
 using ir::WrittenKind;
 
-Arg arg_of(ir::Program &program, ir::TypeId id, ir::ShapeId whole) {
+TensorInfo arg_of(ir::Program &program, ir::TypeId id, ir::ShapeId whole) {
   const ir::Type type = program.types[id];
   const ir::Mesh &mesh = program.meshes[type.mesh()];
   ir::Shape local = program.shapes[whole];
@@ -49,13 +49,13 @@ Arg arg_of(ir::Program &program, ir::TypeId id, ir::ShapeId whole) {
     if (!nested->blocks.even())
       sizes.dims.push_back(nested->blocks.as_dim(dim));
   }
-  Arg arg{id, program.shapes.add(std::move(local)), {}};
+  TensorInfo arg{id, program.shapes.add(std::move(local)), {}};
   if (!sizes.dims.empty())
     arg.sizes = program.shard_sizes.add(std::move(sizes));
   return arg;
 }
 
-Outcome apply_step(ir::Program &program, Rules &rules, const Step &step, const Arg &value,
+Outcome apply_step(ir::Program &program, Rules &rules, const Step &step, const TensorInfo &value,
                    ir::ShapeId whole) {
   ir::OpNameId name{program.strings.add(name_of(step.op)).index};
   ir::ContextId context =
@@ -65,7 +65,7 @@ Outcome apply_step(ir::Program &program, Rules &rules, const Step &step, const A
   slot.count = 1;
   ResultClaim claim;
   // Uneven blocks of a result follow from the whole that it states.
-  Arg result = arg_of(program, step.after, whole);
+  TensorInfo result = arg_of(program, step.after, whole);
   if (result.sizes.valid()) {
     claim.shape = result.shape;
     claim.global = whole;
@@ -389,7 +389,7 @@ std::string verify(ir::Program &program, Rules &rules, const Request &request, c
   auto wrong = [&](size_t i, std::string what) {
     return fmt::format("step {} of the plan ({}): {}", i + 1, name_of(plan.steps[i].op), what);
   };
-  Arg value = arg_of(program, request.source, request.shape);
+  TensorInfo value = arg_of(program, request.source, request.shape);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step &step = plan.steps[i];
     if (step.before != value.type)
@@ -399,7 +399,7 @@ std::string verify(ir::Program &program, Rules &rules, const Request &request, c
       return wrong(i, finding);
     if (out.types[0] != step.after)
       return wrong(i, "gives another type");
-    Arg result = arg_of(program, step.after, request.shape);
+    TensorInfo result = arg_of(program, step.after, request.shape);
     if (out.shapes[0].valid() && result.shape.valid() && out.shapes[0] != result.shape)
       return wrong(i, "gives another shape");
     value = {step.after, out.shapes[0], out.sizes[0]};

@@ -11,10 +11,10 @@ namespace spmd::rules::redistribute {
 
 // A value of the type whose blocks follow the nested rule; `whole`: its extents on all ranks
 // together.
-Arg arg_of(ir::Program &program, ir::TypeId type, ir::ShapeId whole);
+TensorInfo arg_of(ir::Program &program, ir::TypeId type, ir::ShapeId whole);
 
 // Applies one step to a value on which no other axis is local; what the rules say of it.
-Outcome apply_step(ir::Program &program, Rules &rules, const Step &step, const Arg &value,
+Outcome apply_step(ir::Program &program, Rules &rules, const Step &step, const TensorInfo &value,
                    ir::ShapeId whole);
 
 // Empty, or which step of the plan is wrong. Blocks are followed on all ranks of the mesh up to a

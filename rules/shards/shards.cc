@@ -486,7 +486,7 @@ private:
 ShardResult judge_shards(const ShardInput &input, const Sum &sum, unsigned result,
                          llvm::SmallVectorImpl<Violation> &out) {
   AxisSet any;
-  for (const Arg &arg : input.app.args)
+  for (const TensorInfo &arg : input.app.args)
     any |= input.app.type(arg).sharded();
   if (!(any & input.axes))
     return {};

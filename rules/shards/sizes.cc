@@ -75,7 +75,7 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
   return nested;
 }
 
-void warn_uneven_shards(const ir::Program &program, const Arg &arg, AxisSet local,
+void warn_uneven_shards(const ir::Program &program, const TensorInfo &arg, AxisSet local,
                         OperandIndex operand, llvm::SmallVectorImpl<Violation> &out) {
   if (!arg.sizes.valid() || !local)
     return;
@@ -111,7 +111,7 @@ std::optional<Blocks> with_more_axes(ir::Program &program, const ir::Mesh &mesh,
 
 } // namespace
 
-ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir::Type &after,
+ir::ShardSizesId joined_sizes(ir::Program &program, const TensorInfo &before, const ir::Type &after,
                               std::optional<ir::ShardSizesId> stated,
                               llvm::SmallVectorImpl<Violation> &out) {
   if (!before.sizes.valid())
@@ -222,7 +222,7 @@ std::optional<Violation> drop_shards_beyond(const ir::Program &program, ir::Type
   return AttributeMismatch{fmt::format("S({})", named), fmt::format("one of {} dimensions", rank)};
 }
 
-ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg) {
+ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const TensorInfo &arg) {
   if (!arg.shape.valid() || !program.shapes[arg.shape].ranked)
     return {};
   ir::Shape shape = program.shapes[arg.shape];

@@ -28,13 +28,13 @@ DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::Sha
 
 // Warns of the dimensions that blocks of different size cut along axes whose shards become the own
 // tensors of ranks.
-void warn_uneven_shards(const ir::Program &program, const Arg &arg, ir::AxisSet local,
+void warn_uneven_shards(const ir::Program &program, const TensorInfo &arg, ir::AxisSet local,
                         OperandIndex operand, llvm::SmallVectorImpl<Violation> &out);
 
 // Sizes of the shards of a value whose type becomes `after`: every rank of the axes that a
 // dimension gains holds a part of one shape. `stated`: what a declaration says of them; where it
 // says something else, that is reported.
-ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir::Type &after,
+ir::ShardSizesId joined_sizes(ir::Program &program, const TensorInfo &before, const ir::Type &after,
                               std::optional<ir::ShardSizesId> stated,
                               llvm::SmallVectorImpl<Violation> &out);
 
@@ -44,6 +44,6 @@ std::optional<Violation> drop_shards_beyond(const ir::Program &program, ir::Type
                                             ir::ShapeId shape);
 
 // The extents of all ranks together; none where they cannot be determined.
-ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg);
+ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const TensorInfo &arg);
 
 } // namespace spmd::rules

@@ -11,7 +11,7 @@ namespace {
 bool is_dimension(int dim) { return dim >= 0 && dim < static_cast<int>(ir::kMaxDims); }
 
 // Each dimension is the one `by` positions further; what has no place then is dropped.
-void move_spec(ir::Program &program, int by, Arg &arg) {
+void move_spec(ir::Program &program, int by, TensorInfo &arg) {
   Type type = program.types[arg.type];
   auto moved = [&](AxisId axis) { return static_cast<int>(*type.dim(axis)) + by; };
   for (AxisId axis : type.sharded())
@@ -35,7 +35,7 @@ void move_spec(ir::Program &program, int by, Arg &arg) {
 
 } // namespace
 
-Arg entry_of(ir::Program &program, Arg whole) {
+TensorInfo entry_of(ir::Program &program, TensorInfo whole) {
   if (whole.type.valid())
     move_spec(program, -1, whole);
   if (!whole.shape.valid())
@@ -50,7 +50,7 @@ Arg entry_of(ir::Program &program, Arg whole) {
   return whole;
 }
 
-Arg stack_of(ir::Program &program, Arg each, std::optional<ir::Extent> length) {
+TensorInfo stack_of(ir::Program &program, TensorInfo each, std::optional<ir::Extent> length) {
   if (each.type.valid())
     move_spec(program, 1, each);
   bool known = each.shape.valid() && length && program.shapes[each.shape].ranked;

@@ -35,7 +35,7 @@ Reshape reshape_of(const Transition &row) {
 LayoutEffect::LayoutEffect(const LayoutInput &input, Outcome &specs, Outcome &shapes)
     : input_(input), app_(input.app), specs_(specs), shapes_(shapes),
       blocks_(app_.program, app_.mesh()) {
-  const Arg &arg = app_.args[input.operand];
+  const TensorInfo &arg = app_.args[input.operand];
   const ir::Shape *operand = app_.shape(arg);
   ranked_ = operand && operand->ranked;
   dims_.resize(ranked_ ? operand->dims.size() : ir::kMaxDims);

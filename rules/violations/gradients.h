@@ -107,7 +107,6 @@ struct UnlikeSteps {
 struct AccumulatedMeans {
   ir::ValueId value;  // the loss of the first pass
   int64_t passes = 0; // at one line
-  ir::AxisSet axes;   // none: it is wrong on each of them
   void fields(auto &&visit) const { visit("value", value), visit("passes", passes); }
   bool operator==(const AccumulatedMeans &) const = default;
   static const DiagnosticInfo info;
@@ -116,7 +115,6 @@ struct AccumulatedMeans {
 struct DroppedGradients {
   ir::ValueId value; // the loss of the first pass
   int64_t dropped = 0, passes = 0;
-  ir::AxisSet axes; // none: likewise
   void fields(auto &&visit) const {
     visit("value", value), visit("dropped", dropped), visit("passes", passes);
   }
@@ -160,7 +158,6 @@ struct UnlikeOneDevice {
 struct WrongGradient {
   ir::ValueId value;  // a parameter
   std::string factor; // of `describe_gradient_ratio`
-  ir::AxisSet axes;   // none: it is wrong on each of them
   void fields(auto &&visit) const { visit("value", value), visit("factor", factor); }
   bool operator==(const WrongGradient &) const = default;
   static const DiagnosticInfo info;

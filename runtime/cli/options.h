@@ -4,7 +4,7 @@
 
 #include "checker/cli/options.h"
 #include "runtime/backends/table.h"
-#include "runtime/judge/run/judged_run.h"
+#include "runtime/judge/run/options.h"
 
 #include <optional>
 #include <string>

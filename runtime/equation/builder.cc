@@ -36,8 +36,8 @@ public:
         return false;
     draft_.term.integer *= row_.negative ? -1 : 1;
     if (row_.divisors)
-      for (size_t f = 0; f < all_.site.map.factors.size(); ++f)
-        if (all_.site.map.factors[f].divides)
+      for (size_t f = 0; f < all_.context.map.factors.size(); ++f)
+        if (all_.context.map.factors[f].divides)
           draft_.term.divisor *= all_.extents[static_cast<uint8_t>(f)];
     lay_out(all_, draft_, row_seed());
     if (!all_.problem.empty())
@@ -57,8 +57,8 @@ private:
       mentions = true;
       any |= all_.present(ref);
       zero |= all_.gradient_of(ref) && !all_.present(ref);
-      if (!inside && ref.operand != kGenerator && all_.site.binding.is_number(ref.operand))
-        zero |= all_.site.number(ref.operand) == 0.0;
+      if (!inside && ref.operand != kGenerator && all_.context.binding.is_number(ref.operand))
+        zero |= all_.context.number(ref.operand) == 0.0;
     });
     return zero || (mentions && !any);
   }
@@ -140,7 +140,7 @@ private:
     return true;
   }
   bool add_number(unsigned operand) {
-    std::optional<double> number = all_.site.number(operand);
+    std::optional<double> number = all_.context.number(operand);
     if (!number)
       return all_.fail("a word stands where a number is needed");
     draft_.term.number *= *number;
@@ -173,7 +173,7 @@ private:
         chosen = equation_.operands[ref.operand].name;
     });
     if (all_.is_derived())
-      chosen = all_.forward().equation.equation.operands[all_.site.row.derivative_at].name;
+      chosen = all_.forward().equation.equation.operands[all_.context.row.derivative_at].name;
     if (all_.forward().chooses.empty())
       return Source::Keeps::Hash;
     return chosen == all_.forward().chooses ? Source::Keeps::True : Source::Keeps::False;
@@ -252,7 +252,7 @@ private:
     }
     const Slot &slot = all_.slot(ref);
     if (slot.form == Slot::Form::Literal) {
-      double number = all_.site.number(ref.operand).value_or(0);
+      double number = all_.context.number(ref.operand).value_or(0);
       function.seed = mix(function.seed, residue_of(number).value());
     }
     for (unsigned k = 0; k < slot.count; ++k) {

@@ -27,7 +27,7 @@ Strides doubled(Strides strides) {
 bool lower_complex_term(const RowCall &call, const lowered::Term &term, const DeviceArray &out,
                         bool fresh, std::vector<Command> &commands) {
   // The derivative of a product conjugates.
-  if (call.site.row.derivative_of || term.scatters || !term.indices.empty() ||
+  if (call.context.row.derivative_of || term.scatters || !term.indices.empty() ||
       !term.functions.empty() || term.edges.count || term.sources.empty())
     return false;
   LoopNestDraft draft;

@@ -67,7 +67,7 @@ llvm::Error ForwardRow::run_vjp(const Call<double> &call,
   llvm::SmallVector<View<double>, 2> results;
   for (const View<const double> &gradient : incoming)
     results.push_back({gradient.dims, nullptr, gradient.dtype, gradient.first, gradient.whole});
-  Site at = site(call.site);
+  KernelContext at = context(call.context);
   Call<double> forward{at, call.args, results};
   llvm::SmallVector<VjpResult, 2> with;
   for (size_t i = 0; i < more.size(); ++i)
@@ -100,7 +100,7 @@ llvm::Error ForwardRow::run_back(const Call<Residue> &call) const {
     moved.back() = {gradient.dims, rooms[j].cells.data(), gradient.dtype, gradient.first,
                     gradient.whole};
   }
-  Site at = site(call.site);
+  KernelContext at = context(call.context);
   if (llvm::Error problem = kernel_->modular(Call<Residue>{at, args, moved}))
     return problem;
   for (size_t j = 0; j < incoming.size(); ++j)

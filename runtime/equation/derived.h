@@ -29,7 +29,7 @@ public:
   }
   // The row itself: where it stands, the operand that is derived by, and the arguments of the
   // derived row that are gradients of its results.
-  Site site(const Site &derived) const {
+  KernelContext context(const KernelContext &derived) const {
     return {*app_, *row_, binding_, map_, derived.domain, derived.seed, derived.op, derived.stream};
   }
   unsigned operand() const { return operand_; }

@@ -66,14 +66,14 @@ struct LoweredEquation::Plan {
 };
 
 llvm::Expected<std::unique_ptr<LoweredEquation>>
-LoweredEquation::lower(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results,
-                       bool modular) {
-  const rules::OpDef *forward = site.row.derivative_of;
-  if (!modular && !runtime::is_value(forward ? *forward : site.row))
+LoweredEquation::lower(const KernelContext &context, llvm::ArrayRef<Dims> args,
+                       llvm::ArrayRef<Dims> results, bool modular) {
+  const rules::OpDef *forward = context.row.derivative_of;
+  if (!modular && !runtime::is_value(forward ? *forward : context.row))
     return llvm::createStringError(std::errc::not_supported, "`%s` cannot be run: it has no kernel",
-                                   std::string(site.row.name).c_str());
+                                   std::string(context.row.name).c_str());
   auto plan = std::make_unique<Plan>();
-  if (llvm::Error error = lowered::Lowering(site, args, results, modular).run(plan->results))
+  if (llvm::Error error = lowered::Lowering(context, args, results, modular).run(plan->results))
     return error;
   return std::unique_ptr<LoweredEquation>(new LoweredEquation(std::move(plan)));
 }

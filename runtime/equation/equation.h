@@ -32,8 +32,10 @@ class LoweredEquation {
 public:
   // Extents per tensor of the application, and per result. `modular`: it will be run on residues.
   // An error: the equation is not the value, or extents do not fit.
-  static llvm::Expected<std::unique_ptr<LoweredEquation>>
-  lower(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results, bool modular);
+  static llvm::Expected<std::unique_ptr<LoweredEquation>> lower(const KernelContext &context,
+                                                                llvm::ArrayRef<Dims> args,
+                                                                llvm::ArrayRef<Dims> results,
+                                                                bool modular);
   ~LoweredEquation();
   // Results hold anything. True if all that they hold now are floats.
   template <class T> bool run(const Call<T> &call, const Precision &precision) const;

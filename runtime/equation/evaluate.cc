@@ -29,11 +29,12 @@ std::string name_of(const OpDef &row) { return std::string(row.name); }
 // An equation that is laid out when it is first asked for; by whichever thread.
 class LazyEquation {
 public:
-  llvm::Expected<const LoweredEquation *> get(const Site &site, llvm::ArrayRef<Dims> args,
+  llvm::Expected<const LoweredEquation *> get(const KernelContext &context,
+                                              llvm::ArrayRef<Dims> args,
                                               llvm::ArrayRef<Dims> results, bool modular) const {
     std::call_once(made_, [&] {
       llvm::Expected<std::unique_ptr<LoweredEquation>> lowered =
-          LoweredEquation::lower(site, args, results, modular);
+          LoweredEquation::lower(context, args, results, modular);
       if (lowered)
         equation_ = std::move(*lowered);
       else
@@ -94,23 +95,23 @@ void put_back(const Scratch<Complex> &room, Tensor &result) {
 struct PreparedOp::State {
   rules::ResolvedOp op;
   llvm::SmallVector<rules::Slot, 6> slots;
-  llvm::SmallVector<rules::Arg, 6> args;
+  llvm::SmallVector<rules::TensorInfo, 6> args;
   llvm::SmallVector<Dims, 4> arg_dims;
   llvm::SmallVector<bool, 6> reads;
   std::deque<Use> uses;
   bool narrow = false;  // all floats have 24 bits or less
   bool complex = false; // a tensor has complex numbers
 
-  Site site(const Use &use, Domain domain, const Draws &draws) const {
+  KernelContext context(const Use &use, Domain domain, const Draws &draws) const {
     return {*use.app, *use.row, use.binding, use.map, domain, draws.seed, draws.op, draws.stream};
   }
-  llvm::Expected<const LoweredEquation *> equation(const Use &use, const Site &site,
+  llvm::Expected<const LoweredEquation *> equation(const Use &use, const KernelContext &context,
                                                    bool modular) const {
-    return (modular ? use.modular : use.real).get(site, arg_dims, use.result_dims, modular);
+    return (modular ? use.modular : use.real).get(context, arg_dims, use.result_dims, modular);
   }
   llvm::Error bind(Use &use);
   void find_reads(const Use &use);
-  template <class T> llvm::Error check(const Use &use, const Site &site) const;
+  template <class T> llvm::Error check(const Use &use, const KernelContext &context) const;
   // True if the kernel of the row that it gives a gradient of answers for it.
   template <class T> static bool goes_back(const Use &use);
 
@@ -263,23 +264,25 @@ template <class T> bool PreparedOp::State::goes_back(const Use &use) {
     return false;
 }
 
-template <class T> llvm::Error PreparedOp::State::check(const Use &use, const Site &site) const {
+template <class T>
+llvm::Error PreparedOp::State::check(const Use &use, const KernelContext &context) const {
   if ((use.kernel && kernel_of<T>(*use.kernel)) || goes_back<T>(use))
     return llvm::Error::success();
   const KernelDef *kernel = use.forward ? use.forward->kernel() : use.kernel;
   if (std::is_same_v<T, Complex> && kernel)
     return error("`%s` cannot be run: it has no kernel for complex numbers",
                  name_of(*use.row).c_str());
-  llvm::Expected<const LoweredEquation *> lowered = equation(use, site, std::is_same_v<T, Residue>);
+  llvm::Expected<const LoweredEquation *> lowered =
+      equation(use, context, std::is_same_v<T, Residue>);
   return lowered ? llvm::Error::success() : lowered.takeError();
 }
 
 llvm::Error PreparedOp::check(Domain domain) const {
   for (const Use &use : state_->uses) {
-    Site site = state_->site(use, domain, {});
-    llvm::Error problem = domain == Domain::Field ? state_->check<Residue>(use, site)
-                          : state_->complex       ? state_->check<Complex>(use, site)
-                                                  : state_->check<double>(use, site);
+    KernelContext context = state_->context(use, domain, {});
+    llvm::Error problem = domain == Domain::Field ? state_->check<Residue>(use, context)
+                          : state_->complex       ? state_->check<Complex>(use, context)
+                                                  : state_->check<double>(use, context);
     if (problem)
       return problem;
   }
@@ -290,7 +293,8 @@ llvm::Error PreparedOp::check(Domain domain) const {
 
 // What is only moved is of its dtype already.
 bool PreparedOp::State::stays_rounded(const Use &use) const {
-  return use.kernel && use.kernel->puts_back && llvm::all_of(args, [&](const rules::Arg &arg) {
+  return use.kernel && use.kernel->puts_back &&
+         llvm::all_of(args, [&](const rules::TensorInfo &arg) {
            return use.app->program.shapes[arg.shape].dtype ==
                   use.app->program.shapes[use.claims.front().shape].dtype;
          });
@@ -327,13 +331,13 @@ llvm::Expected<bool> PreparedOp::State::run(const Use &use, const Call<T> &call,
       return done(use.forward->run_back(call), false);
     }
   }
-  if (llvm::Error problem = check<T>(use, call.site))
+  if (llvm::Error problem = check<T>(use, call.context))
     return problem;
   llvm::Expected<const LoweredEquation *> lowered =
-      equation(use, call.site, std::is_same_v<T, Residue>);
+      equation(use, call.context, std::is_same_v<T, Residue>);
   if (!lowered)
     return lowered.takeError();
-  bool floats = (*lowered)->run<T>(call, {narrow && call.site.domain == Domain::Declared, kept});
+  bool floats = (*lowered)->run<T>(call, {narrow && call.context.domain == Domain::Declared, kept});
   return floats && llvm::all_of(call.results, [](const View<T> &result) {
            return !result || result.dtype == ir::DType::F32;
          });
@@ -377,7 +381,7 @@ PreparedOp::State::run(llvm::ArrayRef<TensorBlock> held, llvm::ArrayRef<TensorBl
     more.push_back(op->state_->uses.front().forward.get());
   llvm::SmallVector<bool, 2> rounded(results.size(), false);
   for (const Use &use : uses) {
-    Site at = site(use, domain, draws);
+    KernelContext at = context(use, domain, draws);
     llvm::SmallVector<View<T>, 2> own;
     for (unsigned index : use.indices)
       own.push_back(made[index]);
@@ -413,19 +417,19 @@ bool PreparedOp::lower(llvm::ArrayRef<DeviceArray> args, llvm::ArrayRef<DeviceAr
                        StepScratch &scratch, std::vector<Command> &commands) const {
   const size_t before = commands.size();
   for (const Use &use : state_->uses) {
-    const Site site = state_->site(use, Domain::Declared, {});
+    const KernelContext context = state_->context(use, Domain::Declared, {});
     llvm::SmallVector<DeviceArray, 2> own;
     for (unsigned index : use.indices)
       own.push_back(results[index]);
     const LoweredEquation *equation = nullptr;
     if (!use.kernel && !(use.forward && use.forward->kernel())) {
-      llvm::Expected<const LoweredEquation *> made = state_->equation(use, site, false);
+      llvm::Expected<const LoweredEquation *> made = state_->equation(use, context, false);
       if (made)
         equation = *made;
       else
         llvm::consumeError(made.takeError());
     }
-    RowCall call{site, use.kernel, use.forward.get(), equation, args, own, scratch};
+    RowCall call{context, use.kernel, use.forward.get(), equation, args, own, scratch};
     if (!lower_row(call, commands)) {
       commands.resize(before);
       return false;

@@ -96,12 +96,12 @@ static llvm::SmallVector<Shaped, 4> shaped(llvm::ArrayRef<Dims> dims,
   return made;
 }
 
-Lowering::Lowering(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results,
-                   bool modular)
-    : site(site), equation(site.row.equation.equation), modular(modular),
-      args_(shaped(args, site.map.args)), results_(shaped(results, site.map.results)),
-      extents(site.map, args_, results_), problem(extents.problem()) {
-  for (const rules::FactorInfo &factor : site.map.factors) {
+Lowering::Lowering(const KernelContext &context, llvm::ArrayRef<Dims> args,
+                   llvm::ArrayRef<Dims> results, bool modular)
+    : context(context), equation(context.row.equation.equation), modular(modular),
+      args_(shaped(args, context.map.args)), results_(shaped(results, context.map.results)),
+      extents(context.map, args_, results_), problem(extents.problem()) {
+  for (const rules::FactorInfo &factor : context.map.factors) {
     labels.push_back(labels.size());
     whole.push_back(factor.whole);
   }
@@ -127,23 +127,23 @@ void Lowering::name_unknown() {
   constexpr uint64_t kArg = 1000, kResult = 2000;
   if (!is_derived()) {
     // One member of each list may be all that is taken.
-    for (const rules::Slot &slot : site.app.slots)
+    for (const rules::Slot &slot : context.app.slots)
       for (size_t i = slot.first; i < slot.first + slot.count; ++i)
         name(args_[i], mix(kArg, i));
     for (size_t k = 0; k < results_.size(); ++k)
       name(results_[k], mix(kResult, k));
     return;
   }
-  unsigned gradients = 0, operand = site.row.derivative_at;
-  for (unsigned i = 0; i < rules::gradient_count(forward()) && i < site.app.slots.size(); ++i)
-    for (unsigned k = 0; k < site.app.slots[i].count; ++k, ++gradients)
-      name(args_[site.app.slots[i].first + k], mix(kResult, i + k));
+  unsigned gradients = 0, operand = context.row.derivative_at;
+  for (unsigned i = 0; i < rules::gradient_count(forward()) && i < context.app.slots.size(); ++i)
+    for (unsigned k = 0; k < context.app.slots[i].count; ++k, ++gradients)
+      name(args_[context.app.slots[i].first + k], mix(kResult, i + k));
   for (size_t i = gradients; i < args_.size(); ++i)
     name(args_[i], mix(kArg, i - gradients));
   const rules::Slot *own = nullptr;
   std::string_view wanted = forward().equation.equation.operands[operand].name;
   if (unsigned place = equation.find_operand(wanted); place < equation.operand_count)
-    own = site.binding[place];
+    own = context.binding[place];
   for (Shaped &result : results_)
     if (!result.factors && own && member() < own->count &&
         *args_[own->first + member()].dims == *result.dims)
@@ -174,7 +174,7 @@ std::optional<unsigned> Lowering::gradient_of(const Ref &ref) const {
 bool Lowering::is_differentiated(const Ref &ref) const {
   return is_derived() && ref.operand != kGenerator &&
          equation.operands[ref.operand].name ==
-             forward().equation.equation.operands[site.row.derivative_at].name;
+             forward().equation.equation.operands[context.row.derivative_at].name;
 }
 
 // The map is that of the forward row, whose factors may be numbered otherwise.
@@ -182,21 +182,22 @@ std::optional<uint8_t> Lowering::target_of(const Ref &ref) const {
   if (ref.index == kNoFactor)
     return std::nullopt;
   uint8_t factor = forward().equation.equation.find_factor(equation.factors[ref.index]);
-  const auto &of_row = site.map.of_row;
+  const auto &of_row = context.map.of_row;
   if (factor >= of_row.size() || of_row[factor].size() != 1)
     return std::nullopt;
   return of_row[factor][0];
 }
 
 unsigned Lowering::member() const {
-  if (site.row.derivative_of &&
-      forward().equation.equation.operands[site.row.derivative_at].list == rules::ListForm::Single)
+  if (context.row.derivative_of &&
+      forward().equation.equation.operands[context.row.derivative_at].list ==
+          rules::ListForm::Single)
     return 0;
-  return static_cast<unsigned>(rules::number_attr(site.app, {"member"}).value_or(0));
+  return static_cast<unsigned>(rules::number_attr(context.app, {"member"}).value_or(0));
 }
 
 uint64_t Lowering::seed() const {
-  return mix(hash_of(forward().name), hash_of(site.app.program, site.app.attrs));
+  return mix(hash_of(forward().name), hash_of(context.app.program, context.app.attrs));
 }
 
 // The sum that defines a result of the row; lists of results belong to the last one.
@@ -209,11 +210,11 @@ static const rules::Sum &sum_of(const rules::Equation &equation, unsigned row_re
 
 llvm::Error Lowering::run(std::vector<ResultPlan> &out) {
   for (unsigned k = 0; k < results_.size() && problem.empty(); ++k) {
-    unsigned place = is_derived() ? 0 : rules::row_result(site.app, k);
+    unsigned place = is_derived() ? 0 : rules::row_result(context.app, k);
     ResultPlan plan;
     plan.seed = mix(seed(), place);
-    const ir::Shape *shape = site.app.results[k].shape.valid()
-                                 ? &site.app.program.shapes[site.app.results[k].shape]
+    const ir::Shape *shape = context.app.results[k].shape.valid()
+                                 ? &context.app.program.shapes[context.app.results[k].shape]
                                  : nullptr;
     plan.is_truth = modular && equation.has_function && shape && shape->dtype == ir::DType::Bool;
     const rules::Sum &sum = sum_of(equation, place);
@@ -225,9 +226,9 @@ llvm::Error Lowering::run(std::vector<ResultPlan> &out) {
       const rules::Term &row = equation.terms[sum.first_term + t];
       unsigned members = 1;
       each_ref(equation, row, [&](const Ref &ref, bool inside) {
-        if (!inside && ref.operand != kGenerator && site.binding[ref.operand] &&
+        if (!inside && ref.operand != kGenerator && context.binding[ref.operand] &&
             equation.operands[ref.operand].list == rules::ListForm::Summed)
-          members = std::max<unsigned>(members, site.binding[ref.operand]->count);
+          members = std::max<unsigned>(members, context.binding[ref.operand]->count);
       });
       for (unsigned i = 0; i < members; ++i)
         if (Term term; build_term(*this, row, k, place, i, term))
@@ -238,7 +239,7 @@ llvm::Error Lowering::run(std::vector<ResultPlan> &out) {
   if (problem.empty())
     return llvm::Error::success();
   return llvm::createStringError(std::errc::invalid_argument, "`%s` cannot be run: %s",
-                                 std::string(site.row.name).c_str(), problem.c_str());
+                                 std::string(context.row.name).c_str(), problem.c_str());
 }
 
 } // namespace spmd::runtime::lowered

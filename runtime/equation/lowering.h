@@ -53,10 +53,11 @@ private:
 
 class Lowering {
 public:
-  Lowering(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results, bool modular);
+  Lowering(const KernelContext &context, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results,
+           bool modular);
   llvm::Error run(std::vector<ResultPlan> &out);
 
-  const Site &site;
+  const KernelContext &context;
   const rules::Equation &equation;
   const bool modular;
 
@@ -74,17 +75,17 @@ public:
   const Shaped &result(unsigned k) const { return results_[k]; }
   unsigned arg_count() const { return static_cast<unsigned>(args_.size()); }
   bool present(const rules::Ref &ref) const {
-    return ref.operand == rules::kGenerator || !site.binding.missing(ref.operand);
+    return ref.operand == rules::kGenerator || !context.binding.missing(ref.operand);
   }
   // The slot of an operand that is there.
-  const rules::Slot &slot(const rules::Ref &ref) const { return *site.binding[ref.operand]; }
+  const rules::Slot &slot(const rules::Ref &ref) const { return *context.binding[ref.operand]; }
   bool fail(std::string text);
 
   // The row itself, or the one that it gives a gradient of.
   const rules::OpDef &forward() const {
-    return site.row.derivative_of ? *site.row.derivative_of : site.row;
+    return context.row.derivative_of ? *context.row.derivative_of : context.row;
   }
-  bool is_derived() const { return site.row.derivative_of != nullptr; }
+  bool is_derived() const { return context.row.derivative_of != nullptr; }
   // Of a derived row: the result that this operand is the gradient of; none: it is an operand of
   // the row.
   std::optional<unsigned> gradient_of(const rules::Ref &ref) const;

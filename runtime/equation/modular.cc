@@ -219,8 +219,8 @@ void call_function(const Term &term, const Function &function, const Source &sou
 }
 
 void draw(const Call<Residue> &call, const View<const Residue> &view, Residue *values) {
-  uint64_t seed = mix(mix(call.site.seed, call.site.op), call.site.stream);
-  const rules::Slot *state = call.site.binding.generator;
+  uint64_t seed = mix(mix(call.context.seed, call.context.op), call.context.stream);
+  const rules::Slot *state = call.context.binding.generator;
   for (unsigned k = 0; state && k < state->count; ++k) {
     const View<const Residue> &entries = call.args[state->first + k];
     for (int64_t i = 0; entries && i < entries.size(); ++i)

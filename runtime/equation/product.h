@@ -9,9 +9,6 @@
 
 namespace spmd::runtime {
 
-// Per variable of the loops: elements from one entry to the next; 0 where the array lacks it.
-using Strides = llvm::SmallVector<int64_t, 5>;
-
 struct Loops {
   Strides extents; // per variable
   llvm::SmallVector<Strides, 4> inputs;

@@ -42,24 +42,25 @@ public:
     if (!kernel->composed)
       return false;
     return is_forward
-               ? composed(*kernel, call_.site, std::nullopt)
-               : composed(*kernel, call_.forward->site(call_.site), call_.forward->operand());
+               ? composed(*kernel, call_.context, std::nullopt)
+               : composed(*kernel, call_.forward->context(call_.context), call_.forward->operand());
   }
 
 private:
-  const DeviceArray &arg(const Site &site, unsigned operand, unsigned member = 0) const {
-    return call_.args[site.binding[operand]->first + member];
+  const DeviceArray &arg(const KernelContext &context, unsigned operand,
+                         unsigned member = 0) const {
+    return call_.args[context.binding[operand]->first + member];
   }
-  std::optional<Moves> plan_of(const KernelDef &kernel, const Site &site,
+  std::optional<Moves> plan_of(const KernelDef &kernel, const KernelContext &context,
                                llvm::ArrayRef<const Dims *> results) const;
   bool moves();
   bool moves_back(const KernelDef &kernel);
   bool elements();
   bool slopes(const KernelDef &kernel);
   // Over the extents of `over`; inputs by operand of the row.
-  bool nest(const Site &site, ScalarProgram program, const Dims &over, const DeviceArray *gradient,
-            const DeviceArray &out);
-  bool composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by);
+  bool nest(const KernelContext &context, ScalarProgram program, const Dims &over,
+            const DeviceArray *gradient, const DeviceArray &out);
+  bool composed(const KernelDef &kernel, const KernelContext &context, std::optional<unsigned> by);
   bool is_real() const;
   bool terms();
   DeviceArray in_scratch(const DeviceArray &result, ir::DType dtype);
@@ -78,7 +79,7 @@ private:
 
 // --- boxes
 
-std::optional<Moves> RowLowering::plan_of(const KernelDef &kernel, const Site &site,
+std::optional<Moves> RowLowering::plan_of(const KernelDef &kernel, const KernelContext &context,
                                           llvm::ArrayRef<const Dims *> results) const {
   llvm::SmallVector<const Dims *, 6> args;
   for (const DeviceArray &each : call_.args)
@@ -88,7 +89,7 @@ std::optional<Moves> RowLowering::plan_of(const KernelDef &kernel, const Site &s
     asks_data = true;
     return 0.0;
   };
-  llvm::Expected<Moves> made = kernel.boxes({site, args, results, first});
+  llvm::Expected<Moves> made = kernel.boxes({context, args, results, first});
   if (!made) {
     llvm::consumeError(made.takeError());
     return std::nullopt;
@@ -102,14 +103,14 @@ bool RowLowering::moves() {
   llvm::SmallVector<const Dims *, 2> results;
   for (const DeviceArray &each : call_.results)
     results.push_back(each.dims);
-  std::optional<Moves> made = plan_of(*call_.kernel, call_.site, results);
+  std::optional<Moves> made = plan_of(*call_.kernel, call_.context, results);
   if (!made)
     return false;
   if (made->fill) {
-    if (call_.site.members(*made->fill))
+    if (call_.context.members(*made->fill))
       return false; // a number that is only on the device
     add_fill(call_.results[0],
-             rounded(call_.site.number(*made->fill).value_or(0), call_.results[0].dtype),
+             rounded(call_.context.number(*made->fill).value_or(0), call_.results[0].dtype),
              commands_);
   }
   bool covered = made->list.size() == 1 && !made->adds;
@@ -125,14 +126,14 @@ bool RowLowering::moves() {
 }
 
 bool RowLowering::moves_back(const KernelDef &kernel) {
-  const Site site = call_.forward->site(call_.site);
+  const KernelContext context = call_.forward->context(call_.context);
   llvm::SmallVector<const Dims *, 2> results;
   for (std::optional<uint32_t> gradient : call_.forward->gradient_args()) {
     if (!gradient)
       return false;
     results.push_back(call_.args[*gradient].dims);
   }
-  std::optional<Moves> made = plan_of(kernel, site, results);
+  std::optional<Moves> made = plan_of(kernel, context, results);
   if (!made || made->fill == call_.forward->operand())
     return false;
   // Later boxes overwrite: of what they cover, nothing would go back to the earlier ones.
@@ -140,7 +141,7 @@ bool RowLowering::moves_back(const KernelDef &kernel) {
   for (const Move &move : made->list)
     if (++boxes[move.result] > 1)
       return false;
-  const unsigned asked = site.binding[call_.forward->operand()]->first + call_.forward->member();
+  const unsigned asked = context.binding[call_.forward->operand()]->first + call_.forward->member();
   add_fill(call_.results[0], 0, commands_);
   for (const Move &move : made->list) {
     const Box &box = move.box;
@@ -155,7 +156,7 @@ bool RowLowering::moves_back(const KernelDef &kernel) {
 
 // --- functions of numbers
 
-bool RowLowering::nest(const Site &site, ScalarProgram program, const Dims &over,
+bool RowLowering::nest(const KernelContext &context, ScalarProgram program, const Dims &over,
                        const DeviceArray *gradient, const DeviceArray &out) {
   llvm::SmallVector<uint8_t, 6> known; // inputs of the program, by place in the loop nest
   llvm::SmallVector<DeviceArray, 6> inputs;
@@ -164,7 +165,7 @@ bool RowLowering::nest(const Site &site, ScalarProgram program, const Dims &over
       continue;
     auto at = llvm::find(known, step.a);
     if (at == known.end()) {
-      inputs.push_back(step.a == kGradientInput ? *gradient : arg(site, step.a));
+      inputs.push_back(step.a == kGradientInput ? *gradient : arg(context, step.a));
       known.push_back(step.a);
       at = known.end() - 1;
     }
@@ -181,29 +182,30 @@ bool RowLowering::is_real() const {
 bool RowLowering::elements() {
   if (call_.results.size() != 1 || !is_real())
     return false;
-  std::optional<ScalarProgram> program = call_.kernel->traced(call_.site, std::nullopt);
-  return program &&
-         nest(call_.site, std::move(*program), *call_.results[0].dims, nullptr, call_.results[0]);
+  std::optional<ScalarProgram> program = call_.kernel->traced(call_.context, std::nullopt);
+  return program && nest(call_.context, std::move(*program), *call_.results[0].dims, nullptr,
+                         call_.results[0]);
 }
 
 bool RowLowering::slopes(const KernelDef &kernel) {
   llvm::ArrayRef<std::optional<uint32_t>> gradients = call_.forward->gradient_args();
   if (gradients.size() != 1 || !gradients[0] || !is_real())
     return false;
-  const Site site = call_.forward->site(call_.site);
-  std::optional<ScalarProgram> program = kernel.traced(site, call_.forward->operand());
+  const KernelContext context = call_.forward->context(call_.context);
+  std::optional<ScalarProgram> program = kernel.traced(context, call_.forward->operand());
   const DeviceArray &gradient = call_.args[*gradients[0]];
-  return program && nest(site, std::move(*program), *gradient.dims, &gradient, call_.results[0]);
+  return program && nest(context, std::move(*program), *gradient.dims, &gradient, call_.results[0]);
 }
 
 // --- formulas
 
-bool RowLowering::composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by) {
+bool RowLowering::composed(const KernelDef &kernel, const KernelContext &context,
+                           std::optional<unsigned> by) {
   llvm::SmallVector<const DeviceArray *, 2> gradients;
   if (by)
     for (std::optional<uint32_t> each : call_.forward->gradient_args())
       gradients.push_back(each ? &call_.args[*each] : nullptr);
-  Composition made(site, call_.args, call_.results, gradients, by, call_.scratch, commands_);
+  Composition made(context, call_.args, call_.results, gradients, by, call_.scratch, commands_);
   return kernel.composed(made) && made.finish();
 }
 

@@ -14,7 +14,7 @@ struct Term;
 }
 
 struct RowCall {
-  const Site &site;
+  const KernelContext &context;
   const KernelDef *kernel;          // null: it has none
   const ForwardRow *forward;        // of a derived row
   const LoweredEquation *equation;  // null: it is not the value

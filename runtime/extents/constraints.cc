@@ -155,7 +155,7 @@ void ExtentConstraints::fix_functions() {
 
 void ExtentConstraints::equation(const Site &site, const checker::OperandList &operands) {
   const ir::Inst inst = program_.insts[site.id];
-  llvm::SmallVector<rules::Arg, 6> args;
+  llvm::SmallVector<rules::TensorInfo, 6> args;
   for (ValueId value : site.args)
     args.push_back(
         {checked_.types[value.index], checked_.shapes[value.index],

@@ -163,7 +163,7 @@ private:
     return ranks;
   }
 
-  Dims whole_of(const rules::Arg &arg) const {
+  Dims whole_of(const rules::TensorInfo &arg) const {
     Dims dims;
     if (!arg.shape.valid())
       return dims;
@@ -184,7 +184,7 @@ private:
 
   void equation(const ir::Inst &inst, const rules::ResolvedOp &op, uint32_t typing,
                 const checker::OperandList &operands, Asked &asked) {
-    llvm::SmallVector<rules::Arg, 6> args;
+    llvm::SmallVector<rules::TensorInfo, 6> args;
     llvm::SmallVector<Dims, 6> wholes;
     for (ValueId value : operands.values) {
       args.push_back(checked_.known(value, typing));

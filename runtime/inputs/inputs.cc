@@ -161,7 +161,7 @@ void Inputs::declare(const ir::Param &param) {
     by_name_.try_emplace(name, params_.size() - 1);
   if (param.name.valid())
     by_name_.try_emplace(program_.strings[param.name], params_.size() - 1);
-  rules::Arg known = checked_.known(param.value);
+  rules::TensorInfo known = checked_.known(param.value);
   made.type = program_.types[known.type];
   bool no_data = !known.shape.valid() || program_.shapes[known.shape].dtype == ir::DType::Unknown;
   if (param.role == ir::Role::Token && no_data)
@@ -185,7 +185,7 @@ void Inputs::declare(const ir::Param &param) {
 // blocks than those that ranks hold.
 std::optional<Placement> Inputs::declared_cut(const ir::Param &param) const {
   const ir::Value &value = program_.values[param.value];
-  rules::Arg known = checked_.known(param.value);
+  rules::TensorInfo known = checked_.known(param.value);
   if (!value.declared.valid() || per_rank_axes(program_.types[known.type]).empty() ||
       !per_rank_axes(program_.types[value.declared]).empty())
     return std::nullopt;

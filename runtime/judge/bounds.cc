@@ -135,9 +135,9 @@ double gamma(double k, double u) {
   return all >= 0.5 ? std::numeric_limits<double>::infinity() : all / (1 - all);
 }
 
-std::vector<Meaning> addends(ir::Program &program, const rules::Arg &known,
+std::vector<Meaning> addends(ir::Program &program, const rules::TensorInfo &known,
                              llvm::ArrayRef<Tensor> held, AxisSet axes) {
-  rules::Arg listed = known;
+  rules::TensorInfo listed = known;
   ir::Type type = program.types[known.type];
   AxisSet kept = per_rank_axes(program, type) - axes;
   type.set_kind(axes - per_rank_axes(program, type), Kind::Varying);
@@ -190,7 +190,7 @@ Reduction reduction_of(Reference &reference, const ResolvedInst &seen, BodySite 
   ir::Program &program = reference.program();
   if (seen.op().form != rules::OpForm::Transition) {
     reduction.axes = acted;
-    rules::Arg known = reference.checked().known(seen.inst().result(result), site.typing);
+    rules::TensorInfo known = reference.checked().known(seen.inst().result(result), site.typing);
     if (program.types[known.type].mesh() == seen.app().op_context().mesh)
       reduction.parts = addends(program, known, data.results[result], acted);
     return reduction;

@@ -17,7 +17,7 @@ double gamma(double k, double u);
 
 // The addends of a value along its pending axes: one meaning for each coordinate on `axes` (in mesh
 // order), of data divided by the scale. Lists along the axes count as addends too.
-std::vector<Meaning> addends(ir::Program &program, const rules::Arg &known,
+std::vector<Meaning> addends(ir::Program &program, const rules::TensorInfo &known,
                              llvm::ArrayRef<Tensor> held, ir::AxisSet axes);
 
 // What a step adds up over ranks: along which axes, and what is added.

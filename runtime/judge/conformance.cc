@@ -163,7 +163,7 @@ private:
 
   AxisSet same_axes() const {
     const ir::Type &type = dist_.type();
-    return (type.equal() & mesh_.typed_axes()) - dist_.per_rank_axes();
+    return (type.same_on_all_ranks() & mesh_.typed_axes()) - dist_.per_rank_axes();
   }
 
   // True if ranks that should hold the same do not, and rounding does not explain it.

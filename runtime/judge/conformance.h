@@ -38,7 +38,7 @@ struct ClaimVerdict {
 // What all ranks of its mesh hold of a value, in row-major order over the typed axes.
 struct Observed {
   ir::ValueId value;
-  rules::Arg known;
+  rules::TensorInfo known;
   ir::ValueId gradient_of; // none: it is no gradient
   llvm::ArrayRef<Tensor> tensors;
   llvm::ArrayRef<Fingerprint> fingerprints = {}; // in place of the data

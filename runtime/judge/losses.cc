@@ -154,7 +154,7 @@ AxisSet own_losses(const checker::CheckedProgram &checked, InstId at, ValueId lo
   ir::Context where = program.contexts[program.insts[at].context];
   AxisSet local =
       where.mesh == type.mesh() ? program.local_axes(where) : program.local_axes(type.mesh());
-  AxisSet equal = type.equal(), own;
+  AxisSet equal = type.same_on_all_ranks(), own;
   for (AxisId axis : (local & mesh.typed_axes()) - equal)
     if (mesh[axis].size() > 1)
       own |= axis;

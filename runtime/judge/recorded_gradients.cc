@@ -292,10 +292,11 @@ private:
     if (!found)
       return "it was not computed";
     Meaning own = *found;
-    const rules::Arg known = checked_.known(candidate.value), of = checked_.known(candidate.of);
+    const rules::TensorInfo known = checked_.known(candidate.value),
+                            of = checked_.known(candidate.of);
     ir::MeshId mesh = program_.types[of.type].mesh();
     if (program_.types[known.type].mesh() != mesh) {
-      rules::Arg seen = known;
+      rules::TensorInfo seen = known;
       rules::Remeshed there = rules::remesh(program_, program_.types[known.type], mesh, {});
       seen.type = program_.types.add(there.type);
       auto here = distribution_of(program_, known), other = distribution_of(program_, seen);

@@ -21,9 +21,9 @@ template <class T> uint64_t hash_of(uint64_t key, View<const T> tensor) {
 }
 
 template <class T> uint64_t key_of(const Call<T> &call) {
-  const Site &site = call.site;
-  uint64_t key = joined(joined(scrambled(site.seed), site.op), site.stream);
-  const rules::Slot *state = site.binding.generator;
+  const KernelContext &context = call.context;
+  uint64_t key = joined(joined(scrambled(context.seed), context.op), context.stream);
+  const rules::Slot *state = context.binding.generator;
   for (unsigned k = 0; state && k < state->count; ++k)
     key = hash_of(key, call.args[state->first + k]);
   return key;

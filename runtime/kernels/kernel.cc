@@ -51,7 +51,7 @@ std::optional<double> number_of(const AttrValue &value) {
   }
 }
 
-std::optional<double> Site::number(unsigned operand) const {
+std::optional<double> KernelContext::number(unsigned operand) const {
   auto [name, key] = ref(row.from_attr).split(' ');
   bool has_key =
       !name.empty() && row.equation.equation.find_operand({name.data(), name.size()}) == operand;
@@ -64,20 +64,20 @@ std::optional<double> Site::number(unsigned operand) const {
   return number_of(slot->literal);
 }
 
-ir::DType Site::dtype(unsigned operand) const {
+ir::DType KernelContext::dtype(unsigned operand) const {
   const rules::Slot *slot = binding[operand];
   const ir::Shape *shape = slot && slot->count ? app.shape(app.args[slot->first]) : nullptr;
   return shape ? shape->dtype : ir::DType::Unknown;
 }
 
-ir::DType Site::result_dtype() const {
+ir::DType KernelContext::result_dtype() const {
   bool known = !app.results.empty() && app.results[0].shape.valid();
   return known ? app.program.shapes[app.results[0].shape].dtype : ir::DType::Unknown;
 }
 
 View<double> VjpCall::asked(std::string_view name) const {
   auto is = [&](unsigned place) {
-    return call.site.row.equation.equation.operands[place].name == name;
+    return call.context.row.equation.equation.operands[place].name == name;
   };
   if (is(operand))
     return result;
@@ -85,17 +85,18 @@ View<double> VjpCall::asked(std::string_view name) const {
   return found == more.end() ? View<double>() : found->result;
 }
 
-llvm::Error cannot_run(const Site &site, const llvm::Twine &why) {
-  std::string_view spelling = site.app.op.alias ? site.app.op.alias->spelling : site.row.name;
+llvm::Error cannot_run(const KernelContext &context, const llvm::Twine &why) {
+  std::string_view spelling =
+      context.app.op.alias ? context.app.op.alias->spelling : context.row.name;
   return make_error(("`" + ref(spelling) + "` cannot be run: " + why).str());
 }
 
-double Site::number_attr(llvm::StringRef name, double absent) const {
+double KernelContext::number_attr(llvm::StringRef name, double absent) const {
   const AttrValue *value = app.attr(name);
   return value ? number_of(*value).value_or(absent) : absent;
 }
 
-llvm::SmallVector<unsigned, 4> Site::dims(unsigned rank) const {
+llvm::SmallVector<unsigned, 4> KernelContext::dims(unsigned rank) const {
   return rules::placed_dims(app, row.default_dim, rank).value_or(llvm::SmallVector<unsigned, 4>());
 }
 

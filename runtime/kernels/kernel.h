@@ -3,7 +3,6 @@
 // type or a rank. Where operands are blocks of larger tensors, it is given where they begin.
 #pragma once
 
-#include "runtime/commands/traced_number.h"
 #include "runtime/tensor/tensor.h"
 
 #include "rules/bind.h"
@@ -38,7 +37,7 @@ template <class T> struct View {
 // What is the same for all ranks that hold tensors of these extents: the row, the operands that
 // fill it, and how their dimensions are made of factors. Shapes in `app` are those of the tensors
 // at hand.
-struct Site {
+struct KernelContext {
   const rules::Application &app;
   const rules::OpDef &row;
   const rules::Binding &binding;
@@ -72,26 +71,27 @@ struct Site {
 std::optional<double> number_of(const ir::AttrValue &value);
 
 // `row` cannot be run: why.
-llvm::Error cannot_run(const Site &site, const llvm::Twine &why);
+llvm::Error cannot_run(const KernelContext &context, const llvm::Twine &why);
 
 // Operands and results of one call. Results have their extents, and are zero unless the kernel
 // assigns (KernelDef); a null result is not asked for.
 template <class T> struct Call {
-  const Site &site;
+  const KernelContext &context;
   llvm::ArrayRef<View<const T>> args; // as in Application::args
   llvm::ArrayRef<View<T>> results;    // as in RowUse::results
 
   // Null if nothing, or a number, stands there.
   View<const T> operand(std::string_view name, unsigned member = 0) const {
-    return operand(site.operand(name), member);
+    return operand(context.operand(name), member);
   }
   View<const T> operand(unsigned place, unsigned member = 0) const {
-    const rules::Slot *slot = site.binding[place];
+    const rules::Slot *slot = context.binding[place];
     return slot && member < slot->count ? args[slot->first + member] : View<const T>();
   }
 };
 
-class Var; // a number that remembers how it was made (number.h)
+struct ScalarProgram; // commands/traced_number.h
+class Var;            // a number that remembers how it was made (number.h)
 struct Moves;
 struct MoveSite;
 class Composition;
@@ -139,7 +139,7 @@ struct KernelDef {
   llvm::Expected<bool> (*puts_back)(const VjpCall &) = nullptr;
   // Of a function of numbers, element by element: it, or what its `derivative` by an operand makes
   // of a gradient, as a scalar program. Inputs: operands, by place in the row; kGradientInput.
-  std::optional<ScalarProgram> (*traced)(const Site &,
+  std::optional<ScalarProgram> (*traced)(const KernelContext &,
                                          std::optional<unsigned> derivative) = nullptr;
   // As formulas over whole tensors (runtime/kernels/composed/composition.h). False: this call is
   // not one that it can do.

@@ -36,8 +36,8 @@ private:
 };
 
 // Those of an operand along the dimensions that attribute `dim` names.
-template <class T> Lines lines_of(const Site &site, const View<T> &view) {
-  return Lines(*view.dims, site.dims(view.rank()));
+template <class T> Lines lines_of(const KernelContext &context, const View<T> &view) {
+  return Lines(*view.dims, context.dims(view.rank()));
 }
 
 } // namespace spmd::runtime

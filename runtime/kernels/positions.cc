@@ -15,23 +15,23 @@ unsigned list_position(const rules::Slot &slot, unsigned member) {
   return static_cast<unsigned>(std::countr_zero(present));
 }
 
-std::optional<double> argument(const Site &site, std::initializer_list<llvm::StringRef> names,
-                               unsigned position) {
-  if (const ir::AttrValue *value = rules::any_attr(site.app, names))
+std::optional<double> argument(const KernelContext &context,
+                               std::initializer_list<llvm::StringRef> names, unsigned position) {
+  if (const ir::AttrValue *value = rules::any_attr(context.app, names))
     return number_of(*value);
-  for (const rules::Slot &slot : site.app.slots)
+  for (const rules::Slot &slot : context.app.slots)
     if (!slot.name.valid() && position-- == 0)
       return slot.form == rules::Slot::Form::Literal ? number_of(slot.literal) : std::nullopt;
   return std::nullopt;
 }
 
-llvm::Error wrong_number(const Site &site, int64_t found, int64_t expected) {
+llvm::Error wrong_number(const KernelContext &context, int64_t found, int64_t expected) {
   return cannot_run(
-      site, fmt::format("its data give {} elements where the program has {}", found, expected));
+      context, fmt::format("its data give {} elements where the program has {}", found, expected));
 }
 
-llvm::Error no_position(const Site &site, double index, int64_t extent) {
-  return cannot_run(site, fmt::format("index {} is not below {}", index, extent));
+llvm::Error no_position(const KernelContext &context, double index, int64_t extent) {
+  return cannot_run(context, fmt::format("index {} is not below {}", index, extent));
 }
 
 } // namespace spmd::runtime

@@ -7,9 +7,7 @@
 
 namespace spmd::runtime {
 
-using Strides = llvm::SmallVector<int64_t, 5>;
-
-// Elements from one place to the next, per dimension.
+// Of a row-major array.
 inline Strides strides_of(llvm::ArrayRef<int64_t> dims) {
   Strides strides(dims.size());
   int64_t step = 1;
@@ -95,10 +93,10 @@ inline std::optional<int64_t> position(Residue number, int64_t extent) {
 unsigned list_position(const rules::Slot &slot, unsigned member);
 
 // A number by the first of the names that is an attribute, else in a position among all operands.
-std::optional<double> argument(const Site &site, std::initializer_list<llvm::StringRef> names,
-                               unsigned position);
+std::optional<double> argument(const KernelContext &context,
+                               std::initializer_list<llvm::StringRef> names, unsigned position);
 
-llvm::Error wrong_number(const Site &site, int64_t found, int64_t expected);
-llvm::Error no_position(const Site &site, double index, int64_t extent);
+llvm::Error wrong_number(const KernelContext &context, int64_t found, int64_t expected);
+llvm::Error no_position(const KernelContext &context, double index, int64_t extent);
 
 } // namespace spmd::runtime

@@ -9,28 +9,28 @@ namespace spmd::runtime {
 namespace {
 
 // Whether an operand says which elements move where: a condition, positions, whole numbers.
-bool steers(const Site &site, unsigned operand) {
-  const rules::Equation &equation = site.row.equation.equation;
+bool steers(const KernelContext &context, unsigned operand) {
+  const rules::Equation &equation = context.row.equation.equation;
   for (unsigned r = 0; r < equation.ref_count; ++r) {
     const rules::Ref &ref = equation.refs[r];
     if (ref.operand == operand &&
         (ref.role == rules::RefRole::Condition || ref.index != rules::kNoFactor))
       return true;
   }
-  ir::DTypeClass form = ir::info(site.dtype(operand)).form;
+  ir::DTypeClass form = ir::info(context.dtype(operand)).form;
   return form == ir::DTypeClass::Integer || form == ir::DTypeClass::Boolean;
 }
 
-unsigned operand_of(const Site &site, size_t arg) {
-  for (unsigned k = 0; k < site.row.equation.equation.operand_count; ++k)
-    if (const rules::Slot *slot = site.binding[k];
+unsigned operand_of(const KernelContext &context, size_t arg) {
+  for (unsigned k = 0; k < context.row.equation.equation.operand_count; ++k)
+    if (const rules::Slot *slot = context.binding[k];
         slot && arg >= slot->first && arg < size_t(slot->first) + slot->count)
       return k;
-  return site.row.equation.equation.operand_count;
+  return context.row.equation.equation.operand_count;
 }
 
 size_t asked_arg(const VjpCall &vjp) {
-  return vjp.call.site.binding[vjp.operand]->first + vjp.member;
+  return vjp.call.context.binding[vjp.operand]->first + vjp.member;
 }
 
 // The results that a gradient flows to, of the extents of their gradients.
@@ -56,12 +56,12 @@ constexpr double kMark = 0.328125;
 // to the place that arrived where it is.
 llvm::Error vjp_of_moves(const KernelDef &kernel, const VjpCall &vjp) {
   std::fill_n(vjp.result.data, vjp.result.size(), 0.0);
-  const Site &site = vjp.call.site;
+  const KernelContext &context = vjp.call.context;
   size_t asked = asked_arg(vjp);
   llvm::SmallVector<View<const double>, 4> args(vjp.call.args.begin(), vjp.call.args.end());
   std::vector<std::vector<double>> made(args.size());
   for (size_t a = 0; a < args.size(); ++a) {
-    if (!args[a] || (a != asked && steers(site, operand_of(site, a))))
+    if (!args[a] || (a != asked && steers(context, operand_of(context, a))))
       continue;
     made[a].resize(static_cast<size_t>(args[a].size()));
     for (size_t i = 0; a == asked && i < made[a].size(); ++i)
@@ -69,7 +69,7 @@ llvm::Error vjp_of_moves(const KernelDef &kernel, const VjpCall &vjp) {
     args[a].data = made[a].data();
   }
   Outputs<double> outputs(vjp);
-  if (llvm::Error error = kernel.real({site, args, outputs.views}))
+  if (llvm::Error error = kernel.real({context, args, outputs.views}))
     return error;
   for (size_t r = 0; r < outputs.cells.size(); ++r)
     for (size_t i = 0; i < outputs.cells[r].size(); ++i) {
@@ -97,7 +97,7 @@ llvm::Error run_taped_vjp(llvm::Error (*taped)(const Call<Var> &), const VjpCall
     args[a] = {from.dims, numbers[a].data(), from.dtype, from.first, from.whole};
   }
   Outputs<Var> outputs(vjp);
-  if (llvm::Error error = taped({vjp.call.site, args, outputs.views}))
+  if (llvm::Error error = taped({vjp.call.context, args, outputs.views}))
     return error;
   std::vector<double> gradient(tape.size(), 0.0);
   for (size_t r = 0; r < outputs.cells.size(); ++r)
@@ -112,9 +112,9 @@ llvm::Error run_taped_vjp(llvm::Error (*taped)(const Call<Var> &), const VjpCall
 }
 
 llvm::Error run_vjp(const KernelDef &kernel, const VjpCall &vjp) {
-  const Site &site = vjp.call.site;
-  if (!site.row.gradient)
-    return cannot_run(site, "it has no derivative");
+  const KernelContext &context = vjp.call.context;
+  if (!context.row.gradient)
+    return cannot_run(context, "it has no derivative");
   if (kernel.vjp)
     return kernel.vjp(vjp);
   if (kernel.puts_back) {
@@ -126,7 +126,7 @@ llvm::Error run_vjp(const KernelDef &kernel, const VjpCall &vjp) {
     return vjp_of_moves(kernel, vjp);
   if (kernel.taped)
     return run_taped_vjp(kernel.taped, vjp);
-  return cannot_run(site, "its derivative is not known");
+  return cannot_run(context, "its derivative is not known");
 }
 
 } // namespace spmd::runtime

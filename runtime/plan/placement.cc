@@ -49,7 +49,7 @@ llvm::Expected<Dims> dims_of(const ir::Program &program, ir::ShapeId shape,
 }
 
 llvm::Expected<Placement> Placement::make(const ir::Program &program, const World &world,
-                                          const rules::Arg &value, const llvm::Twine &who) {
+                                          const rules::TensorInfo &value, const llvm::Twine &who) {
   llvm::Expected<Dims> local = dims_of(program, value.shape, who);
   if (!local)
     return local.takeError();

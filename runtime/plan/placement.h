@@ -29,7 +29,7 @@ public:
   // `value`: type, shape and sizes of shards, as the checker knows them. An error names an extent
   // that is no number, or blocks that do not follow (`who` begins the sentence).
   static llvm::Expected<Placement> make(const ir::Program &program, const World &world,
-                                        const rules::Arg &value, const llvm::Twine &who);
+                                        const rules::TensorInfo &value, const llvm::Twine &who);
 
   // The rank must be on the mesh of the type.
   Block block(const World &world, RankId rank) const;

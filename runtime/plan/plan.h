@@ -154,8 +154,8 @@ struct Step {
 // A value of the program in one execution of its body.
 struct PlannedValue {
   ir::ValueId value;
-  uint32_t call = 0; // into Plan::calls
-  rules::Arg known;  // type, extents, shards
+  uint32_t call = 0;       // into Plan::calls
+  rules::TensorInfo known; // type, extents, shards
   BufferId buffer;
   PlacementId place;
   // It is there before step `from`, and step `until` releases it (none: ~0); a result in the place

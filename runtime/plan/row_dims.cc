@@ -12,7 +12,7 @@ namespace {
 using KnownExtents = llvm::DenseMap<uint32_t, int64_t>; // by ExprId
 
 // What expressions in the extents of operands come to here.
-KnownExtents known_extents(const ir::Program &program, llvm::ArrayRef<rules::Arg> args,
+KnownExtents known_extents(const ir::Program &program, llvm::ArrayRef<rules::TensorInfo> args,
                            llvm::ArrayRef<TensorForm> operands) {
   KnownExtents known;
   for (size_t i = 0; i < std::min(args.size(), operands.size()); ++i) {
@@ -58,7 +58,7 @@ std::optional<Dims> row_dims(ir::Program &program, const rules::Application &app
   plain.set_mesh(app.op_context().mesh);
   plain.set_kind(program.meshes[plain.mesh()].typed_axes(), ir::Kind::Replicate);
   plain.set_gradient_free(true);
-  llvm::SmallVector<rules::Arg, 4> args;
+  llvm::SmallVector<rules::TensorInfo, 4> args;
   for (const TensorForm &operand : operands) {
     ir::Shape shape;
     shape.dtype = operand.dtype;

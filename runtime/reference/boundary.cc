@@ -74,7 +74,8 @@ ir::ValueId Reference::value_received_by(ir::InstId recv) {
   return sent_->lookup(recv.index);
 }
 
-llvm::Expected<Meaning> Reference::received(const rules::Arg &sent, const rules::Arg &received,
+llvm::Expected<Meaning> Reference::received(const rules::TensorInfo &sent,
+                                            const rules::TensorInfo &received,
                                             const Meaning &meaning) {
   auto from = distribution_of(program_, sent), to = distribution_of(program_, received);
   if (!from || !to)

@@ -107,7 +107,7 @@ AxisSet per_rank_axes(const ir::Program &program, const ir::Type &type) {
 }
 
 llvm::Expected<Distribution> Distribution::make(const ir::Program &program,
-                                                const rules::Arg &value) {
+                                                const rules::TensorInfo &value) {
   SPMD_CHECK(value.type.valid(), "a value that was typed");
   Distribution made;
   made.type_ = program.types[value.type];

@@ -46,7 +46,8 @@ bool is_first(const Grid::Coordinates &at, ir::AxisSet axes);
 class Distribution {
 public:
   // An error names what is no number: an extent that is an expression, a shape that is not known.
-  static llvm::Expected<Distribution> make(const ir::Program &program, const rules::Arg &value);
+  static llvm::Expected<Distribution> make(const ir::Program &program,
+                                           const rules::TensorInfo &value);
 
   const ir::Type &type() const { return type_; }
   ir::DType dtype() const { return dtype_; }

@@ -39,7 +39,7 @@ AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
 
 llvm::SmallVector<Step, 2> steps_of(const MovedValue &value) {
   const rules::Application &app = value.app;
-  const rules::Arg &arg = app.args[value.operand];
+  const rules::TensorInfo &arg = app.args[value.operand];
   const ir::Type &type = app.type(arg);
   const ir::Shape *declared = nullptr;
   if (value.operand < app.results.size() && app.results[value.operand].shape.valid())

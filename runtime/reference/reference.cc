@@ -48,7 +48,7 @@ size_t piece_at(const Grid &per_rank, const Grid::Coordinates &at) {
 } // namespace
 
 llvm::Expected<std::optional<Distribution>> distribution_of(const ir::Program &program,
-                                                            const rules::Arg &known) {
+                                                            const rules::TensorInfo &known) {
   if (!known.type.valid() || !known.shape.valid())
     return std::optional<Distribution>();
   llvm::Expected<Distribution> made = Distribution::make(program, known);
@@ -71,7 +71,7 @@ llvm::Expected<std::unique_ptr<ResolvedInst>> Reference::resolve_inst(ir::InstId
   seen->operands_.read(program_, seen->inst_.operands);
   const ir::Context where = program_.contexts[seen->inst_.context];
   AxisSet local = applied_per_rank(program_, where, *seen->op_);
-  auto place = [&](ir::ValueId value, const char *where, const rules::Arg &known,
+  auto place = [&](ir::ValueId value, const char *where, const rules::TensorInfo &known,
                    auto &into) -> llvm::Error {
     llvm::Expected<std::optional<Distribution>> made = distribution_of(program_, known);
     if (!made)
@@ -84,7 +84,7 @@ llvm::Expected<std::unique_ptr<ResolvedInst>> Reference::resolve_inst(ir::InstId
   // What a region takes apart may have had uneven blocks, of which no positions follow.
   constexpr const char *kInside = " inside of its region";
   for (ir::ValueId value : seen->operands_.values) {
-    rules::Arg known = checked_.known(value, site.typing), arg = known;
+    rules::TensorInfo known = checked_.known(value, site.typing), arg = known;
     arg.type =
         program_.types.add(seen_type(program_, program_.types[known.type], where.mesh, local));
     if (llvm::Error problem = place(value, "", known, seen->known_))
@@ -96,7 +96,7 @@ llvm::Expected<std::unique_ptr<ResolvedInst>> Reference::resolve_inst(ir::InstId
   for (uint32_t i = 0; i < seen->inst_.result_count; ++i) {
     ir::ValueId result = seen->inst_.result(i);
     const ir::Value &value = program_.values[result];
-    rules::Arg known = checked_.known(result, site.typing), made = known;
+    rules::TensorInfo known = checked_.known(result, site.typing), made = known;
     seen->claims_.push_back({known.shape, value.declared, value.global_shape});
     if (ir::Type type = program_.types[known.type]; type.mesh() == where.mesh)
       made.type = program_.types.add(type.without_shards(local));

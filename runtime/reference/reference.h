@@ -45,7 +45,7 @@ private:
   ir::Inst inst_;
   const rules::ResolvedOp *op_ = nullptr;
   checker::OperandList operands_;
-  llvm::SmallVector<rules::Arg, 6> args_;
+  llvm::SmallVector<rules::TensorInfo, 6> args_;
   llvm::SmallVector<rules::ResultClaim, 2> claims_;
   std::optional<rules::Application> app_;
   llvm::SmallVector<std::optional<Distribution>, 6> known_, from_;
@@ -84,7 +84,7 @@ public:
   ir::ValueId value_received_by(ir::InstId recv);
   // What a value that was sent means where it is received, whose ranks are as many, in the same
   // order.
-  llvm::Expected<Meaning> received(const rules::Arg &sent, const rules::Arg &received,
+  llvm::Expected<Meaning> received(const rules::TensorInfo &sent, const rules::TensorInfo &received,
                                    const Meaning &meaning);
 
   // An ordinary op on what its operands mean, all as the instruction sees them; with these slots
@@ -132,6 +132,6 @@ private:
 
 // Of a value that is known so; none if it holds no data.
 llvm::Expected<std::optional<Distribution>> distribution_of(const ir::Program &program,
-                                                            const rules::Arg &known);
+                                                            const rules::TensorInfo &known);
 
 } // namespace spmd::runtime

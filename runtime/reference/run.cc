@@ -36,7 +36,7 @@ bool holds(const Tensor &condition) {
 
 } // namespace
 
-NodeId ReferenceRun::add(Meaning meaning, rules::Arg known) {
+NodeId ReferenceRun::add(Meaning meaning, rules::TensorInfo known) {
   trace_.nodes.push_back(std::move(meaning));
   trace_.known.push_back(known);
   return static_cast<NodeId>(trace_.nodes.size() - 1);
@@ -55,7 +55,7 @@ static Meaning widened(const ir::Mesh &mesh, Meaning meaning, AxisSet per_rank) 
 }
 
 llvm::Expected<NodeId> ReferenceRun::mapped(std::vector<NodeId> inputs, std::vector<LinearMap> maps,
-                                            rules::Arg known, Rational factor) {
+                                            rules::TensorInfo known, Rational factor) {
   Meaning sum;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (trace_.nodes[inputs[i]].pieces.empty())
@@ -82,7 +82,7 @@ llvm::Expected<NodeId> ReferenceRun::mapped(std::vector<NodeId> inputs, std::vec
   return made;
 }
 
-llvm::Expected<NodeId> ReferenceRun::seen_as(NodeId node, rules::Arg known) {
+llvm::Expected<NodeId> ReferenceRun::seen_as(NodeId node, rules::TensorInfo known) {
   if (trace_.nodes[node].pieces.empty() || trace_.known[node] == known)
     return node;
   auto from = distribution_of(program_, trace_.known[node]), to = distribution_of(program_, known);
@@ -103,7 +103,7 @@ llvm::Expected<NodeId> ReferenceRun::seen_as(NodeId node, rules::Arg known) {
   return mapped({node}, {map}, known, {had->first * has->second, had->second * has->first});
 }
 
-llvm::Expected<NodeId> ReferenceRun::number(const ir::AttrValue &literal, rules::Arg known) {
+llvm::Expected<NodeId> ReferenceRun::number(const ir::AttrValue &literal, rules::TensorInfo known) {
   auto to = distribution_of(program_, known);
   if (!to)
     return to.takeError();
@@ -170,7 +170,7 @@ llvm::Error ReferenceRun::instruction(InstId id, Frame &frame) {
     return results.takeError();
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     ValueId result = inst.result(r);
-    const rules::Arg known = checked_.known(result, frame.site.typing);
+    const rules::TensorInfo known = checked_.known(result, frame.site.typing);
     llvm::Expected<NodeId> seen = seen_as((*results)[r], known);
     // A name of its own, of which the gradient is: a body may give one value twice, or one that it
     // was given.
@@ -185,7 +185,7 @@ llvm::Error ReferenceRun::instruction(InstId id, Frame &frame) {
 }
 
 llvm::Error ReferenceRun::receive(ValueId sent, ValueId result, Frame &frame) {
-  rules::Arg from = checked_.known(sent), to = checked_.known(result);
+  rules::TensorInfo from = checked_.known(sent), to = checked_.known(result);
   auto map = [this, from, to](const Meaning &meaning) {
     return reference_.received(from, to, meaning);
   };
@@ -233,7 +233,7 @@ llvm::Expected<NodeId> ReferenceRun::derived(InstId id, BodySite site,
   llvm::Expected<Storage::View> view = Storage(reference_, site).derive(id, meaning);
   if (!view)
     return view.takeError();
-  const rules::Arg known = checked_.known(program_.insts[id].first_result, site.typing);
+  const rules::TensorInfo known = checked_.known(program_.insts[id].first_result, site.typing);
   const AxisSet sums = program_.types[known.type].of(ir::Kind::Partial);
   std::vector<NodeId> inputs;
   for (ValueId value : view->of) {
@@ -413,7 +413,7 @@ ReferenceRun::Nodes ReferenceRun::scan(InstId id, BodySite site, llvm::ArrayRef<
 }
 
 llvm::Expected<NodeId> ReferenceRun::chosen(NodeId condition, NodeId then, NodeId other,
-                                            rules::Arg known) {
+                                            rules::TensorInfo known) {
   auto asked = distribution_of(program_, trace_.known[condition]);
   auto to = distribution_of(program_, known);
   if (!asked || !to)

@@ -29,7 +29,7 @@ struct Entry {
 
 struct Trace {
   std::vector<Meaning> nodes; // without pieces: no data
-  std::vector<rules::Arg> known;
+  std::vector<rules::TensorInfo> known;
   std::vector<Entry> entries;
 };
 
@@ -100,16 +100,17 @@ private:
   Nodes cond(ir::InstId id, BodySite site, llvm::ArrayRef<NodeId> operands);
   Nodes loop(ir::InstId id, BodySite site, llvm::ArrayRef<NodeId> operands);
 
-  NodeId add(Meaning meaning, rules::Arg known);
+  NodeId add(Meaning meaning, rules::TensorInfo known);
   // A new node by maps from others; the sum of what they give, multiplied by the factor.
   llvm::Expected<NodeId> mapped(std::vector<NodeId> inputs, std::vector<LinearMap> maps,
-                                rules::Arg known, Rational factor = {1, 1});
+                                rules::TensorInfo known, Rational factor = {1, 1});
   // The same data as they are known elsewhere: across a call, on another mesh. Where another scale
   // is stated with its type, as for what leaves a region, the data mean something else.
-  llvm::Expected<NodeId> seen_as(NodeId node, rules::Arg known);
-  llvm::Expected<NodeId> number(const ir::AttrValue &literal, rules::Arg known);
+  llvm::Expected<NodeId> seen_as(NodeId node, rules::TensorInfo known);
+  llvm::Expected<NodeId> number(const ir::AttrValue &literal, rules::TensorInfo known);
   // Per coordinate of the condition: of the first node where it holds, else of the second.
-  llvm::Expected<NodeId> chosen(NodeId condition, NodeId then, NodeId other, rules::Arg known);
+  llvm::Expected<NodeId> chosen(NodeId condition, NodeId then, NodeId other,
+                                rules::TensorInfo known);
   ir::FunctionId region(ir::InstId id, llvm::StringRef role) const;
 
   llvm::Error transpose(const Entry &entry, std::vector<Meaning> &gradients);

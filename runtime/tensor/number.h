@@ -4,7 +4,6 @@
 // written once.
 #pragma once
 
-#include "runtime/commands/traced_number.h"
 #include "runtime/tensor/special.h"
 #include "runtime/tensor/tensor.h"
 

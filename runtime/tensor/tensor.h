@@ -20,6 +20,9 @@
 namespace spmd::runtime {
 
 using Dims = llvm::SmallVector<int64_t, 5>;
+// Elements from one entry to the next, per dimension of an array or per variable of a loop; 0 where
+// the array lacks it.
+using Strides = llvm::SmallVector<int64_t, 5>;
 using Complex = std::complex<double>;
 
 // What elements are, in a whole run.

@@ -2,6 +2,7 @@
 // slices, one permutation, gathers. Prints how often a plan sends less, and how much; exits with 1
 // if it ever sends more.
 //   spmd_opponents_bench [PAIRS]
+#include "rules/redistribute/numeric_problem.h"
 #include "rules/redistribute/plan.h"
 #include "tests/bench/random_type.h"
 #include "tests/property/redistribute_opponents.h"
@@ -59,7 +60,7 @@ bool compare(const char *name, Planned other, bench::Order order, const char *me
     if (request.source == request.target)
       continue;
     std::optional<property::Opponent> found =
-        other(rd::pose(program, request, planner.topology()).problem);
+        other(rd::to_numeric_problem(program, request, planner.topology()).problem);
     if (!found)
       continue;
     rd::Plan plan = planner.plan(request);

@@ -1,6 +1,7 @@
 // Plans of redistributions against everything that is not the planner: all states without a
 // heuristic, data on all ranks, the adjoint, other algorithms. Pairs of types are drawn from all
 // types of small meshes.
+#include "rules/redistribute/numeric_problem.h"
 #include "rules/redistribute/plan.h"
 #include "rules/redistribute/prove.h"
 #include "rules/redistribute/transpose.h"
@@ -283,7 +284,8 @@ TEST_CASE("other planners are never cheaper under the same cap") {
     for_each_pair(setting, 600, false,
                   [](ir::Program &program, rd::Planner &planner, rules::Rules &,
                      const rd::Request &request, const rd::Plan &plan) {
-                    rd::Problem problem = rd::pose(program, request, planner.topology()).problem;
+                    rd::Problem problem =
+                        rd::to_numeric_problem(program, request, planner.topology()).problem;
                     auto beats = [&](const std::optional<Opponent> &other) {
                       if (!other)
                         return;

@@ -107,7 +107,7 @@ ReadSample read_sample(const RowSample &sample) {
   REQUIRE(op.row);
   checker::OperandList operands;
   operands.read(program, inst.operands);
-  std::vector<rules::Arg> args;
+  std::vector<rules::TensorInfo> args;
   for (ir::ValueId value : operands.values)
     args.push_back({program.values[value].declared, program.values[value].shape});
   std::vector<rules::ResultClaim> claims(inst.result_count);

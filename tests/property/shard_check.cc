@@ -182,7 +182,7 @@ ShardCheck::Verdict ShardCheck::judge(const Situation &at, const Verdict *erased
   ir::Program &program = at.reader.read.program;
   const ir::Inst inst = at.reader.inst();
   ir::MeshId mesh = program.contexts[inst.context].mesh;
-  std::vector<rules::Arg> args;
+  std::vector<rules::TensorInfo> args;
   for (size_t place : at.reader.positions) {
     const OpOperand &tensor = at.op.tensors[place];
     ir::Type type =

@@ -22,7 +22,7 @@ Setting::Setting(ir::Program &program, const checker::CheckResult &checked)
 Typed Setting::typed(ValueId value, uint32_t typing) const {
   const checker::BodyInstance &body = checked.body_instances[typing];
   if (value.index >= body.first && value.index - body.first < body.values.size()) {
-    const rules::Arg &arg = body.values[value.index - body.first];
+    const rules::TensorInfo &arg = body.values[value.index - body.first];
     return {arg.type, arg.shape, arg.sizes};
   }
   return {checked.types[value.index], checked.shapes[value.index], checked.sizes[value.index]};
@@ -35,7 +35,7 @@ const FieldOp *Setting::field_op(const ir::Inst &inst, uint32_t index, uint32_t 
     return found.get();
   checker::OperandList operands;
   operands.read(program, inst.operands);
-  llvm::SmallVector<rules::Arg, 6> args;
+  llvm::SmallVector<rules::TensorInfo, 6> args;
   for (ValueId value : operands.values) {
     Typed known = typed(value, typing);
     args.push_back({known.type, known.shape, known.sizes});

@@ -34,7 +34,7 @@ bool Run::redistribution(const ir::Inst &inst) {
     return true;
   }
   Typed known = typed(from);
-  rules::Arg arg{known.type, known.shape, known.sizes};
+  rules::TensorInfo arg{known.type, known.shape, known.sizes};
   rules::ResultClaim claim;
   rules::Application app{
       program_, setting_.rules.resolve(inst.op), inst.attrs, inst.context, operands.slots, arg,

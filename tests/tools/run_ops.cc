@@ -77,7 +77,7 @@ private:
       result_dtypes.push_back(program_.shapes[shape].dtype);
       results.push_back(Tensor::make(result_dtypes[r], result_dims[r], Domain::Declared));
     }
-    llvm::SmallVector<rules::Arg, 6> args;
+    llvm::SmallVector<rules::TensorInfo, 6> args;
     for (ir::ValueId value : operands.values)
       args.push_back({checked_.types[value.index], checked_.shapes[value.index], {}});
     std::vector<rules::ResultClaim> claims(inst.result_count);

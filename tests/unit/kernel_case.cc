@@ -99,7 +99,7 @@ std::string KernelCase::run() {
     result.of<double>().assign(result.of<double>().size(), kernel()->assigns ? kNaN : 0);
     out.push_back({&result.dims, result.of<double>().data(), result.dtype});
   }
-  Site at = site();
+  KernelContext at = context();
   std::string found = llvm::toString(kernel()->real({at, in, out}));
   return found.empty() ? device_problem() : found;
 }
@@ -162,7 +162,7 @@ std::vector<DeviceArray> KernelCase::array_args() {
 bool KernelCase::lower(llvm::ArrayRef<DeviceArray> out, std::vector<double> &room,
                        std::vector<Command> &commands) {
   const std::vector<DeviceArray> in = array_args();
-  Site at = site();
+  KernelContext at = context();
   // Once to know how much is needed on the way.
   StepScratch scratch;
   for (unsigned i = 0; i < 2; ++i) {
@@ -246,7 +246,7 @@ std::string KernelCase::device_problem(unsigned arg,
   const DeviceArray out = on_host(args[arg].dims, made.data());
   StepScratch scratch;
   std::vector<Command> commands;
-  Site at = site();
+  KernelContext at = context();
   for (unsigned i = 0; kernel()->composed && i < 2; ++i) {
     room.assign(scratch.bytes / sizeof(double) + 1, kNaN);
     scratch.data = reinterpret_cast<SpmdAddress>(room.data());
@@ -265,7 +265,7 @@ std::string KernelCase::slopes_problem(unsigned arg, const std::vector<double> &
   std::optional<Place> place = place_of(arg);
   if (results.size() != 1 || !kernel()->traced || !place || args[arg].dims != results[0].dims)
     return "";
-  Site at = site();
+  KernelContext at = context();
   std::optional<ScalarProgram> program = kernel()->traced(at, place->operand);
   if (!program)
     return "";
@@ -322,7 +322,7 @@ KernelCase::vjps(const KernelDef &kernel, llvm::ArrayRef<Place> asked,
     Tensor &of = tensor_at(asked[i]);
     to.push_back({asked[i].operand, asked[i].member, {&of.dims, made[i].data(), of.dtype}});
   }
-  Site at = site();
+  KernelContext at = context();
   Call<double> call{at, in, none};
   llvm::ArrayRef<VjpResult> more(to);
   if (llvm::Error error = run_vjp(

@@ -28,7 +28,7 @@ public:
 
   const rules::OpDef &row() const { return *use_->row; }
   const KernelDef *kernel() const { return find_kernel(use_->row->name); }
-  Site site(Domain domain = Domain::Declared) const {
+  KernelContext context(Domain domain = Domain::Declared) const {
     return {*app_, row(), binding_, map_, domain};
   }
   // Runs the kernel into `results`; the message of an error, else empty. What a device would do
@@ -68,7 +68,7 @@ private:
   ir::ReadResult read_;
   rules::ResolvedOp op_;
   checker::OperandList operands_;
-  llvm::SmallVector<rules::Arg, 6> known_;
+  llvm::SmallVector<rules::TensorInfo, 6> known_;
   llvm::SmallVector<rules::ResultClaim, 2> claims_;
   std::optional<rules::RowUse> use_;
   std::optional<rules::Application> app_;

@@ -76,7 +76,7 @@ namespace {
 Numbers drawn(KernelCase &test, Dims first, Dims block, Dims whole, uint64_t stream = 0) {
   Tensor to = Tensor::make(ir::DType::F64, block, Domain::Declared);
   View<double> view{&to.dims, to.of<double>().data(), to.dtype, &first, &whole};
-  Site at = test.site();
+  KernelContext at = test.context();
   at.seed = 3, at.op = 5, at.stream = stream;
   CHECK(!test.kernel()->real({at, {}, {view}}));
   return to.of<double>();

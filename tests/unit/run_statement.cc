@@ -41,7 +41,7 @@ Statement::Statement(std::string inputs, std::string text, std::vector<Dims> res
   REQUIRE(op_.form == rules::OpForm::Equation);
   checker::OperandList operands;
   operands.read(program, inst.operands);
-  llvm::SmallVector<rules::Arg, 4> args;
+  llvm::SmallVector<rules::TensorInfo, 4> args;
   for (ir::ValueId value : operands.values) {
     args.push_back({program.values[value].declared, program.values[value].shape, {}});
     const ir::Shape &shape = program.shapes[program.values[value].shape];

@@ -5,6 +5,7 @@
 #include "checker/cli/output.h"
 #include "checker/render/json_text.h"
 #include "ir/support/arrays.h"
+#include "ir/support/format.h"
 
 #include "rules/attributes/attributes.h"
 #include "rules/ops/registry.h"
@@ -19,8 +20,6 @@ namespace spmd::checker {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
 llvm::SmallVector<const rules::OpDef *, 0> all_ops() {
   llvm::SmallVector<const rules::OpDef *, 0> rows;
@@ -41,7 +40,7 @@ std::string joined(llvm::ArrayRef<llvm::StringRef> words, std::string_view befor
                    std::string_view after = "") {
   std::string text;
   for (llvm::StringRef word : words)
-    text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", before, view(word), after);
+    text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", before, word, after);
   return text;
 }
 
@@ -86,7 +85,7 @@ std::string attribute_lines(const rules::AttributeList &list) {
   for (const rules::AttributeSpec &spec : list.specs) {
     llvm::SmallVector<llvm::StringRef, 6> names = names_of(spec);
     std::string others = joined(ir::as_array(names).drop_front());
-    text += fmt::format("  attribute {}{}: {}\n", view(names.front()),
+    text += fmt::format("  attribute {}{}: {}\n", names.front(),
                         others.empty() ? "" : " (or " + others + ")", rules::describe(spec.form));
   }
   return text;
@@ -198,7 +197,7 @@ Names op_names() {
 }
 
 std::string transition_page(llvm::StringRef name) {
-  rules::TransitionOp transition = rules::find_transition_op(view(name));
+  rules::TransitionOp transition = rules::find_transition_op(name);
   if (transition == rules::TransitionOp::None)
     transition = rules::resolve_spelling(name, ir::kOwnDialect).transition;
   if (transition == rules::TransitionOp::None)

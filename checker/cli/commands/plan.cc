@@ -124,7 +124,7 @@ Asked read_request(const Options &options) {
     return wrong(read.errors.front().message);
   asked.program = std::move(read.program);
   ir::Program &program = asked.program;
-  rules::Arg args[2];
+  rules::TensorInfo args[2];
   for (uint32_t i = 0; i < 2; ++i) {
     const ir::Value value = program.values[ir::ValueId{i}];
     ir::Type type = value.declared.valid() ? program.types[value.declared] : ir::Type();
@@ -155,7 +155,7 @@ Asked read_request(const Options &options) {
     return wrong("the extents are no numbers, or too large");
   asked.request.cap = options.memory;
   asked.request.gradient = !options.forward_price;
-  for (const rules::Arg &arg : args)
+  for (const rules::TensorInfo &arg : args)
     if (std::optional<rules::Violation> blocks = rd::refuse_blocks(program, arg))
       return wrong(std::string(rules::info(*blocks).name));
   if (std::optional<rules::Violation> refused = rd::refuse(program, asked.request))

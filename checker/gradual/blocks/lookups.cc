@@ -28,7 +28,7 @@ static bool fills_with_zero(const rules::Application &app, AxisSet axes) {
   for (const rules::Slot &slot : app.slots)
     if (slot.form == rules::Slot::Form::Literal)
       return rules::is_zero(slot);
-  for (const rules::Arg &arg : app.args)
+  for (const rules::TensorInfo &arg : app.args)
     if (app.type(arg).zero().contains(axes))
       return true;
   const ir::AttrValue *value = app.attr("value");

@@ -24,7 +24,7 @@ AxisSet MaskSelectedRows::picked(const rules::Application &app) {
   AxisSet axes = app.type(app.args[0]).sharded();
   for (ir::AxisId axis : axes)
     if (llvm::any_of(app.args,
-                     [&](const rules::Arg &arg) { return app.type(arg).dim(axis) != 0U; }))
+                     [&](const rules::TensorInfo &arg) { return app.type(arg).dim(axis) != 0U; }))
       axes -= axis;
   return axes;
 }

@@ -74,7 +74,7 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
     if (!counts || (picks(app.op) && picked.empty()))
       continue;
     const ir::Type &type = app.type(app.args[i]);
-    const AxisSet same = type.equal();
+    const AxisSet same = type.same_on_all_ranks();
     AxisSet axes;
     for (uint32_t j = 0; j < operands.size() && j < app.args.size(); ++j) {
       const ir::Type &other = app.type(app.args[j]);

@@ -19,7 +19,7 @@ using ir::AxisSet;
 using ir::ValueId;
 using rules::Computes;
 
-static bool is_integer(const rules::Application &app, const rules::Arg &arg) {
+static bool is_integer(const rules::Application &app, const rules::TensorInfo &arg) {
   const ir::Shape *shape = app.shape(arg);
   return shape && shape->dtype != ir::DType::Unknown && shape->dtype != ir::DType::Bool &&
          !ir::differentiable(shape->dtype);

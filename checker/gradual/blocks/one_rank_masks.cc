@@ -26,7 +26,7 @@ static AxisSet compared_places(const rules::Application &app, const Offsets &off
     if (!number.of.valid() && number.steps.size() == 1 && axes.empty())
       axes |= number.steps.begin()->first;
     else
-      same &= type.equal();
+      same &= type.same_on_all_ranks();
   }
   return axes & same;
 }

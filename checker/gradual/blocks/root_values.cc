@@ -55,7 +55,7 @@ std::optional<RootValues::Seen> RootValues::together(const rules::Application &a
     return std::nullopt;
   for (size_t i = 0; i < operands.size(); ++i) {
     const ir::Type &type = app.type(app.args[i]);
-    if (!find(operands[i]) && !type.equal().contains(first->axis))
+    if (!find(operands[i]) && !type.same_on_all_ranks().contains(first->axis))
       return std::nullopt;
   }
   if (app.op.form == rules::OpForm::Transition &&

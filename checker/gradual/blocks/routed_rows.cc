@@ -477,7 +477,7 @@ AxisSet RoutedRows::find_owned(const rules::Application &app, llvm::ArrayRef<Val
     unsent |= others & type.of(Kind::Partial);
     unsent |= (others & type.sharded()) - sent;
     if (dimension_count(program_, app.args[i].shape) != 0)
-      unsent |= others & type.equal();
+      unsent |= others & type.same_on_all_ranks();
   }
   return own;
 }

@@ -74,7 +74,7 @@ private:
 // What a result that all ranks have is made of; none: not all of it is known.
 std::optional<std::vector<Addend>> Judge::addends(ValueId value) {
   const ir::TypeId type = result_.types[value.index];
-  if (!type.valid() || !program_.types[type].equal().contains(axis_))
+  if (!type.valid() || !program_.types[type].same_on_all_ranks().contains(axis_))
     return std::nullopt;
   const RankInterpreter::Cells &cells = followed_.cells(0, value);
   std::vector<Addend> all;

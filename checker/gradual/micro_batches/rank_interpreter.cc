@@ -42,7 +42,7 @@ size_t RankInterpreter::rank_of(ValueId value) const {
 bool RankInterpreter::is_equal(ValueId value) const {
   const ir::TypeId id = result_.types[value.index];
   const ir::Type *type = id.valid() ? &program_.types[id] : nullptr;
-  return type && type->mesh() == mesh_ && type->equal().contains(axis_);
+  return type && type->mesh() == mesh_ && type->same_on_all_ranks().contains(axis_);
 }
 
 bool RankInterpreter::is_discrete(ValueId value) const {

@@ -223,7 +223,7 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   if (violation.is<rules::WrongSource>() && place.form == Place::Form::Inst &&
       state_.rules.resolve(program_.insts[place.as_inst()].op).transition ==
           rules::TransitionOp::CollectivePermute)
-    for (const rules::Arg &arg : state_.args)
+    for (const rules::TensorInfo &arg : state_.args)
       open |= program_.types[arg.type].replicated() | program_.types[arg.type].either();
   // Counts and positions of its own are what a rank may need them for.
   if (const rules::OperandIndex *operand = violation.operand();

@@ -20,7 +20,7 @@ void OperandUse::find_parts(const rules::Application &app, const ZeroBlocks &zer
   if (!app.op.row || app.op.row->own_dims != rules::OpDef::OwnDims::Proportional ||
       now_.takes_block)
     return;
-  for (const rules::Arg &arg : app.args)
+  for (const rules::TensorInfo &arg : app.args)
     now_.parts |= app.type(arg).sharded();
   for (size_t i = 0; i < app.args.size(); ++i)
     for (AxisId axis : app.type(app.args[i]).sharded() | now_.parts)
@@ -65,8 +65,8 @@ void OperandUse::begin(const ir::Inst &inst) {
 void OperandUse::take_overwritten() {
   if (now_.unread.size() != 1 || state_.args.size() != 2)
     return;
-  rules::Arg &target = state_.args[*now_.unread.begin()];
-  const rules::Arg &source = state_.args[1 - *now_.unread.begin()];
+  rules::TensorInfo &target = state_.args[*now_.unread.begin()];
+  const rules::TensorInfo &source = state_.args[1 - *now_.unread.begin()];
   if (target.shape == source.shape &&
       program_.types[target.type].mesh() == program_.types[source.type].mesh())
     target.type = source.type;

@@ -18,7 +18,7 @@ using ir::ValueId;
 
 AxisSet SecondPassPart::unknown_operands() const {
   AxisSet axes;
-  for (const rules::Arg &arg : state_.args)
+  for (const rules::TensorInfo &arg : state_.args)
     axes |= program_.types[arg.type].unknown;
   return axes;
 }

@@ -71,7 +71,7 @@ void ResultCuts::keep_known_cuts(const rules::OpDef *row, ValueId value, const T
   }
   // One row of each rank that a view has put into the dimension behind it belongs there, or into
   // the one ahead of it: not there, where a parameter that all ranks have has that dimension.
-  const rules::Arg *viewed =
+  const rules::TensorInfo *viewed =
       row->factors == rules::reshape_factors && state_.args.size() == 1 ? &state_.args[0] : nullptr;
   for (AxisId axis : viewed &&of.valid() ? type.sharded() : AxisSet()) {
     const std::optional<unsigned> from = program_.types[viewed->type].dim(axis);

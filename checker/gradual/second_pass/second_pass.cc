@@ -90,7 +90,7 @@ std::optional<rules::Outcome> SecondPass::restated(const ir::Inst &inst,
     return std::nullopt;
   rules::Outcome outcome;
   for (uint32_t i = 0; i < inst.result_count; ++i) {
-    const rules::Arg &from = state_.args[std::min<size_t>(i, state_.args.size() - 1)];
+    const rules::TensorInfo &from = state_.args[std::min<size_t>(i, state_.args.size() - 1)];
     Type type = program_.types[from.type];
     type.set_unknown(type.of(Kind::Varying) - type.sharded());
     outcome.types.push_back(state_.intern(type));

@@ -284,7 +284,7 @@ HaloWindows::Facts HaloWindows::shifted(const rules::Application &app,
     const auto filled = extent(operands[1 - i], dim);
     if (!part || part->dim != dim || part->sent || !filled)
       continue;
-    const bool equal = app.type(app.args[1 - i]).equal().contains(part->axis);
+    const bool equal = app.type(app.args[1 - i]).same_on_all_ranks().contains(part->axis);
     const bool all = part->last - part->first + *filled == part->rows;
     if (equal && all && part->first != (i == 0 ? 0 : *filled))
       facts.fault = Fault::Missing, facts.operand = i, facts.axes |= part->axis;

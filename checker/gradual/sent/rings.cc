@@ -148,7 +148,7 @@ std::optional<RingValue> Rings::seen(const ir::Type &type, ValueId value, AxisId
   held.proved = proved;
   held.terms.push_back({form(value), false, 0});
   held.guessed = guessed_.count(value.index) != 0;
-  if (type.equal().contains(axis))
+  if (type.same_on_all_ranks().contains(axis))
     return held;
   if (type.of(Kind::Partial).contains(axis)) {
     held.terms[0].summed = true;
@@ -205,7 +205,7 @@ void Rings::take(Step &step) {
   const ir::Type &type = step.app.type(step.app.args[0]);
   const ir::AttrValue *dst = step.app.attr("dst");
   if (rolled == rolled_.end() || !dst || dst->form != ir::AttrForm::Kind ||
-      !type.equal().contains(*axes.begin()) || !axes_.contains(*axes.begin()))
+      !type.same_on_all_ranks().contains(*axes.begin()) || !axes_.contains(*axes.begin()))
     return;
   step.axis = *axes.begin();
   step.ranks = static_cast<unsigned>(step.app.mesh()[step.axis].size());

@@ -167,7 +167,7 @@ void Rings::compute(Step &step) {
     }
   for (AxisId axis : step.axis_known ? ir::AxisSet() : axes_) {
     unsigned cut = 0;
-    for (const rules::Arg &arg : step.app.args)
+    for (const rules::TensorInfo &arg : step.app.args)
       cut += step.app.type(arg).dim(axis).has_value();
     const bool views = cut == 1 && step.operands.size() == 1 && moves_elements(step.app.op);
     if ((cut > 1 || views) && !step.axis_known) {

@@ -159,14 +159,14 @@ void Returned::judge(InstId id) {
   if (taken.valid()) {
     if (messages_.root(taken) != messages_.root(sent) &&
         sent_.contains(messages_.root(taken).index))
-      result_.findings.push_back({rules::CrossedGradient{taken, sent, {}}, Place::inst(id)});
+      result_.findings.push_back({rules::CrossedGradient{taken, sent}, Place::inst(id)});
     return;
   }
   if (used_.test(back.index))
     return;
   if (const auto begins = own_gradients_.find(messages_.root(sent).index);
       begins != own_gradients_.end())
-    result_.findings.push_back({rules::UnusedGradient{sent, {}}, Place::inst(begins->second)});
+    result_.findings.push_back({rules::UnusedGradient{sent}, Place::inst(begins->second)});
 }
 
 // A backward reads what its forward has read. Where that was received, and it reads what was
@@ -192,7 +192,7 @@ void Returned::find_overwritten(InstId id) {
           result_.shapes[now.index] == result_.shapes[then.index] && then.index < now.index &&
           overwrites_.insert(then.index).second)
         result_.findings.push_back(
-            {rules::OverwrittenMessage{then, now, {}}, Place::inst(messages_.received_by(now))});
+            {rules::OverwrittenMessage{then, now}, Place::inst(messages_.received_by(now))});
 }
 
 // The backward pass that adds something to the gradient that the step before has left of a
@@ -302,13 +302,12 @@ void Returned::run() {
     const ir::Param &param = program_.params[i];
     if (added[i].valid())
       result_.findings.push_back(
-          {rules::UnclearedGradient{program_.values[param.value].grad_of, {}},
-           Place::inst(added[i])});
+          {rules::UnclearedGradient{program_.values[param.value].grad_of}, Place::inst(added[i])});
     // Along an axis of one rank lie the stages, of which each has a copy.
     const ir::MeshId mesh = program_.types[result_.types[param.value.index]].mesh();
     if (param.drifted.valid() && rules::axes_of(program_, param.drifted, mesh).empty())
       result_.findings.push_back(
-          {rules::TiedCopiesDrift{param.value, {}}, Place{Place::Form::Param, i}});
+          {rules::TiedCopiesDrift{param.value}, Place{Place::Form::Param, i}});
   }
   for (ValueId value : wrong_outputs(program_, llvm::ArrayRef(result_.findings).drop_front(first)))
     result_.proved[value.index] = {};

@@ -22,7 +22,7 @@ using ir::Type;
 using ir::ValueId;
 
 // Inside of a region a shard on one of its axes is a value per rank.
-void Bodies::forget_shards(const CallSite &site, size_t operand, rules::Arg &arg) {
+void Bodies::forget_shards(const CallSite &site, size_t operand, rules::TensorInfo &arg) {
   const Type before = program_.types[arg.type];
   if (before.mesh() != program_.contexts[site.inst.context].mesh ||
       !(before.sharded() & site.region))
@@ -84,8 +84,8 @@ Args Bodies::enter(const CallSite &site, ir::FunctionId function, size_t first) 
   return args;
 }
 
-void Bodies::cross(const CallSite &site, size_t operand, rules::Arg &arg, const Declared &declared,
-                   const ir::Function &callee) {
+void Bodies::cross(const CallSite &site, size_t operand, rules::TensorInfo &arg,
+                   const Declared &declared, const ir::Function &callee) {
   if (!declared.type.valid())
     return;
   Type claimed = state_.seen(declared.type, site.inst.context), found = program_.types[arg.type];
@@ -129,16 +129,16 @@ void Bodies::cross(const CallSite &site, size_t operand, rules::Arg &arg, const 
   arg.type = state_.intern(check.type);
 }
 
-Round Bodies::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args) {
+Round Bodies::opaque(const ir::Function &function, llvm::ArrayRef<rules::TensorInfo> args) {
   bool free = llvm::all_of(
-      args, [&](const rules::Arg &arg) { return program_.types[arg.type].gradient_free(); });
+      args, [&](const rules::TensorInfo &arg) { return program_.types[arg.type].gradient_free(); });
   AxisSet silent;
-  for (const rules::Arg &arg : args)
+  for (const rules::TensorInfo &arg : args)
     silent |= program_.types[arg.type].unknown;
   Round round;
   for (ir::ClaimId out : function.outs) {
     const ir::Claim &claim = program_.claims[out];
-    rules::Arg &result = round.results.emplace_back();
+    rules::TensorInfo &result = round.results.emplace_back();
     AxisSet &believed = round.believed.emplace_back();
     if (!claim.type.valid())
       continue;
@@ -154,11 +154,11 @@ Round Bodies::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> ar
   return round;
 }
 
-Round Bodies::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args) {
+Round Bodies::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::TensorInfo> args) {
   if (program_.functions[function].opaque)
     return opaque(program_.functions[function], args);
   std::vector<uint32_t> key{function.index};
-  for (const rules::Arg &arg : args)
+  for (const rules::TensorInfo &arg : args)
     key.insert(key.end(), {arg.type.index, arg.shape.index, arg.sizes.index});
   for (ir::TypeId condition : conditions_.types())
     key.push_back(condition.index);
@@ -243,7 +243,8 @@ void Bodies::keep_typings() {
   }
 }
 
-void Bodies::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, TypedBody &typed) {
+void Bodies::type_body(ir::FunctionId id, llvm::ArrayRef<rules::TensorInfo> args,
+                       TypedBody &typed) {
   const ir::Function &function = program_.functions[id];
   for (size_t i = 0; i < function.params.size(); ++i) {
     ValueId param = function.params[i].value;
@@ -273,7 +274,7 @@ void Bodies::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Typed
   if (state_.recording)
     keep_values(id, typed);
   for (const ir::Operand &operand : program_.operand_lists[results]) {
-    rules::Arg &result = typed.results.emplace_back();
+    rules::TensorInfo &result = typed.results.emplace_back();
     if (operand.is_value())
       result = state_.known(operand.as_value());
     if (state_.recording)

@@ -28,7 +28,7 @@ public:
   Args enter(const CallSite &site, ir::FunctionId function, size_t first);
   // Types the function for these operands, under the conditions around it; nothing is reported
   // until the body is reached.
-  Round evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args);
+  Round evaluate(ir::FunctionId function, llvm::ArrayRef<rules::TensorInfo> args);
   void reach(CallSite &site, const Round &round);
   // Moves what is known of bodies into the result of the check.
   void keep_typings();
@@ -39,11 +39,11 @@ private:
     ir::TypeId type;
     ir::ShapeId shape, global_shape;
   };
-  void cross(const CallSite &site, size_t operand, rules::Arg &arg, const Declared &declared,
+  void cross(const CallSite &site, size_t operand, rules::TensorInfo &arg, const Declared &declared,
              const ir::Function &callee);
-  void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
-  Round opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args);
-  void type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, TypedBody &typed);
+  void forget_shards(const CallSite &site, size_t operand, rules::TensorInfo &arg);
+  Round opaque(const ir::Function &function, llvm::ArrayRef<rules::TensorInfo> args);
+  void type_body(ir::FunctionId id, llvm::ArrayRef<rules::TensorInfo> args, TypedBody &typed);
   void keep_values(ir::FunctionId id, TypedBody &typed);
 
   WalkState &state_;

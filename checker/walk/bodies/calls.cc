@@ -32,12 +32,13 @@ Type unknown_on(const ir::Program &program, ir::MeshId mesh) {
 
 void Calls::run(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
                 rules::Outcome &outcome) {
-  rules::Arg unknown{state_.intern(unknown_on(program_, program_.contexts[inst.context].mesh)), {}};
+  rules::TensorInfo unknown{
+      state_.intern(unknown_on(program_, program_.contexts[inst.context].mesh)), {}};
   if (std::optional<rules::OperandIndex> cut =
           rules::cut_gradient({program_, op, inst.attrs, inst.context, state_.operands.slots,
                                state_.args, state_.claims})) {
     state_.report(Place::inst(id), rules::MissingVjp{*cut, {}});
-    for (rules::Arg &arg : state_.args)
+    for (rules::TensorInfo &arg : state_.args)
       arg.type = rules::without_gradient(program_, arg.type);
   }
   rules::Outcome attributes;
@@ -67,7 +68,7 @@ void Calls::run(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
   warn_unchecked_results(site);
   state_.operands = std::move(kept);
   undecided_.set_result_rows(site.rows);
-  for (const rules::Arg &result : site.results) {
+  for (const rules::TensorInfo &result : site.results) {
     outcome.types.push_back(result.type.valid() ? result.type : unknown.type);
     outcome.shapes.push_back(result.shape);
     outcome.sizes.push_back(result.sizes);
@@ -136,7 +137,7 @@ void Calls::state_results(const CallSite &site, rules::Outcome &outcome) {
       state_.report(Place::inst(site.id), rules::NoSpec{{}, result, loose});
       type.set_unknown(loose);
     }
-    rules::Arg inside{outcome.types[i], outcome.shapes[i], outcome.sizes[i]};
+    rules::TensorInfo inside{outcome.types[i], outcome.shapes[i], outcome.sizes[i]};
     outcome.types[i] = state_.intern(type);
     if (id.valid())
       claims_.judge_shape(site.id, result, program_.claims[id].shape, outcome.shapes[i]);

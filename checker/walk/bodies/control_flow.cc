@@ -64,7 +64,7 @@ Common common(const Type &a, const Type &b) {
     shared |= both;
   }
   // Without a gradient R and I are equivalent.
-  AxisSet equivalent = a.equal() & b.equal() & (known - shared);
+  AxisSet equivalent = a.same_on_all_ranks() & b.same_on_all_ranks() & (known - shared);
   if (free) {
     met.type.of(Kind::Replicate) |= equivalent;
     shared |= equivalent;
@@ -123,10 +123,10 @@ void ControlFlow::report_choice(InstId id, size_t result, const Choice &choice) 
 
 // A condition is one truth value, on one device too: the axes along which it is cut, where that is
 // reported, and nothing follows.
-AxisSet ControlFlow::several(const CallSite &site, const rules::Arg &condition) {
+AxisSet ControlFlow::several(const CallSite &site, const rules::TensorInfo &condition) {
   if (!condition.type.valid() || !condition.shape.valid())
     return {};
-  rules::Arg whole = condition;
+  rules::TensorInfo whole = condition;
   Type type = program_.types[condition.type];
   type = type.without_shards(state_.local_axes(type.mesh(), site.inst.context));
   ir::ShapeId shape = type.sharded() ? rules::global_shape(program_, type, whole) : whole.shape;
@@ -170,8 +170,9 @@ void ControlFlow::branches(CallSite &site) {
 }
 
 // One result of `cond`.
-rules::Arg ControlFlow::joined(const CallSite &site, const Type &condition, size_t r,
-                               const rules::Arg &then, const rules::Arg &other) {
+rules::TensorInfo ControlFlow::joined(const CallSite &site, const Type &condition, size_t r,
+                                      const rules::TensorInfo &then,
+                                      const rules::TensorInfo &other) {
   if (!then.type.valid() || !other.type.valid()) // a number: equal on all ranks
     return then.type.valid() ? then : other;
   const Type a = program_.types[then.type];
@@ -208,8 +209,8 @@ void ControlFlow::same_scale(InstId id, const Type &found, const Type &other, st
 }
 
 // Two values that take turns have the same extents and, where they are cut, the same blocks.
-void ControlFlow::same_shape(InstId id, std::string what, const rules::Arg &stated,
-                             const rules::Arg &found) {
+void ControlFlow::same_shape(InstId id, std::string what, const rules::TensorInfo &stated,
+                             const rules::TensorInfo &found) {
   if (std::optional<rules::Violation> differs =
           rules::value_shape_differs(program_, what, stated, found))
     state_.report(Place::inst(id), std::move(*differs));
@@ -234,10 +235,10 @@ ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_
   // A zero that each rank has whole is no shard of one.
   AxisSet started = (met.differs & enters.zero()) - leaves.sharded();
   if (enters.gradient_free()) // R and I are equivalent as it enters, and not from then on
-    started |= met.differs & enters.equal() & leaves.equal();
+    started |= met.differs & enters.same_on_all_ranks() & leaves.same_on_all_ranks();
   adopt(met.type, leaves, started);
   if (enters.gradient_free())
-    met.type.set_either(enters.equal() & undecided_axes(leaves));
+    met.type.set_either(enters.same_on_all_ranks() & undecided_axes(leaves));
   met.differs -= started;
   AxisSet loose; // where nobody declares what a carry is: what rounds do not agree in
   if (state_.inference) {
@@ -322,8 +323,8 @@ Round ControlFlow::carry_through(CallSite &site, ir::FunctionId body, Args &args
     carried.push_back(each.type);
   undecided_.loop(site, round, args, first, carried);
   for (size_t c = 0; c < count; ++c) {
-    const rules::Arg &arg = args[first + c];
-    rules::Arg &leaving = round.results[c];
+    const rules::TensorInfo &arg = args[first + c];
+    rules::TensorInfo &leaving = round.results[c];
     uint32_t operand = static_cast<uint32_t>(first + c);
     if (AxisSet differs = met[c].differs)
       state_.report(Place::inst(site.id),
@@ -374,11 +375,11 @@ void ControlFlow::scan(CallSite &site) {
 
 // One element of a scanned operand, whose number all of them share. Each rank takes its elements
 // apart in its own order, so none may have a part of them.
-rules::Arg ControlFlow::one_of(const CallSite &site, size_t operand,
-                               std::optional<ir::Extent> &length) {
-  rules::Arg whole = site.args[operand];
+rules::TensorInfo ControlFlow::one_of(const CallSite &site, size_t operand,
+                                      std::optional<ir::Extent> &length) {
+  rules::TensorInfo whole = site.args[operand];
   const Type type = program_.types[whole.type];
-  rules::Arg one = rules::entry_of(program_, whole);
+  rules::TensorInfo one = rules::entry_of(program_, whole);
   const AxisSet cut = ir::set_of(ir::shards_of(type, 0));
   if (cut) {
     state_.report(Place::inst(site.id),
@@ -450,7 +451,7 @@ ControlFlow::Turn ControlFlow::turn(const CallSite &site, ir::FunctionId more, i
                                 asked.believed.empty() ? AxisSet() : asked.believed.front());
   made.chosen.bodies = asked.bodies;
   made.chosen.bodies.append(made.left.bodies.begin(), made.left.bodies.end());
-  for (rules::Arg &result : made.chosen.results)
+  for (rules::TensorInfo &result : made.chosen.results)
     if (result.type.valid()) {
       const Type type = program_.types[result.type];
       result.type =

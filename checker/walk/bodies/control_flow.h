@@ -27,15 +27,15 @@ private:
   };
   Choice choose(const CallSite &site, const ir::Type &condition, ir::Type type);
   void report_choice(ir::InstId id, size_t result, const Choice &choice);
-  ir::AxisSet several(const CallSite &site, const rules::Arg &condition);
+  ir::AxisSet several(const CallSite &site, const rules::TensorInfo &condition);
   ir::Type condition_of(const CallSite &site, const Round &asked);
-  rules::Arg joined(const CallSite &site, const ir::Type &condition, size_t result,
-                    const rules::Arg &then, const rules::Arg &other);
+  rules::TensorInfo joined(const CallSite &site, const ir::Type &condition, size_t result,
+                           const rules::TensorInfo &then, const rules::TensorInfo &other);
   // Two values that take turns.
   void same_scale(ir::InstId id, const ir::Type &found, const ir::Type &other, std::string who,
                   rules::OperandIndex operand, ir::ValueId value, ir::Type &made);
-  void same_shape(ir::InstId id, std::string what, const rules::Arg &stated,
-                  const rules::Arg &found);
+  void same_shape(ir::InstId id, std::string what, const rules::TensorInfo &stated,
+                  const rules::TensorInfo &found);
 
   struct Carried {
     ir::TypeId next; // with which it enters the next round
@@ -46,12 +46,12 @@ private:
   Carried carry(ir::TypeId enters, ir::TypeId leaves);
   Round carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first, size_t count,
                       llvm::function_ref<Round(const Args &)> run);
-  rules::Arg one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
+  rules::TensorInfo one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
 
   struct Turn {
     ir::Type condition;
-    rules::Arg asked;   // what it is the type of; none for a number
-    Round left, chosen; // as the body leaves them; as the condition chooses
+    rules::TensorInfo asked; // what it is the type of; none for a number
+    Round left, chosen;      // as the body leaves them; as the condition chooses
   };
   Turn turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body, const Args &args);
   std::optional<size_t> loop_constants(const CallSite &site, ir::FunctionId more,

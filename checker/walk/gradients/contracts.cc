@@ -187,7 +187,7 @@ void GradientContracts::put_operands(InstId id, Boundary op) {
   if (op != Boundary::Step || state_.args.size() != 2)
     return;
   rules::Contract contract = this->contract(state_.operands.values[0]);
-  rules::Arg needed = state_.args[0];
+  rules::TensorInfo needed = state_.args[0];
   Type own = program_.types[state_.args[0].type], gradient = program_.types[state_.args[1].type];
   if (own.of(Kind::Varying) != contract.needed.of(Kind::Varying))
     needed.shape = {}, needed.sizes = {}; // the optimizer holds a block of the parameter

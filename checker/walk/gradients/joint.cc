@@ -21,7 +21,7 @@ using ir::ValueId;
 AxisSet not_dual(const Type &value, const Type &gradient, AxisSet local) {
   AxisSet known = (value.claimed() - value.unknown - value.either()) &
                   (gradient.claimed() - gradient.unknown - gradient.zero());
-  AxisSet equal = gradient.equal() - (gradient.either() & local);
+  AxisSet equal = gradient.same_on_all_ranks() - (gradient.either() & local);
   AxisSet partial = gradient.of(Kind::Partial), varying = gradient.of(Kind::Varying);
   AxisSet summed = value.of(Kind::Partial) - value.combining();
   AxisSet wrong = value.replicated() & (equal | gradient.sharded() | gradient.combining());
@@ -47,7 +47,7 @@ bool equal_by_collective(const ir::Program &program, const CheckResult &result, 
                          AxisId axis) {
   auto type = [&](ValueId each) { return program.types[result.types[each.index]]; };
   auto equal = [&](ValueId each) {
-    return result.types[each.index].valid() && type(each).equal().contains(axis);
+    return result.types[each.index].valid() && type(each).same_on_all_ranks().contains(axis);
   };
   InstId first = defining_inst(program, value);
   if (!first.valid())

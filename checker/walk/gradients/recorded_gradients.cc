@@ -154,7 +154,7 @@ AxisSet RecordedGradients::refused_gradient(ValueId id, const Type &forward, con
   if (auto kept = kept_of_one_.find(of.index);
       kept != kept_of_one_.end() &&
       gradient.mesh() == program_.types[result_.types[of.index]].mesh())
-    wrong |= kept->second & forward.replicated() & (gradient.equal() - gradient.zero());
+    wrong |= kept->second & forward.replicated() & (gradient.same_on_all_ranks() - gradient.zero());
   return wrong;
 }
 
@@ -199,7 +199,7 @@ void RecordedGradients::judge(Place place, ValueId id, bool reported) {
   }
   if (reported)
     return;
-  rules::Arg of = state_.known(value.grad_of), found = state_.known(id);
+  rules::TensorInfo of = state_.known(value.grad_of), found = state_.known(id);
   if (of.shape != found.shape || of.sizes != found.sizes) {
     std::string what =
         "the shapes of " + ir::print_value(program_, value.grad_of) + " and of its gradient";
@@ -220,7 +220,8 @@ bool RecordedGradients::is_one_of_equal(const Type &root, ValueId of, const Type
     return false;
   const ir::AxisSet axes = ir::axes_in(program_, times, gradient.mesh());
   return times == ir::axes_scale(program_, gradient.mesh(), axes) &&
-         (forward.equal() & gradient.equal() & root.of(ir::Kind::Partial)).contains(axes);
+         (forward.same_on_all_ranks() & gradient.same_on_all_ranks() & root.of(ir::Kind::Partial))
+             .contains(axes);
 }
 
 // Gradients of one root carry its scale: that of a value times that of its gradient is the same for

@@ -88,12 +88,12 @@ bool Claims::scale_claim_differs(InstId id, ValueId value, const Type &type, ir:
 // they are of the whole is for the statement to say. What came in, and what is of other axes,
 // stays.
 void Claims::restate_scale(InstId id, ValueId result, Type &type, const Type &claimed,
-                           llvm::ArrayRef<rules::Arg> args, AxisSet own) {
+                           llvm::ArrayRef<rules::TensorInfo> args, AxisSet own) {
   Type found = type;
   type.scale = claimed.scale;
   if (!found.scale.valid() || found.scale == claimed.scale || found.mesh() != claimed.mesh())
     return;
-  for (const rules::Arg &arg : args)
+  for (const rules::TensorInfo &arg : args)
     if (ir::ScaleId entered = program_.types[arg.type].scale; entered.valid())
       own -= ir::axes_in(program_, entered, type.mesh());
   AxisSet axes =
@@ -155,8 +155,8 @@ void Claims::judge_sizes(InstId id, ValueId result, const Type &type) {
 }
 
 // The same of the dimensions that none of the axes cuts whose pieces are joined by what is stated.
-void Claims::judge_whole(InstId id, const Type &type, const rules::Arg &found, ir::ShapeId stated,
-                         AxisSet joined) {
+void Claims::judge_whole(InstId id, const Type &type, const rules::TensorInfo &found,
+                         ir::ShapeId stated, AxisSet joined) {
   ir::ShapeId follows = rules::global_shape(program_, type, found);
   if (program_.mode != ir::Mode::Global || type.unknown || !follows.valid() ||
       !program_.shapes[stated].ranked)
@@ -175,8 +175,8 @@ void Claims::judge_whole(InstId id, const Type &type, const rules::Arg &found, i
     state_.report(Place::inst(id), std::move(*differs));
 }
 
-bool Claims::gives_even(InstId id, llvm::ArrayRef<rules::Arg> args, AxisSet axes) {
-  for (const rules::Arg &arg : args)
+bool Claims::gives_even(InstId id, llvm::ArrayRef<rules::TensorInfo> args, AxisSet axes) {
+  for (const rules::TensorInfo &arg : args)
     if (arg.sizes.valid())
       for (const ir::UnevenDim &each : program_.shard_sizes[arg.sizes].dims)
         for (AxisId axis : ir::shards_of(program_.types[arg.type], each.dim))

@@ -21,17 +21,17 @@ public:
              rules::Spec spec);
   void judge_shape(ir::InstId id, ir::ValueId value, ir::ShapeId claimed, ir::ShapeId found);
   void judge_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
-  void judge_whole(ir::InstId id, const ir::Type &type, const rules::Arg &found, ir::ShapeId stated,
-                   ir::AxisSet joined);
+  void judge_whole(ir::InstId id, const ir::Type &type, const rules::TensorInfo &found,
+                   ir::ShapeId stated, ir::AxisSet joined);
 
   // Of what leaves a region, on the axes of the region.
   void restate_scale(ir::InstId id, ir::ValueId result, ir::Type &type, const ir::Type &claimed,
-                     llvm::ArrayRef<rules::Arg> args, ir::AxisSet own);
+                     llvm::ArrayRef<rules::TensorInfo> args, ir::AxisSet own);
   void take_as_addends(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
                        ir::AxisSet region);
   // True if each rank of the axes has as much of a result as the others: no operand differs in size
   // between them, and nothing that runs divides by stated lengths.
-  bool gives_even(ir::InstId id, llvm::ArrayRef<rules::Arg> args, ir::AxisSet axes);
+  bool gives_even(ir::InstId id, llvm::ArrayRef<rules::TensorInfo> args, ir::AxisSet axes);
 
 private:
   void judge_scale(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,

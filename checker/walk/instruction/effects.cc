@@ -111,7 +111,7 @@ void Effects::derive(InstId id) {
     for (uint32_t r = 0; r < inst.result_count; ++r)
       if (program_.values[inst.result(r)].alias_of == write.target)
         written = inst.result(r);
-    const rules::Arg known = state_.known(written);
+    const rules::TensorInfo known = state_.known(written);
     const Type made = state_.remapped_to(program_.types[known.type], type.mesh());
     type = !empty && is_part(written, old) ? beside(made, type) : made;
     empty = false;
@@ -140,7 +140,7 @@ bool Effects::is_part(ValueId written, ValueId old) {
 // the ranks where either does. Zeros are of every kind; addends beside anything else are of none.
 Type Effects::beside(const Type &written, const Type &before) const {
   const AxisSet zeros = written.zero(), others = before.zero();
-  const AxisSet equal = before.equal();
+  const AxisSet equal = before.same_on_all_ranks();
   const AxisSet changed = (others | (equal - written.of(Kind::Partial))) - zeros;
   Type type = before;
   rules::take_kinds(type, written, changed);
@@ -271,7 +271,7 @@ AxisSet Effects::drawn(InstId id, uint32_t position, const Type &before, const T
                        AxisSet bad) {
   if (bad.empty() || !draws(state_.rules.resolve(program_.insts[id].op)))
     return {};
-  AxisSet repeats = bad & before.of(Kind::Varying) & made.equal();
+  AxisSet repeats = bad & before.of(Kind::Varying) & made.same_on_all_ranks();
   if (repeats)
     state_.report(Place::inst(id), rules::ShardedRandomRepeats{{position}, repeats});
   AxisSet reported = repeats;

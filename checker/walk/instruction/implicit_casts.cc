@@ -27,7 +27,7 @@ static AxisSet mixed_axes(const rules::Outcome &outcome) {
 static AxisSet union_axes(const WalkState &state, const rules::Application &app,
                           const rules::Outcome &outcome) {
   AxisSet axes = mixed_axes(outcome), varying;
-  for (const rules::Arg &arg : state.args) {
+  for (const rules::TensorInfo &arg : state.args) {
     const ir::Type &type = app.type(arg);
     axes -= type.unknown | (type.sharded() & app.global_axes());
     varying |= type.of(Kind::Varying);
@@ -43,7 +43,7 @@ static AxisSet union_axes(const WalkState &state, const rules::Application &app,
 // What each operand is cast on; none where it is not.
 static llvm::SmallVector<AxisSet, 8> mark_on(WalkState &state, AxisSet axes) {
   llvm::SmallVector<AxisSet, 8> casts;
-  for (rules::Arg &arg : state.args) {
+  for (rules::TensorInfo &arg : state.args) {
     ir::Type type = state.program.types[arg.type];
     AxisSet cast = axes & type.of(Kind::Invariant);
     cast -= type.either();

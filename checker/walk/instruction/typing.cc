@@ -47,14 +47,14 @@ bool is_equal_broadcast(const rules::Application &app) {
   if (app.op.transition != rules::TransitionOp::Broadcast || app.args.empty())
     return false;
   const Type &type = app.type(app.args[0]);
-  AxisSet equal = type.equal();
+  AxisSet equal = type.same_on_all_ranks();
   return equal.contains(rules::communicated_axes(app));
 }
 
 rules::Outcome as_it_was(const rules::Application &app) {
   rules::Outcome outcome;
   for (size_t r = 0; r < app.results.size(); ++r) {
-    const rules::Arg &from = app.args[std::min(r, app.args.size() - 1)];
+    const rules::TensorInfo &from = app.args[std::min(r, app.args.size() - 1)];
     outcome.types.push_back(from.type);
     outcome.shapes.push_back(from.shape);
     outcome.sizes.push_back(from.sizes);
@@ -208,7 +208,7 @@ inline bool InstructionTyping::repeats(InstId id, const ir::Inst &inst) {
     made = program_.values.all().slice(inst.first_result.index, inst.result_count);
   const ValueId first = first_value(operands);
   const auto [application, key] =
-      state_.rules.expected(inst.op, first.valid() ? state_.known(first) : rules::Arg(),
+      state_.rules.expected(inst.op, first.valid() ? state_.known(first) : rules::TensorInfo(),
                             made.empty() ? ir::ShapeId() : made.front().shape);
   if (application >= plain_.size() || plain_[application].results == rules::Rules::kNone)
     return false;
@@ -375,7 +375,8 @@ void InstructionTyping::results(InstId id, const ir::Inst &inst, const rules::Re
 
 // `found`: what the rule says of it. `by_rule`: it has judged the stated shape.
 void InstructionTyping::type_result(InstId id, const ir::Inst &inst, uint32_t index,
-                                    const rules::Arg &found, AxisSet unknown_axes, bool by_rule) {
+                                    const rules::TensorInfo &found, AxisSet unknown_axes,
+                                    bool by_rule) {
   const bool checked = program_.contexts[inst.context].check;
   const ValueId result = inst.result(index);
   const ir::Value &value = program_.values[result];

@@ -26,7 +26,7 @@ namespace spmd::checker {
 // attributes: those that are moved (elaborate.h). `values`: what the operands are.
 using Mover = std::function<void(ir::InstId, rules::Rules &, llvm::ArrayRef<ir::ValueId> values,
                                  const rules::Outcome &, rules::Application &,
-                                 llvm::MutableArrayRef<rules::Arg>)>;
+                                 llvm::MutableArrayRef<rules::TensorInfo>)>;
 
 class InstructionTyping {
 public:
@@ -59,8 +59,8 @@ private:
             bool checked);
   void results(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
                const rules::Outcome &outcome);
-  void type_result(ir::InstId id, const ir::Inst &inst, uint32_t index, const rules::Arg &found,
-                   ir::AxisSet unknown_axes, bool by_rule);
+  void type_result(ir::InstId id, const ir::Inst &inst, uint32_t index,
+                   const rules::TensorInfo &found, ir::AxisSet unknown_axes, bool by_rule);
 
   WalkState &state_;
   ir::Program &program_;
@@ -86,7 +86,7 @@ private:
     bool transition = false;
   };
   std::vector<Plain> plain_;
-  std::vector<rules::Arg> plain_results_;
+  std::vector<rules::TensorInfo> plain_results_;
   bool by_value_ = false; // the type of this instruction depends on which values its operands are
 };
 

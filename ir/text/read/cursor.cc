@@ -2,6 +2,7 @@
 #include "ir/text/read/cursor.h"
 
 #include "ir/input/input.h"
+#include "ir/support/format.h"
 #include "ir/support/misspelling.h"
 
 #include <cmath>
@@ -9,8 +10,6 @@
 #include <fmt/core.h>
 
 namespace spmd::ir {
-
-static std::string_view view(llvm::StringRef text) { return text; }
 
 // Context 0 is that of the first declaration or statement.
 void TextCursor::begin_body() {
@@ -251,7 +250,7 @@ std::optional<std::string> TextCursor::finding() {
     text = dashed_name("a finding");
   if (text && !is_finding(*text))
     error(first, "trace-key",
-          fmt::format("`{}` is no name of a finding", view(llvm::StringRef(*text).take_front(60))));
+          fmt::format("`{}` is no name of a finding", llvm::StringRef(*text).take_front(60)));
   return text;
 }
 

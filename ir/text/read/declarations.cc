@@ -1,13 +1,12 @@
 // A gradient may be named before it is defined: it is looked up when all has been read.
 #include "ir/text/read/declarations.h"
+#include "ir/support/format.h"
 
 #include <fmt/core.h>
 
 #include <tuple>
 
 namespace spmd::ir {
-
-static std::string_view view(llvm::StringRef text) { return text; }
 
 bool TextDeclarationReader::read_output() {
   begin_body();
@@ -112,7 +111,7 @@ bool TextDeclarationReader::read_declaration_key(Param &param, const Token &toke
       *axes = refs.value_or(AxisRefsId());
       return refs.has_value();
     }
-  bool contract = llvm::is_contained(llvm::ArrayRef(kKeys).take_front(4), view(key));
+  bool contract = llvm::is_contained(llvm::ArrayRef(kKeys).take_front(4), std::string_view(key));
   if (!contract) {
     unknown_key(token, "a declaration", kKeys);
     return operands_.skip_attr();

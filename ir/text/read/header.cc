@@ -3,14 +3,13 @@
 
 #include "ir/input/json_cursor.h"
 #include "ir/mesh/symbols.h"
+#include "ir/support/format.h"
 #include "ir/support/strings.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include <fmt/core.h>
 
 namespace spmd::ir {
-
-static std::string_view view(llvm::StringRef text) { return text; }
 
 bool TextHeaderReader::read_trace() {
   return dict([&](const Token &token, Key key) { return read_trace_key(token, key); });
@@ -53,7 +52,7 @@ bool TextHeaderReader::read_extra(Key key) {
   Token token = peek();
   StringId id = builder_.string(key);
   if (!extras_.insert(id.index).second)
-    error(token, "trace-key", fmt::format("key `{}` is repeated", view(key)));
+    error(token, "trace-key", fmt::format("key `{}` is repeated", key));
   std::optional<std::string> json = string("a string of JSON");
   if (!json)
     return false;
@@ -63,7 +62,7 @@ bool TextHeaderReader::read_extra(Key key) {
   JsonCursor nested(inside);
   nested.skip();
   if (cursor.failed() || !cursor.at_end() || nested.failed())
-    error(token, "trace-key", fmt::format("the string of `{}` holds no JSON", view(key)));
+    error(token, "trace-key", fmt::format("the string of `{}` holds no JSON", key));
   program_.extras.push_back({id, builder_.string(*json)});
   return true;
 }
@@ -103,7 +102,7 @@ bool TextHeaderReader::read_producer() {
     static constexpr std::string_view kKeys[] = {"name", "version", "framework", "frontend"};
     StringId *fields[] = {&producer.name, &producer.version, &producer.framework,
                           &producer.frontend};
-    const auto *row = llvm::find(kKeys, view(key));
+    const auto *row = llvm::find(kKeys, std::string_view(key));
     if (row == std::end(kKeys)) {
       unknown_key(token, "a producer", kKeys);
       return operands_.skip_attr();
@@ -147,7 +146,7 @@ bool TextHeaderReader::read_file() {
     return true;
   return dict([&](const Token &token, Key key) {
     static constexpr std::string_view kKeys[] = {"sha256"};
-    if (view(key) != kKeys[0]) {
+    if (key != llvm::StringRef(kKeys[0])) {
       unknown_key(token, "a file", kKeys);
       return operands_.skip_attr();
     }
@@ -169,13 +168,13 @@ bool TextHeaderReader::read_symbol() {
     return false;
   std::optional<StringId> symbol = builder_.string(*word);
   if (types_.is_symbol(program_.strings[*symbol]))
-    error(token, "trace-duplicate", fmt::format("symbol `{}` is declared twice", view(token.text)));
+    error(token, "trace-duplicate", fmt::format("symbol `{}` is declared twice", token.text));
   SymbolInfo info{.name = *symbol, .min = {}, .max = {}, .multiple_of = {}, .hint = {}};
   info.origin = token.offset;
   bool ok = !peek().is('{') || dict([&](const Token &at, Key key) {
     static constexpr std::string_view kKeys[] = {"min", "max", "multiple_of", "hint"};
     std::optional<int64_t> *fields[] = {&info.min, &info.max, &info.multiple_of, &info.hint};
-    const auto *row = llvm::find(kKeys, view(key));
+    const auto *row = llvm::find(kKeys, std::string_view(key));
     if (row == std::end(kKeys)) {
       unknown_key(at, "a symbol", kKeys);
       return operands_.skip_attr();
@@ -184,7 +183,7 @@ bool TextHeaderReader::read_symbol() {
     return read_count(*fields[row - kKeys], *row, least, "trace-shape");
   });
   if (std::string wrong = contradiction(info); !wrong.empty())
-    error(token, "trace-shape", fmt::format("symbol `{}` has {}", view(token.text), wrong));
+    error(token, "trace-shape", fmt::format("symbol `{}` has {}", token.text, wrong));
   program_.symbols.push_back(info);
   return ok;
 }
@@ -195,8 +194,7 @@ bool TextHeaderReader::read_rule() {
   if (!op)
     return false;
   if (!rules_.insert(op->index).second)
-    error(token, "trace-key",
-          fmt::format("a second rule stands for `{}`", view(program_.strings[*op])));
+    error(token, "trace-key", fmt::format("a second rule stands for `{}`", program_.strings[*op]));
   UserRule rule{.op = *op, .equation = {}, .like = {}, .origin = token.offset};
   if (take_word("like")) {
     std::optional<StringId> like = op_name();
@@ -240,7 +238,7 @@ bool TextHeaderReader::read_suppress() {
 bool TextHeaderReader::read_suppress_key(Suppression &row, const Token &token, Key key) {
   static constexpr std::string_view kKeys[] = {"scope", "reason", "until"};
   StringId *fields[] = {&row.scope, &row.reason, &row.until};
-  const auto *at = llvm::find(kKeys, view(key));
+  const auto *at = llvm::find(kKeys, std::string_view(key));
   if (at == std::end(kKeys)) {
     unknown_key(token, "a suppression", kKeys);
     return operands_.skip_attr();
@@ -265,8 +263,8 @@ void TextHeaderReader::check_counts() {
   for (const Mesh &mesh : program_.meshes)
     if (program_.world && mesh.rank_count() > *program_.world && !is_symbolic(program_, mesh))
       wrong("trace-mesh",
-            fmt::format("mesh `{}` has {} ranks, and `world` is {}",
-                        view(program_.strings[mesh.name]), mesh.rank_count(), *program_.world));
+            fmt::format("mesh `{}` has {} ranks, and `world` is {}", program_.strings[mesh.name],
+                        mesh.rank_count(), *program_.world));
   if (program_.world && program_.rank && *program_.rank >= *program_.world)
     wrong("trace-mesh",
           fmt::format("`rank` is {}, and `world` is {}", *program_.rank, *program_.world));

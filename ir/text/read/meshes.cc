@@ -3,12 +3,11 @@
 #include "ir/text/read/meshes.h"
 
 #include "ir/mesh/symbols.h"
+#include "ir/support/format.h"
 
 #include <fmt/core.h>
 
 namespace spmd::ir {
-
-static std::string_view view(llvm::StringRef text) { return text; }
 
 bool TextMeshReader::read_mesh() {
   Token token = peek();
@@ -25,7 +24,7 @@ bool TextMeshReader::read_mesh() {
     return true;
   }
   if (types_.mesh_named(token.text).valid())
-    error(token, "trace-duplicate", fmt::format("mesh `{}` is declared twice", view(token.text)));
+    error(token, "trace-duplicate", fmt::format("mesh `{}` is declared twice", token.text));
   Mesh mesh;
   mesh.name = *stated;
   if (take_word("within") && !read_within(mesh))
@@ -46,11 +45,11 @@ bool TextMeshReader::read_mesh() {
 void TextMeshReader::add_mesh(Mesh mesh, const Token &token) {
   if (mesh.axes.size() > kMaxAxes) {
     error(token, "trace-limit",
-          fmt::format("mesh `{}` has {} axes, and the limit is {}", view(token.text),
-                      mesh.axes.size(), kMaxAxes));
+          fmt::format("mesh `{}` has {} axes, and the limit is {}", token.text, mesh.axes.size(),
+                      kMaxAxes));
     mesh.axes.truncate(kMaxAxes);
   } else if (mesh.axes.empty())
-    error(token, "trace-mesh", fmt::format("mesh `{}` has no axes", view(token.text)));
+    error(token, "trace-mesh", fmt::format("mesh `{}` has no axes", token.text));
   else {
     resolve_pieces(mesh, token);
     if (std::string wrong = finish_mesh(program_, mesh); !wrong.empty())
@@ -86,7 +85,7 @@ bool TextMeshReader::read_coordinate(Mesh &mesh, const Token &token, Key key) {
   if (!found)
     error(token, "trace-mesh", std::move(wrong));
   else if (parent[found->axis].flattened || *at >= parent[found->axis].size())
-    error(token, "trace-mesh", fmt::format("axis `{}` has no coordinate {}", view(key), *at));
+    error(token, "trace-mesh", fmt::format("axis `{}` has no coordinate {}", key, *at));
   else {
     mesh.within->at.push_back({found->axis, *at});
     mesh.offset += rank_at(parent[found->axis].layout, *at);
@@ -132,7 +131,7 @@ bool TextMeshReader::read_axis(Mesh &mesh) {
 // An axis of the parent mesh, unchanged.
 void TextMeshReader::take_parent_axis(const Mesh &mesh, Axis &axis, const Token &token) {
   std::string wrong =
-      fmt::format("axis `{}` has no size, and its mesh is within no other", view(token.text));
+      fmt::format("axis `{}` has no size, and its mesh is within no other", token.text);
   std::optional<FoundAxis> found;
   if (mesh.within)
     found = find_axis(program_, mesh.within->parent, {{}, axis.name}, wrong);
@@ -248,7 +247,7 @@ void TextMeshReader::resolve_pieces(Mesh &mesh, const Token &token) {
       for (const Axis &other : mesh.axes)
         known.push_back(program_.strings[other.name]);
       error(piece, "trace-mesh",
-            fmt::format("mesh `{}` has no axis `{}`{}", view(token.text), view(piece.text),
+            fmt::format("mesh `{}` has no axis `{}`{}", token.text, piece.text,
                         nearest_suffix(piece.text, known)));
     }
   }

@@ -5,12 +5,11 @@
 
 #include "ir/boundary_ops.h"
 #include "ir/input/read_operands.h"
+#include "ir/support/format.h"
 
 #include <fmt/core.h>
 
 namespace spmd::ir {
-
-static std::string_view view(llvm::StringRef text) { return text; }
 
 // Alone, it is a word like any other.
 static bool marks(const Token &mut, const Token &next) {
@@ -137,7 +136,7 @@ void TextOperandReader::check_type_parts(const Operation &op, const Token &token
     bool taken = part == kParts || (typed && part != std::end(kParts));
     if (taken && row.value.form != AttrForm::Function)
       error(token, "trace-key",
-            fmt::format("`{}` is a part of a type, and stands in the one under `type`", view(key)));
+            fmt::format("`{}` is a part of a type, and stands in the one under `type`", key));
   }
 }
 
@@ -157,7 +156,7 @@ bool TextOperandReader::read_attr(Operation &op, const Token &token, Key key) {
   if (Token function = peek(); function.kind == TokenKind::Function) {
     take();
     value = AttrValue::function(functions_.use_function(function));
-  } else if (std::optional<unsigned> row = known_key(view(key)))
+  } else if (std::optional<unsigned> row = known_key(key))
     value = known_attr(op, kKnownKeys[*row].form, key);
   else
     value = plain_attr();
@@ -171,7 +170,7 @@ bool TextOperandReader::read_attr(Operation &op, const Token &token, Key key) {
     op.attrs.attrs.push_back({id, *value});
   else if (in_.result.errors.empty() ||
            in_.result.errors.back().offset != token.offset) // as `to` and as `type`
-    error(token, "trace-key", fmt::format("key `{}` is repeated", view(key)));
+    error(token, "trace-key", fmt::format("key `{}` is repeated", key));
   return true;
 }
 

@@ -2,6 +2,7 @@
 // file knows only how it is spelled and where it stands.
 #include "ir/text/read/types.h"
 #include "ir/dialect/dialect.h"
+#include "ir/support/format.h"
 #include "ir/support/strings.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -9,8 +10,6 @@
 #include <fmt/core.h>
 
 namespace spmd::ir {
-
-static std::string_view view(llvm::StringRef text) { return text; }
 
 // What a type in the words of a dialect begins with, up to its end; empty: it is none.
 static llvm::StringRef words_at(llvm::StringRef text, Dialect dialect) {
@@ -129,14 +128,14 @@ bool TextTypeReader::read_shape(WrittenType &type, WrittenClaims &claims) {
 
 bool TextTypeReader::read_dtype(Shape &shape) {
   Token token = take();
-  shape.dtype = parse_dtype(view(token.text));
+  shape.dtype = parse_dtype(token.text);
   if (shape.dtype != DType::Unknown || token.is('?'))
     return true;
   llvm::SmallVector<llvm::StringRef, 20> known;
   for (const DTypeInfo &row : kDTypes)
     known.push_back(row.word);
   error(token, "trace-shape",
-        fmt::format("`{}` is no dtype{}", view(token.text), nearest_suffix(token.text, known)));
+        fmt::format("`{}` is no dtype{}", token.text, nearest_suffix(token.text, known)));
   return true;
 }
 
@@ -387,8 +386,7 @@ std::optional<MeshId> TextTypeReader::mesh_name() {
   for (const Mesh &mesh : program_.meshes)
     known.push_back(program_.strings[mesh.name]);
   error(*token, "trace-reference",
-        fmt::format("no mesh is named `{}`{}", view(token->text),
-                    nearest_suffix(token->text, known)));
+        fmt::format("no mesh is named `{}`{}", token->text, nearest_suffix(token->text, known)));
   return in_.context.mesh;
 }
 
@@ -413,7 +411,7 @@ std::optional<AxisSet> TextTypeReader::axis_set(MeshId mesh) {
     std::optional<FoundAxis> found = find_axis(program_, mesh, ref, wrong);
     if (found && found->mesh != mesh)
       wrong = fmt::format("axis `{}` is of another mesh than the current one",
-                          view(program_.strings[ref.axis]));
+                          program_.strings[ref.axis]);
     if (!wrong.empty()) {
       error(token, "trace-type", std::move(wrong));
       continue;
@@ -498,8 +496,7 @@ bool TextTypeReader::expression_operand(std::string &text, bool symbols) {
   for (const SymbolInfo &row : program_.symbols)
     known.push_back(program_.strings[row.name]);
   error(token, "trace-shape",
-        fmt::format("no symbol is named `{}`{}", view(token.text),
-                    nearest_suffix(token.text, known)));
+        fmt::format("no symbol is named `{}`{}", token.text, nearest_suffix(token.text, known)));
   return true;
 }
 
@@ -513,7 +510,7 @@ std::optional<Extent> TextTypeReader::extent() {
     return found;
   error(token, "trace-shape",
         fmt::format("`{}` divides by zero, is negative, or is too large",
-                    view(llvm::StringRef(text).take_front(60))));
+                    llvm::StringRef(text).take_front(60)));
   return Extent(1);
 }
 
@@ -529,7 +526,7 @@ std::optional<ScaleId> TextTypeReader::scale() {
     return program_.scales.add(*found);
   error(token, "trace-type",
         fmt::format("`{}` is no product or quotient of axis sizes, symbols and numbers",
-                    view(llvm::StringRef(text).take_front(60))));
+                    llvm::StringRef(text).take_front(60)));
   return program_.one();
 }
 

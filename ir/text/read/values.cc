@@ -1,11 +1,10 @@
 // Results are defined after everything else of their statement has been read, as the Builder asks.
 #include "ir/text/read/values.h"
+#include "ir/support/format.h"
 
 #include <fmt/core.h>
 
 namespace spmd::ir {
-
-static std::string_view view(llvm::StringRef text) { return text; }
 
 std::optional<ValueId> TextValueReader::value_use() {
   Token token = peek();
@@ -38,7 +37,7 @@ std::optional<ValueName> TextValueReader::value_name(const Token &token) {
   if (!is_value_name(*text))
     error(token, "trace-key",
           fmt::format("`{}` is no name of a value: letters, digits, `_ . / -`",
-                      view(llvm::StringRef(*text).take_front(60))));
+                      llvm::StringRef(*text).take_front(60)));
   return make_name(*text, program_.strings);
 }
 

@@ -284,7 +284,7 @@ Cost Heuristic::operator()(const State &state) const {
     bytes = static_cast<uint64_t>(most * problem_.element_bytes);
   }
   // Where nothing is I each row sends backward what it sends forward.
-  unsigned ways = problem_.gradient && !problem_.mixed ? 2 : 1;
+  unsigned ways = problem_.gradient && !problem_.has_invariant ? 2 : 1;
   bytes = saturated(bytes, ways);
   return {saturated(bytes, beta_) + (bytes ? ways * problem_.prices.launch : 0), bytes,
           bytes ? ways : 0u, 0};

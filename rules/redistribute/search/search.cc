@@ -149,7 +149,7 @@ template <class Improved> void Search::expand(uint32_t from, Improved improved) 
   const Cost so_far = nodes_[from].so_far;
   moves_.clear();
   // Two reorders are one, at half the price; where I differs from R that one may not be allowed.
-  bool again = guided_ && !problem_.mixed && nodes_[from].reordered;
+  bool again = guided_ && !problem_.has_invariant && nodes_[from].reordered;
   if (!again && guided_ && problem_.prices.beta.empty()) {
     Exchange reorder{.form = Form::Reorder};
     reorder.piece = static_cast<uint64_t>(elements_of(problem_, before));

@@ -29,7 +29,7 @@ bool Sketches::serves(const Problem &problem) {
 }
 
 Sketches::Sketches(const Problem &problem)
-    : problem_(problem), mixed_(problem.mixed && problem.gradient) {
+    : problem_(problem), mixed_(problem.has_invariant && problem.gradient) {
   const State &target = problem.target;
   for (unsigned axis = 0; axis < problem.axis_count(); ++axis) {
     if (!target.sharded(axis))
@@ -215,7 +215,7 @@ private:
       about(Form::Slice, one(axis));
       step_.piece = held_ / step_.ranks;
       add(all_.entered(sketch_, one(axis)));
-      if (!has(problem_.keeps, axis))
+      if (!has(problem_.may_keep, axis))
         return;
       Sketch after = sketch_;
       after.partial |= one(axis);
@@ -231,7 +231,7 @@ private:
         return;
       about(Form::Gather, axes);
       add_replicated(left(sketch_, axes), axes);
-      if (axes & (axes - 1) || without(axes, problem_.zeroes))
+      if (axes & (axes - 1) || without(axes, problem_.may_zero_fill))
         return;
       Sketch after = left(sketch_, axes);
       after.partial |= axes;

@@ -77,7 +77,7 @@ public:
     exchanges();
     reduces();
     additions();
-    if (problem_.mixed)
+    if (problem_.has_invariant)
       converts();
     most_ = moves_.size() + kMostOrders;
     scatters();
@@ -103,7 +103,7 @@ private:
   // What was sharded or partial becomes R, and where these differ I as well.
   void add_replicated(Form form, State after, Axes freed) {
     add(form, after);
-    if (!problem_.mixed)
+    if (!problem_.has_invariant)
       return;
     after.invariant |= freed;
     add(form, after);
@@ -255,7 +255,7 @@ private:
   }
 
   void additions() {
-    for (Axes left = replicated_ & problem_.keeps; left; left &= static_cast<Axes>(left - 1)) {
+    for (Axes left = replicated_ & problem_.may_keep; left; left &= static_cast<Axes>(left - 1)) {
       State after = state_;
       after.partial |= one(first(left));
       after.invariant = without(after.invariant, one(first(left)));
@@ -263,7 +263,7 @@ private:
     }
     for (unsigned dim = 0; dim < problem_.rank(); ++dim) {
       llvm::ArrayRef<uint8_t> axes = spec_.of(dim);
-      if (axes.empty() || !has(problem_.zeroes, axes.back()))
+      if (axes.empty() || !has(problem_.may_zero_fill, axes.back()))
         continue;
       State after = state_;
       after.free(axes.back());

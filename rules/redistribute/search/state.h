@@ -81,9 +81,9 @@ struct Problem {
   int64_t element_bytes = 1;
   State source, target;
   llvm::SmallVector<uint8_t, 6> combiners; // by axis; partial axes of one step agree
-  Axes keeps = 0, zeroes = 0;              // that `keep` and `zeros` may make partial
+  Axes may_keep = 0, may_zero_fill = 0;    // that `keep` and `zeros` may make partial
   Axes owned = 0;                          // that no reorder may make replicated
-  bool mixed = false;                      // I is not taken for R
+  bool has_invariant = false;              // I is not taken for R
   bool gradient = false;                   // backward prices count
   bool even = true;                        // all blocks of a dimension are equal
   uint64_t cap = ~uint64_t(0);             // of bytes on one rank

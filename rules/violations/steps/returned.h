@@ -8,7 +8,6 @@ namespace spmd::rules {
 struct CrossedGradient {
   ir::ValueId value; // whose gradient it is taken for
   ir::ValueId other; // whose it is
-  ir::AxisSet axes;  // none: it is wrong on each of them
   void fields(auto &&visit) const { visit("value", value), visit("other", other); }
   bool operator==(const CrossedGradient &) const = default;
   static const DiagnosticInfo info;
@@ -16,7 +15,6 @@ struct CrossedGradient {
 
 struct UnusedGradient {
   ir::ValueId value; // whose gradient comes back
-  ir::AxisSet axes;  // none: likewise
   void fields(auto &&visit) const { visit("value", value); }
   bool operator==(const UnusedGradient &) const = default;
   static const DiagnosticInfo info;
@@ -25,7 +23,6 @@ struct UnusedGradient {
 struct OverwrittenMessage {
   ir::ValueId value; // what was received first
   ir::ValueId other; // what is in its place
-  ir::AxisSet axes;  // none: it is wrong on each of them
   void fields(auto &&visit) const { visit("value", value), visit("other", other); }
   bool operator==(const OverwrittenMessage &) const = default;
   static const DiagnosticInfo info;
@@ -33,7 +30,6 @@ struct OverwrittenMessage {
 
 struct TiedCopiesDrift {
   ir::ValueId value; // a parameter
-  ir::AxisSet axes;  // none: likewise
   void fields(auto &&visit) const { visit("value", value); }
   bool operator==(const TiedCopiesDrift &) const = default;
   static const DiagnosticInfo info;
@@ -41,7 +37,6 @@ struct TiedCopiesDrift {
 
 struct UnclearedGradient {
   ir::ValueId value; // a parameter
-  ir::AxisSet axes;  // none: likewise
   void fields(auto &&visit) const { visit("value", value); }
   bool operator==(const UnclearedGradient &) const = default;
   static const DiagnosticInfo info;

@@ -63,7 +63,7 @@ struct RunSetup {
   bool stepwise() const { return is_stepwise(options.mode); }
   // Whether numbers are so that nothing is rounded.
   bool exact() const { return options.domain == Domain::Field || options.tier == Tier::Integer; }
-  bool has_data(const rules::Arg &known) const {
+  bool has_data(const rules::TensorInfo &known) const {
     return known.type.valid() && known.shape.valid() && program.shapes[known.shape].ranked;
   }
 };

@@ -13,10 +13,10 @@
 
 namespace spmd::runtime {
 
-bool sequence_first(const Site &site) {
-  switch (site.variant()) {
+bool sequence_first(const KernelContext &context) {
+  switch (context.variant()) {
   case Variant::StatedLayout:
-    return rules::number_attr(site.app, {"layout"}).value_or(0) == 0;
+    return rules::number_attr(context.app, {"layout"}).value_or(0) == 0;
   case Variant::Flash:
   case Variant::Efficient:
   case Variant::EfficientBackward:
@@ -26,42 +26,42 @@ bool sequence_first(const Site &site) {
   }
 }
 
-Causal causal_of(const Site &site) {
-  if (site.row.variant != Variant::Causal)
+Causal causal_of(const KernelContext &context) {
+  if (context.row.variant != Variant::Causal)
     return Causal::No;
-  return site.variant() == Variant::Flash ? Causal::AlignedLast : Causal::Aligned;
+  return context.variant() == Variant::Flash ? Causal::AlignedLast : Causal::Aligned;
 }
 
-double attention_scale(const Site &site, int64_t width) {
+double attention_scale(const KernelContext &context, int64_t width) {
   double usual = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(width, 1)));
-  return site.number_attr("scale", site.number_attr("softmax_scale", usual));
+  return context.number_attr("scale", context.number_attr("softmax_scale", usual));
 }
 
-llvm::Error refused_attention(const Site &site) {
+llvm::Error refused_attention(const KernelContext &context) {
   for (llvm::StringRef name : {"dropout_p", "dropout_rate", "p"})
-    if (site.number_attr(name, 0) != 0)
-      return cannot_run(site, "which weights its dropout drops is not stated");
+    if (context.number_attr(name, 0) != 0)
+      return cannot_run(context, "which weights its dropout drops is not stated");
   for (llvm::StringRef name : {"softcap", "logits_soft_cap", "sliding_window_length"})
-    if (site.number_attr(name, 0) != 0)
-      return cannot_run(site, "attribute `" + name.str() + "` is not known");
+    if (context.number_attr(name, 0) != 0)
+      return cannot_run(context, "attribute `" + name.str() + "` is not known");
   for (llvm::StringRef name : {"alibi_slopes", "score_mod", "block_mask"})
-    if (rules::any_attr(site.app, {name}))
-      return cannot_run(site, "attribute `" + name.str() + "` is not known");
-  if (rules::word_attr(site.app, {"mask_type"}).contains_insensitive("padding"))
-    return cannot_run(site, "lengths of sequences are not known");
-  for (int64_t bound : rules::numbers_attr(site.app, {"window_size"}).value_or(rules::Numbers()))
+    if (rules::any_attr(context.app, {name}))
+      return cannot_run(context, "attribute `" + name.str() + "` is not known");
+  if (rules::word_attr(context.app, {"mask_type"}).contains_insensitive("padding"))
+    return cannot_run(context, "lengths of sequences are not known");
+  for (int64_t bound : rules::numbers_attr(context.app, {"window_size"}).value_or(rules::Numbers()))
     if (bound >= 0)
-      return cannot_run(site, "attribute `window_size` is not known");
+      return cannot_run(context, "attribute `window_size` is not known");
   return llvm::Error::success();
 }
 
-bool has_unnamed_bias(const Site &site) {
-  const Variant variant = site.variant();
+bool has_unnamed_bias(const KernelContext &context) {
+  const Variant variant = context.variant();
   unsigned place = variant == Variant::BiasFifth || variant == Variant::EfficientBackward ? 4
                    : variant == Variant::BiasSeventh                                      ? 6
                                                                                           : ~0u;
-  for (const rules::Slot &slot : site.app.slots) {
-    llvm::StringRef word = slot.name.valid() ? site.app.program.strings[slot.name] : "";
+  for (const rules::Slot &slot : context.app.slots) {
+    llvm::StringRef word = slot.name.valid() ? context.app.program.strings[slot.name] : "";
     bool here = word.empty() ? place-- == 0 : word == "attn_mask" || word == "attn_bias";
     if (here && slot.form == rules::Slot::Form::Tensor)
       return true;
@@ -143,19 +143,19 @@ void add_pieces(Heads &heads, const Dims &o, bool first) {
 
 // Sequences joined to one, [tokens, heads, width]: entry i of the bounds is where sequence i
 // begins.
-llvm::Error add_sequences(const Site &site, Heads &heads, Real from, Real to) {
+llvm::Error add_sequences(const KernelContext &context, Heads &heads, Real from, Real to) {
   auto width = [](Real tensor) { return strides_of(*tensor.dims)[1]; };
   int64_t count = heads.q.dim(1);
   heads.q_row = strides_of(*heads.q.dims)[0], heads.k_row = strides_of(*heads.k.dims)[0];
   heads.v_row = strides_of(*heads.v.dims)[0], heads.o_row = count * heads.e;
   if (!from || !to || from.size() != to.size())
-    return cannot_run(site, "the bounds of its sequences are not given");
+    return cannot_run(context, "the bounds of its sequences are not given");
   for (int64_t i = 0; i + 1 < from.size(); ++i) {
     auto s = static_cast<int64_t>(from[i]), t = static_cast<int64_t>(to[i]);
     auto s_end = static_cast<int64_t>(from[i + 1]), t_end = static_cast<int64_t>(to[i + 1]);
     if (s < 0 || s > s_end || s_end > heads.q.dim(0) || t < 0 || t > t_end ||
         t_end > heads.k.dim(0))
-      return cannot_run(site, "the bounds of its sequences are not in order");
+      return cannot_run(context, "the bounds of its sequences are not in order");
     for (int64_t h = 0; h < count; ++h)
       heads.pieces.push_back({s_end - s,
                               t_end - t,
@@ -171,26 +171,26 @@ llvm::Error add_sequences(const Site &site, Heads &heads, Real from, Real to) {
 
 // `o`: extents of the output.
 llvm::Expected<Heads> heads_of(const Call<double> &call, const Dims &o) {
-  const Site &site = call.site;
-  if (llvm::Error wrong = refused_attention(site))
+  const KernelContext &context = call.context;
+  if (llvm::Error wrong = refused_attention(context))
     return wrong;
   Heads heads{call.operand("q"), call.operand("k"), call.operand("v")};
   if (heads.q.rank() < 3 || heads.k.rank() < 3 || heads.v.rank() < 3)
-    return cannot_run(site, "its operands have no dimension of heads");
+    return cannot_run(context, "its operands have no dimension of heads");
   heads.d = heads.q.dims->back(), heads.e = heads.v.dims->back();
-  heads.scale = attention_scale(site, heads.d);
-  heads.causal = causal_of(site);
-  bool has_masks = site.operand("m") < site.row.equation.equation.operand_count;
-  if (site.row.variant == Variant::PackedSequences) {
-    if (llvm::Error wrong = add_sequences(site, heads, call.operand("m"), call.operand("n")))
+  heads.scale = attention_scale(context, heads.d);
+  heads.causal = causal_of(context);
+  bool has_masks = context.operand("m") < context.row.equation.equation.operand_count;
+  if (context.row.variant == Variant::PackedSequences) {
+    if (llvm::Error wrong = add_sequences(context, heads, call.operand("m"), call.operand("n")))
       return wrong;
     return heads;
   }
-  add_pieces(heads, o, sequence_first(site));
+  add_pieces(heads, o, sequence_first(context));
   if (!has_masks)
     return heads;
-  if (call.operand("n") && site.variant() == Variant::MaskOfDropout)
-    return cannot_run(site, "a mask of its dropout is not known");
+  if (call.operand("n") && context.variant() == Variant::MaskOfDropout)
+    return cannot_run(context, "a mask of its dropout is not known");
   if (heads.pieces.empty())
     return heads;
   Dims over(o.begin(), o.end() - 3);
@@ -299,8 +299,8 @@ std::vector<double> inner_products(const Head &head, const double *g, const doub
 
 // Queries may look at keys of other ranks: the log of the sum and the output are given.
 llvm::Error attention_backward(const Call<double> &call) {
-  if (has_unnamed_bias(call.site))
-    return cannot_run(call.site, "its mask is no operand of the row");
+  if (has_unnamed_bias(call.context))
+    return cannot_run(call.context, "its mask is no operand of the row");
   Real g = call.operand("g"), o = call.operand("o"), lse = call.operand("l");
   llvm::Expected<Heads> heads = heads_of(call, *g.dims);
   if (!heads)
@@ -327,10 +327,10 @@ template <class T> llvm::Error rope(const Call<T> &call) {
   View<const T> x = call.operand("x"), c = call.operand("c"), n = call.operand("n");
   View<T> to = call.results[0];
   int64_t width = x.dims->back(), half = width / 2, heads = x.dim(x.rank() - 2);
-  bool pairs = rules::flag_attr(call.site.app, "interleaved");
+  bool pairs = rules::flag_attr(call.context.app, "interleaved");
   int64_t table = c.dims->back();
   if (width % 2 || (table != width && table != half) || n.dims->back() != table)
-    return cannot_run(call.site, "its tables do not fit the width");
+    return cannot_run(call.context, "its tables do not fit the width");
   int64_t rows = c.size() / std::max<int64_t>(table, 1);
   for (int64_t at = 0; at < x.size(); ++at) {
     int64_t i = at % width, row = at / width / heads % rows;

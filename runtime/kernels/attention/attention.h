@@ -10,16 +10,16 @@
 namespace spmd::runtime {
 
 // Frameworks whose heads stand behind the sequence: [batch, sequence, heads, width].
-bool sequence_first(const Site &site);
+bool sequence_first(const KernelContext &context);
 // Later keys are not looked at. Aligned: query i stands at key i; AlignedLast: the last query at
 // the last key.
 enum class Causal : uint8_t { No, Aligned, AlignedLast };
-Causal causal_of(const Site &site);
-double attention_scale(const Site &site, int64_t width);
+Causal causal_of(const KernelContext &context);
+double attention_scale(const KernelContext &context, int64_t width);
 // Attributes that change what is computed and that we do not know.
-llvm::Error refused_attention(const Site &site);
+llvm::Error refused_attention(const KernelContext &context);
 // A bias that the framework passes in a place that the row of the backward leaves out.
-bool has_unnamed_bias(const Site &site);
+bool has_unnamed_bias(const KernelContext &context);
 
 // q: s x d, k: t x d, v: t x e, and gradients of results.
 struct Head {

@@ -39,7 +39,7 @@ struct Stack {
 
 class AttentionFormulas {
 public:
-  explicit AttentionFormulas(Composition &of) : of_(of), site_(of.site) {}
+  explicit AttentionFormulas(Composition &of) : of_(of), context_(of.context) {}
 
   bool make();
   bool forward();
@@ -76,7 +76,7 @@ private:
   bool make_gradients(const Chunk &chunk, const Strided *inner);
 
   Composition &of_;
-  const Site &site_;
+  const KernelContext &context_;
   bool first_ = false; // the sequence stands before the heads
   Dims lead_;
   int64_t entries_ = 0, heads_ = 0, group_ = 1, s_ = 0, t_ = 0, d_ = 0, e_ = 0;
@@ -91,15 +91,15 @@ private:
 
 bool AttentionFormulas::read_dims() {
   const DeviceArray *q = of_.operand("q"), *k = of_.operand("k"), *v = of_.operand("v");
-  if (llvm::Error wrong = refused_attention(site_)) {
+  if (llvm::Error wrong = refused_attention(context_)) {
     llvm::consumeError(std::move(wrong));
     return false;
   }
-  const bool drops = of_.operand("n") && site_.variant() == Variant::MaskOfDropout;
+  const bool drops = of_.operand("n") && context_.variant() == Variant::MaskOfDropout;
   if (drops || !q || !k || !v || q->dims->size() < 3 || k->dims->size() != q->dims->size() ||
       v->dims->size() != q->dims->size())
     return false;
-  first_ = sequence_first(site_);
+  first_ = sequence_first(context_);
   const size_t rank = q->dims->size(), head = rank - (first_ ? 2 : 3),
                row = rank - (first_ ? 3 : 2);
   auto lead = [&](const DeviceArray *of) { return ir::as_array(*of->dims).take_front(rank - 3); };
@@ -113,7 +113,7 @@ bool AttentionFormulas::read_dims() {
     return false;
   group_ = (*q->dims)[head] / heads_;
   const bool is_real = !q->is_complex() && !k->is_complex() && !v->is_complex();
-  scale_ = attention_scale(site_, d_);
+  scale_ = attention_scale(context_, d_);
   return is_real && group_ * entries_ > 0 && s_ * t_ * d_ * e_ > 0;
 }
 
@@ -227,7 +227,7 @@ Strided AttentionFormulas::rows_of(const Chunk &chunk, const DeviceArray &whole)
 bool AttentionFormulas::make_scores(const Chunk &chunk) {
   multiply(chunk, part(q_, chunk, group_ * s_, d_), false, part(k_, chunk, t_, d_), true, scores_,
            scale_);
-  if (causal_of(site_) != Causal::No && !hide_later(chunk))
+  if (causal_of(context_) != Causal::No && !hide_later(chunk))
     return false;
   for (std::string_view name : {"m", "n"})
     if (const DeviceArray *mask = of_.operand(name);
@@ -237,7 +237,7 @@ bool AttentionFormulas::make_scores(const Chunk &chunk) {
 }
 
 bool AttentionFormulas::hide_later(const Chunk &chunk) {
-  const int64_t shift = causal_of(site_) == Causal::AlignedLast ? t_ - s_ : 0;
+  const int64_t shift = causal_of(context_) == Causal::AlignedLast ? t_ - s_ : 0;
   const size_t loops = chunk.extents.size();
   Strided ahead{of_.positions(1, 0, t_), Strides(loops, 0)}; // key less query
   ahead.strides[loops - 1] = 1, ahead.strides[loops - 2] = -1;
@@ -405,14 +405,14 @@ bool AttentionFormulas::mask_derivative(const DeviceArray &result) {
 // Queries may look at keys of other ranks: the log of the sum and the output are given.
 bool AttentionFormulas::backward() {
   const DeviceArray *g = of_.operand("g"), *o = of_.operand("o"), *lse = of_.operand("l");
-  if (has_unnamed_bias(site_) || !g || !o || !lse || !make() ||
+  if (has_unnamed_bias(context_) || !g || !o || !lse || !make() ||
       lse->size() != entries_ * heads_ * group_ * s_)
     return false;
   g_ = heads_first(*g);
   const DeviceArray out = heads_first(*o);
   std::optional<DeviceArray> made[3];
   for (unsigned i = 0; of_.result(i); ++i) {
-    const unsigned place = rules::row_result(site_.app, i);
+    const unsigned place = rules::row_result(context_.app, i);
     if (place > 2)
       return false;
     made[place] = made_heads_first(*of_.result(i));
@@ -432,7 +432,7 @@ bool AttentionFormulas::backward() {
       return false;
   }
   for (unsigned i = 0; of_.result(i); ++i)
-    if (!put_back(*made[rules::row_result(site_.app, i)], *of_.result(i)))
+    if (!put_back(*made[rules::row_result(context_.app, i)], *of_.result(i)))
       return false;
   return true;
 }

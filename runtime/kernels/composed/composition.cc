@@ -48,12 +48,12 @@ bool add_stretched(const ScalarProgram &program, llvm::ArrayRef<int64_t> over,
 
 // A result that lies where an operand does is made elsewhere: what is made may be read more than
 // once.
-Composition::Composition(const Site &site, llvm::ArrayRef<DeviceArray> args,
+Composition::Composition(const KernelContext &context, llvm::ArrayRef<DeviceArray> args,
                          llvm::ArrayRef<DeviceArray> results,
                          llvm::ArrayRef<const DeviceArray *> gradients, std::optional<unsigned> by,
                          StepScratch &scratch, std::vector<Command> &commands)
-    : site(site), by(by), args_(args), wanted_(results), gradients_(gradients), scratch_(scratch),
-      commands_(commands) {
+    : context(context), by(by), args_(args), wanted_(results), gradients_(gradients),
+      scratch_(scratch), commands_(commands) {
   for (const DeviceArray &result : results) {
     const bool apart = !lies_at_any(result, args);
     results_.push_back(apart ? result : temporary(*result.dims, result.dtype));
@@ -84,13 +84,13 @@ const DeviceArray &Composition::initialised_with(std::string_view name) {
 }
 
 const DeviceArray *Composition::operand(std::string_view name, unsigned member) const {
-  const unsigned place = site.operand(name);
-  if (place >= site.row.equation.equation.operand_count || member >= site.members(place))
+  const unsigned place = context.operand(name);
+  if (place >= context.row.equation.equation.operand_count || member >= context.members(place))
     return nullptr;
-  return &args_[site.binding[place]->first + member];
+  return &args_[context.binding[place]->first + member];
 }
 
-bool Composition::is_by(std::string_view name) const { return by && *by == site.operand(name); }
+bool Composition::is_by(std::string_view name) const { return by && *by == context.operand(name); }
 
 const DeviceArray *Composition::only_gradient(size_t place) const {
   for (size_t i = 0; i < gradients_.size(); ++i)

@@ -28,11 +28,11 @@ class Composition {
 public:
   // `gradients`: of a derivative, per result of the row; null where none flows. `by`: the operand
   // that is derived by, whose gradient is result 0.
-  Composition(const Site &site, llvm::ArrayRef<DeviceArray> args,
+  Composition(const KernelContext &context, llvm::ArrayRef<DeviceArray> args,
               llvm::ArrayRef<DeviceArray> results, llvm::ArrayRef<const DeviceArray *> gradients,
               std::optional<unsigned> by, StepScratch &scratch, std::vector<Command> &commands);
 
-  const Site &site;
+  const KernelContext &context;
   const std::optional<unsigned> by; // none: the row itself
 
   // Null if no tensor stands there.

@@ -18,7 +18,7 @@ using Symbols = llvm::ArrayRef<TracedNumber>;
 
 // The dimensions that the row names are 1.
 Dims kept_dims(const Composition &of, const DeviceArray &x) {
-  return Composition::without(*x.dims, of.site.dims(static_cast<unsigned>(x.dims->size())));
+  return Composition::without(*x.dims, of.context.dims(static_cast<unsigned>(x.dims->size())));
 }
 
 } // namespace
@@ -34,8 +34,8 @@ bool composed_softmax(Composition &of) {
   const DeviceArray *x = of.operand("a"), *g = of.by ? of.only_gradient(0) : nullptr;
   if (!x || (of.by && !g))
     return false;
-  const bool logarithm = of.site.row.variant == Variant::Logarithm;
-  const double sign = of.site.row.variant == Variant::Negated ? -1 : 1;
+  const bool logarithm = of.context.row.variant == Variant::Logarithm;
+  const double sign = of.context.row.variant == Variant::Negated ? -1 : 1;
   const Dims kept = kept_dims(of, *x);
   RowExponentials row;
   if (!row.make(of, *x, kept, sign))
@@ -58,7 +58,7 @@ bool composed_softmax_backward(Composition &of) {
   const DeviceArray *y = of.operand("y"), *g = of.operand("g");
   if (of.by || !y || !g)
     return false;
-  const bool logarithm = of.site.row.variant == Variant::Logarithm;
+  const bool logarithm = of.context.row.variant == Variant::Logarithm;
   const DeviceArray sum = of.temporary(kept_dims(of, *y));
   return of.make(sum, *y->dims, {*y, *g}, [&](Symbols s) {
     return logarithm ? s[1] : s[1] * s[0];
@@ -73,7 +73,7 @@ namespace {
 class Standardised {
 public:
   explicit Standardised(Composition &of)
-      : of_(of), centred_(of.site.row.variant == Variant::LayerNorm) {}
+      : of_(of), centred_(of.context.row.variant == Variant::LayerNorm) {}
 
   bool make(const DeviceArray *mean, const DeviceArray *rstd) {
     const DeviceArray *x = of_.operand("x");
@@ -85,7 +85,7 @@ public:
       return at ? std::optional(static_cast<unsigned>(at->dims->size())) : std::nullopt;
     };
     const size_t rank = x->dims->size(),
-                 spans = std::min<size_t>(norm_spans(of_.site, rank_of), rank);
+                 spans = std::min<size_t>(norm_spans(of_.context, rank_of), rank);
     llvm::SmallVector<unsigned, 4> along;
     for (size_t d = rank - spans; d < rank; ++d)
       along.push_back(static_cast<unsigned>(d));
@@ -113,7 +113,7 @@ public:
 private:
   bool statistics(const DeviceArray *mean, const DeviceArray *rstd) {
     mean_ = of_rows(), rstd_ = of_rows(), values_ = of_.temporary(dims());
-    const double eps = norm_eps(of_.site, centred_);
+    const double eps = norm_eps(of_.context, centred_);
     if (mean)
       mean_ = of_.as(*mean, kept_);
     else if (!(centred_ ? means(mean_, x_, [](Symbols s) { return s[0]; })
@@ -194,7 +194,7 @@ bool composed_layer_norm_backward(Composition &of) {
     return false;
   const DeviceArray *to[3] = {};
   for (unsigned k = 0; of.result(k); ++k)
-    to[rules::row_result(of.site.app, k)] = of.result(k);
+    to[rules::row_result(of.context.app, k)] = of.result(k);
   return norm_gradients(of, row, *g, to[0], to[1], to[2]);
 }
 
@@ -203,7 +203,7 @@ bool composed_extreme(Composition &of) {
   return !of.by && x &&
          of.make(
              of.as(*of.result(0), kept_dims(of, *x)), *x->dims, *x, [](Symbols s) { return s[0]; },
-             of.site.row.variant == Variant::Largest ? kSpmdMax : kSpmdMin);
+             of.context.row.variant == Variant::Largest ? kSpmdMax : kSpmdMin);
 }
 
 bool composed_sum_squares(Composition &of) {

@@ -21,7 +21,7 @@ public:
     if (!o_ || of_.operand("s") || of_.operand("t"))
       return false;
     DeviceArray ends = *o_;
-    if (of_.site.variant() == Variant::BlockSizes) {
+    if (of_.context.variant() == Variant::BlockSizes) {
       ends = of_.temporary({count()});
       const Strided expert{of_.positions(1, 0, 1), {1, 0}}, before{of_.positions(1, 0, 1), {0, 1}};
       if (!of_.make_along({count(), count()}, {ends, {1, 0}}, {{*o_, {0, 1}}, expert, before},
@@ -99,7 +99,7 @@ bool has_rank(const DeviceArray *tensor, size_t rank) {
 
 bool composed_grouped(Composition &of) {
   const DeviceArray *x = of.operand("x"), *w = of.operand("w");
-  if (!has_rank(x, 2) || !has_rank(w, 3) || rules::flag_attr(of.site.app, "transpose_rhs"))
+  if (!has_rank(x, 2) || !has_rank(w, 3) || rules::flag_attr(of.context.app, "transpose_rhs"))
     return false;
   const int64_t n = (*x->dims)[0], k = (*x->dims)[1], m = (*w->dims)[2];
   const DeviceArray *g = of.by ? of.only_gradient(0) : nullptr, &out = *of.result(0);
@@ -121,7 +121,7 @@ bool composed_grouped_backward(Composition &of) {
   const int64_t n = (*g->dims)[0], m = (*g->dims)[1];
   for (unsigned i = 0; of.result(i); ++i) {
     const DeviceArray &out = *of.result(i);
-    const bool of_rows = rules::row_result(of.site.app, i) == 0;
+    const bool of_rows = rules::row_result(of.context.app, i) == 0;
     if (of_rows ? !has_rank(w, 3) : !has_rank(x, 2))
       return false;
     const int64_t k = of_rows ? (*w->dims)[1] : (*x->dims)[1];

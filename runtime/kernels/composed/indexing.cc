@@ -26,7 +26,7 @@ struct IndexedView {
 };
 
 unsigned dim_of(const Composition &of, const Dims &dims) {
-  auto named = of.site.dims(static_cast<unsigned>(dims.size()));
+  auto named = of.context.dims(static_cast<unsigned>(dims.size()));
   return named.empty() ? 0 : named.front();
 }
 
@@ -167,7 +167,7 @@ bool composed_gather(Composition &of) {
   const Dims *result = small_dims(of);
   if (!a || !i || !result)
     return false;
-  const bool flat = of.site.variant() == Variant::Flat && !rules::dim_attr(of.site.app);
+  const bool flat = of.context.variant() == Variant::Flat && !rules::dim_attr(of.context.app);
   const Dims from = flat ? Dims{a->size()} : at_least_one(*a->dims);
   const Dims index = flat ? Dims{i->size()} : at_least_one(*i->dims);
   IndexedView by;
@@ -190,11 +190,11 @@ bool composed_index_select(Composition &of) {
 
 bool composed_embedding(Composition &of) {
   const DeviceArray *t = of.operand("t"), *i = of.operand("i");
-  if (!t || !i || t->dims->empty() || rules::any_attr(of.site.app, {"max_norm"}))
+  if (!t || !i || t->dims->empty() || rules::any_attr(of.context.app, {"max_norm"}))
     return false;
   DeviceArray entries;
   IndexedView by;
-  const bool masked = of.site.row.variant == Variant::LocalRowsOnly;
+  const bool masked = of.context.row.variant == Variant::LocalRowsOnly;
   const bool made =
       masked ? count_own(of, *i, *t, 0, entries) : count_entries(of, *i, (*t->dims)[0], entries);
   return made && picture_lines(*t->dims, 0, entries, by) && read_or_put_back(of, by, "t");
@@ -229,7 +229,7 @@ namespace {
 
 // As `selection` of selection_of.h, but for masks: how many elements these choose is in the data.
 bool picture_selection(Composition &of, const Dims &large, IndexedView &out) {
-  const unsigned operand = of.site.operand("i");
+  const unsigned operand = of.context.operand("i");
   struct Part {
     unsigned dim;
     DeviceArray entries;
@@ -238,9 +238,9 @@ bool picture_selection(Composition &of, const Dims &large, IndexedView &out) {
   Dims chosen;
   unsigned dim = 0, place = 0;
   bool adjacent = true;
-  for (unsigned k = 0; k < of.site.members(operand); ++k, ++place) {
+  for (unsigned k = 0; k < of.context.members(operand); ++k, ++place) {
     const DeviceArray &index = *of.operand("i", k);
-    const unsigned at = list_position(*of.site.binding[operand], k);
+    const unsigned at = list_position(*of.context.binding[operand], k);
     adjacent &= at <= place || parts.empty();
     dim += at - place, place = at;
     if (index.dtype == ir::DType::Bool || index.dtype == ir::DType::U8 || dim >= large.size())
@@ -306,17 +306,17 @@ bool picture_selection(Composition &of, const Dims &large, IndexedView &out) {
 bool composed_index(Composition &of) {
   const DeviceArray *a = of.operand("a");
   IndexedView by;
-  return a && !rules::any_attr(of.site.app, {"slice_sizes", "dimension_numbers"}) &&
+  return a && !rules::any_attr(of.context.app, {"slice_sizes", "dimension_numbers"}) &&
          picture_selection(of, *a->dims, by) && read_or_put_back(of, by, "a");
 }
 
 bool composed_embedding_backward(Composition &of) {
   const DeviceArray *g = of.operand("g"), *i = of.operand("i");
-  if (of.by || !g || !i || rules::flag_attr(of.site.app, "scale_grad_by_freq"))
+  if (of.by || !g || !i || rules::flag_attr(of.context.app, "scale_grad_by_freq"))
     return false;
   const DeviceArray &to = *of.result(0);
   const int64_t rows = (*to.dims)[0];
-  auto skipped = static_cast<int64_t>(of.site.number_attr("padding_idx", -1));
+  auto skipped = static_cast<int64_t>(of.context.number_attr("padding_idx", -1));
   IndexRange as{rows, 0, rows, skipped < -1 ? skipped + rows : skipped};
   if (as.skipped == -1)
     as.skipped = std::nullopt;
@@ -334,7 +334,7 @@ bool composed_selecting_backward(Composition &of) {
   const Dims large = at_least_one(*to.dims);
   const unsigned d = dim_of(of, large);
   IndexedView by;
-  if (of.site.variant() == Variant::Lines) {
+  if (of.context.variant() == Variant::Lines) {
     DeviceArray entries;
     if (!count_entries(of, *i, large[d], entries) || !picture_lines(large, d, entries, by))
       return false;
@@ -355,7 +355,7 @@ enum class SourceShape : uint8_t { Stretched, Corner, Equal };
 bool source_of(Composition &of, const Dims &over, SourceShape shape, DeviceArray &out) {
   const DeviceArray *s = of.operand("s");
   if (!s) {
-    std::optional<double> number = of.site.number(of.site.operand("s"));
+    std::optional<double> number = of.context.number(of.context.operand("s"));
     out = of.temporary({1}, ir::DType::F64);
     return of.fill(out, number.value_or(0));
   }
@@ -400,8 +400,8 @@ bool has_base(const Composition &of) {
 }
 
 // Whether what stood there before takes part.
-bool includes_self(const Site &site) {
-  const ir::AttrValue *stated = site.app.attr("include_self");
+bool includes_self(const KernelContext &context) {
+  const ir::AttrValue *stated = context.app.attr("include_self");
   return !stated || stated->as_bool();
 }
 
@@ -409,14 +409,14 @@ bool includes_self(const Site &site) {
 
 bool composed_scatter(Composition &of) {
   const DeviceArray *i = of.operand("i"), *s = of.operand("s");
-  const bool adds = of.site.row.variant == Variant::Adds;
-  const llvm::StringRef reduce = rules::word_attr(of.site.app, {"reduce"});
-  if (!has_base(of) || !i || rules::any_attr(of.site.app, {"dimension_numbers"}) ||
-      of.site.variant() == Variant::Subtracts || (adds && !includes_self(of.site)) ||
+  const bool adds = of.context.row.variant == Variant::Adds;
+  const llvm::StringRef reduce = rules::word_attr(of.context.app, {"reduce"});
+  if (!has_base(of) || !i || rules::any_attr(of.context.app, {"dimension_numbers"}) ||
+      of.context.variant() == Variant::Subtracts || (adds && !includes_self(of.context)) ||
       (!reduce.empty() && reduce != "add" && reduce != "sum"))
     return false;
   const Dims large = at_least_one(*of.result(0)->dims), small = at_least_one(*i->dims);
-  const bool first = of.site.variant() == Variant::FirstDim && !rules::dim_attr(of.site.app);
+  const bool first = of.context.variant() == Variant::FirstDim && !rules::dim_attr(of.context.app);
   if (s && !s->dims->empty() && s->dims->size() != small.size())
     return false;
   for (size_t d = 0; s && !s->dims->empty() && d < small.size(); ++d)
@@ -434,24 +434,24 @@ bool composed_lines(Composition &of) {
     return false;
   const Dims large = at_least_one(*of.result(0)->dims);
   const unsigned d = dim_of(of, large);
-  const bool adds = of.site.row.variant == Variant::Adds;
+  const bool adds = of.context.row.variant == Variant::Adds;
   DeviceArray entries;
   IndexedView by;
   return count_entries(of, *i, large[d], entries) && picture_lines(large, d, entries, by) &&
          put(of, adds ? kSpmdAddRows : kSpmdReplaceRows, by, SourceShape::Equal,
-             adds ? of.site.number_attr("alpha", 1) : 1);
+             adds ? of.context.number_attr("alpha", 1) : 1);
 }
 
 bool composed_index_put(Composition &of) {
-  if (!has_base(of) || rules::any_attr(of.site.app, {"dimension_numbers"}))
+  if (!has_base(of) || rules::any_attr(of.context.app, {"dimension_numbers"}))
     return false;
-  const bool adds = of.site.row.variant == Variant::Adds;
-  const unsigned operand = of.site.operand("i");
+  const bool adds = of.context.row.variant == Variant::Adds;
+  const unsigned operand = of.context.operand("i");
   const DeviceArray &to = *of.result(0), *s = of.operand("s"), *mask = of.operand("i");
   const Dims &large = *to.dims;
   // One value where a mask is: of the leading dimensions.
-  if (!adds && of.site.members(operand) == 1 && mask->dtype == ir::DType::Bool &&
-      list_position(*of.site.binding[operand], 0) == 0 && (!s || s->size() == 1) &&
+  if (!adds && of.context.members(operand) == 1 && mask->dtype == ir::DType::Bool &&
+      list_position(*of.context.binding[operand], 0) == 0 && (!s || s->size() == 1) &&
       mask->dims->size() <= large.size()) {
     Dims seen = *mask->dims;
     seen.resize(large.size(), 1);

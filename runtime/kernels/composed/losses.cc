@@ -12,7 +12,7 @@ using Symbols = llvm::ArrayRef<TracedNumber>;
 
 class ClassFormulas {
 public:
-  explicit ClassFormulas(Composition &of) : of_(of), variant_(of.site.row.variant) {}
+  explicit ClassFormulas(Composition &of) : of_(of), variant_(of.context.row.variant) {}
 
   bool loss();
   // `total`: the weight of all targets, which divides a mean; null: of these here.
@@ -41,12 +41,12 @@ private:
 
 bool ClassFormulas::read() {
   const DeviceArray *z = of_.operand("z"), *t = of_.operand("t"), *w = of_.operand("w");
-  llvm::Expected<LossReduction> reduction = read_reduction(of_.site);
+  llvm::Expected<LossReduction> reduction = read_reduction(of_.context);
   if (!reduction) {
     llvm::consumeError(reduction.takeError());
     return false;
   }
-  smoothing_ = of_.site.number_attr("label_smoothing", 0);
+  smoothing_ = of_.context.number_attr("label_smoothing", 0);
   if (!z || !t || z->dims->empty() || (w && smoothing_ != 0))
     return false;
   reduction_ = *reduction;
@@ -66,7 +66,8 @@ bool ClassFormulas::read() {
     w_ = of_.as(*w, dims);
   }
   classes_ = static_cast<double>((*z->dims)[d]);
-  ignored_ = static_cast<double>(rules::number_attr(of_.site.app, {"ignore_index"}).value_or(-100));
+  ignored_ =
+      static_cast<double>(rules::number_attr(of_.context.app, {"ignore_index"}).value_or(-100));
   of_scores_ = variant_ == Variant::FromLogits || variant_ == Variant::SoftTargets;
   return true;
 }
@@ -152,7 +153,7 @@ bool ClassFormulas::gradient(const DeviceArray *g, const DeviceArray *total) {
 } // namespace
 
 bool composed_class_loss(Composition &of) {
-  if (of.site.row.variant == Variant::SoftTargets || (of.by && !of.is_by("z")))
+  if (of.context.row.variant == Variant::SoftTargets || (of.by && !of.is_by("z")))
     return false;
   ClassFormulas formulas(of);
   return of.by ? formulas.gradient(of.only_gradient(0), nullptr) : formulas.loss();

@@ -37,13 +37,13 @@ bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matri
 }
 
 bool composed_added_product(Composition &of) {
-  const rules::Equation &equation = of.site.row.equation.equation;
+  const rules::Equation &equation = of.context.row.equation.equation;
   const bool batched = equation.find_operand("d") < equation.operand_count;
   const DeviceArray *c = of.operand("c"), *a = of.operand("a"),
                     *b = of.operand(batched ? "d" : "b");
   if (!a || !b || !c || a->dims->size() != (batched ? 3u : 2u))
     return false;
-  const double alpha = of.site.number_attr("alpha", 1), beta = of.site.number_attr("beta", 1);
+  const double alpha = of.context.number_attr("alpha", 1), beta = of.context.number_attr("beta", 1);
   const int64_t batch = batched ? (*a->dims)[0] : 1, m = (*a->dims)[batched], k = a->dims->back(),
                 n = b->dims->back();
   const DeviceArray &out = *of.result(0);
@@ -90,8 +90,8 @@ bool composed_sum_of_parts(Composition &of) {
   const DeviceArray *a = of.operand("a"), *b = of.operand("b"), *to = of.result(0);
   if (of.by || !a || !b || !a->is_complex() || !b->is_complex() || !to->is_complex())
     return false;
-  const double alpha = of.site.number_attr("alpha", 1),
-               sign = of.site.row.computes == rules::Computes::Sub ? -1 : 1;
+  const double alpha = of.context.number_attr("alpha", 1),
+               sign = of.context.row.computes == rules::Computes::Sub ? -1 : 1;
   const DeviceArray out = of.pairs(*to);
   return of.make(out, *out.dims, {of.pairs(*a), of.pairs(*b)},
                  [&](Symbols s) { return s[0] + sign * alpha * s[1]; });

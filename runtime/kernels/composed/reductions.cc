@@ -26,7 +26,7 @@ struct Along {
   explicit Along(Composition &of) : x(of.operand("a")) {
     if (!x)
       return;
-    dims = of.site.dims(static_cast<unsigned>(x->dims->size()));
+    dims = of.context.dims(static_cast<unsigned>(x->dims->size()));
     kept = Composition::without(*x->dims, dims);
   }
 };
@@ -63,9 +63,9 @@ bool composed_extreme_position(Composition &of) {
   const Along along(of);
   if (of.by || !along.x || along.x->size() == 0)
     return false;
-  const bool only_position = of.site.row.equation.equation.result_count == 1;
+  const bool only_position = of.context.row.equation.equation.result_count == 1;
   const DeviceArray most = of.temporary(along.kept);
-  const SpmdCombiner combiner = of.site.row.variant == Variant::Largest ? kSpmdMax : kSpmdMin;
+  const SpmdCombiner combiner = of.context.row.variant == Variant::Largest ? kSpmdMax : kSpmdMin;
   auto same = [](Symbols s) { return s[0]; };
   if (!combine(of, along, most, same, combiner))
     return false;
@@ -81,7 +81,7 @@ bool composed_extreme_position(Composition &of) {
 bool composed_scan(Composition &of) {
   constexpr int64_t kLongestLine = 2048;
   const Along along(of);
-  const bool sums = !of.site.row.equation.equation.has_function;
+  const bool sums = !of.context.row.equation.equation.has_function;
   const DeviceArray *from = of.by ? of.only_gradient(0) : along.x;
   if (!along.x || !from || along.dims.size() != 1 || (of.by && !sums))
     return false;
@@ -90,7 +90,7 @@ bool composed_scan(Composition &of) {
   if (length > kLongestLine)
     return false;
   // What flows back comes from the positions that an element went to.
-  const bool reverse = rules::flag_attr(of.site.app, "reverse") != of.by.has_value();
+  const bool reverse = rules::flag_attr(of.context.app, "reverse") != of.by.has_value();
   Dims over = *from->dims;
   over.push_back(length);
   Strided out{*of.result(0), strides_of(*from->dims)}, read{*from, strides_of(*from->dims)};
@@ -109,12 +109,12 @@ bool composed_scan(Composition &of) {
 // `all`, `any`, `count_nonzero`.
 bool composed_truth(Composition &of) {
   const Along along(of);
-  if (of.by || !along.x || of.site.variant() == Variant::Odd)
+  if (of.by || !along.x || of.context.variant() == Variant::Odd)
     return false;
   auto truth = [](Symbols s) { return s[0] == 0.0 ? TracedNumber(0.0) : TracedNumber(1.0); };
-  if (of.site.row.dtype == rules::DTypeRule::Index)
+  if (of.context.row.dtype == rules::DTypeRule::Index)
     return combine(of, along, *of.result(0), truth);
-  const bool all = of.site.row.variant == Variant::All;
+  const bool all = of.context.row.variant == Variant::All;
   // Of no elements all are true.
   if (along.x->size() == 0)
     return of.fill(*of.result(0), all);
@@ -124,9 +124,9 @@ bool composed_truth(Composition &of) {
 bool composed_norm(Composition &of) {
   const Along along(of);
   if (of.by || !along.x || along.x->size() == 0 ||
-      is_matrix_norm(of.site, static_cast<unsigned>(along.x->dims->size())))
+      is_matrix_norm(of.context, static_cast<unsigned>(along.x->dims->size())))
     return false;
-  const double order = norm_order(of.site);
+  const double order = norm_order(of.context);
   auto size = [](Symbols s) { return abs(s[0]); };
   const DeviceArray &out = *of.result(0);
   if (std::isinf(order))
@@ -150,7 +150,7 @@ bool composed_item(Composition &of) {
   const DeviceArray *a = of.operand("a"), &to = *of.result(0);
   if (of.by || !a || a->size() != to.size())
     return false;
-  const Variant variant = of.site.variant();
+  const Variant variant = of.context.variant();
   const Dims over = {to.size()};
   return of.make(of.as(to, over), over, of.as(*a, over), [&](Symbols s) {
     if (variant == Variant::Truth)

@@ -8,18 +8,18 @@ bool composed_sort(Composition &of) {
   const DeviceArray *a = of.operand("a");
   if (of.by || !a || a->is_complex())
     return false;
-  const bool positions_alone = of.site.row.dtype == rules::DTypeRule::Index;
+  const bool positions_alone = of.context.row.dtype == rules::DTypeRule::Index;
   auto is_off = [&](llvm::StringRef name) {
-    const ir::AttrValue *value = of.site.app.attr(name);
+    const ir::AttrValue *value = of.context.app.attr(name);
     return value && !value->as_bool();
   };
-  const bool descending = of.site.row.variant == Variant::Descending
+  const bool descending = of.context.row.variant == Variant::Descending
                               ? !is_off("largest") && !is_off("is_max_k")
-                              : rules::flag_attr(of.site.app, "descending");
+                              : rules::flag_attr(of.context.app, "descending");
   const DeviceArray *values = positions_alone ? nullptr : of.result(0);
   const DeviceArray *indices = of.result(positions_alone ? 0 : 1);
   const Dims from = a->dims->empty() ? Dims{1} : *a->dims;
-  const auto named = of.site.dims(static_cast<unsigned>(a->dims->size()));
+  const auto named = of.context.dims(static_cast<unsigned>(a->dims->size()));
   const unsigned d = named.empty() ? 0 : named.front();
   Dims taken =
       (values ? values : indices)->dims->empty() ? Dims{1} : *(values ? values : indices)->dims;

@@ -7,17 +7,17 @@ namespace spmd::runtime {
 namespace {
 
 struct MaskedScale {
-  explicit MaskedScale(const Site &site) : scale(site.number_attr("scale", 1)) {}
+  explicit MaskedScale(const KernelContext &context) : scale(context.number_attr("scale", 1)) {}
   template <class T> T operator()(T a, T m) const { return constant<T>(scale) * a * m; }
   double scale;
 };
 
 struct Where {
-  explicit Where(const Site &) {}
+  explicit Where(const KernelContext &) {}
   template <class T> T operator()(T c, T x, T y) const { return truth(c) ? x : y; }
 };
 struct MaskedFill {
-  explicit MaskedFill(const Site &) {}
+  explicit MaskedFill(const KernelContext &) {}
   template <class T> T operator()(T a, T m, T v) const { return truth(m) ? v : a; }
 };
 
@@ -33,7 +33,7 @@ template <class T, class F> void each_case(const Call<T> &call, llvm::ArrayRef<i
 }
 template <class T> llvm::Error select_cases(const Call<T> &call) {
   View<const T> first = call.operand("y");
-  int64_t last = int64_t(call.site.members(call.site.operand("x"))) - 1;
+  int64_t last = int64_t(call.context.members(call.context.operand("x"))) - 1;
   View<T> out = call.results[0];
   each_case(call, *out.dims, [&](int64_t i, int64_t member) {
     out[i] =
@@ -42,10 +42,10 @@ template <class T> llvm::Error select_cases(const Call<T> &call) {
   return llvm::Error::success();
 }
 llvm::Error vjp_select_cases(const VjpCall &vjp) {
-  bool of_first = vjp.operand == vjp.call.site.operand("y");
+  bool of_first = vjp.operand == vjp.call.context.operand("y");
   int64_t asked = of_first ? -1 : static_cast<int64_t>(vjp.member);
   View<const double> g = vjp.gradients[0];
-  if (g && vjp.operand != vjp.call.site.operand("c"))
+  if (g && vjp.operand != vjp.call.context.operand("c"))
     each_case(vjp.call, *g.dims, [&](int64_t i, int64_t member) {
       if (std::max<int64_t>(member, -1) == asked)
         vjp.result[i] = g[i];
@@ -56,7 +56,7 @@ llvm::Error vjp_select_cases(const VjpCall &vjp) {
 // A function of two halves of one dimension.
 template <class T, class F>
 void each_half(const Call<T> &call, View<const T> a, llvm::ArrayRef<int64_t> half, F f) {
-  llvm::SmallVector<unsigned, 4> dims = call.site.dims(a.rank());
+  llvm::SmallVector<unsigned, 4> dims = call.context.dims(a.rank());
   int64_t inner = count(llvm::ArrayRef<int64_t>(half).drop_front(dims[0])); // of one half
   for (int64_t i = 0, size = count(half); i < size; ++i) {
     int64_t first = i + i / inner * inner;
@@ -64,15 +64,15 @@ void each_half(const Call<T> &call, View<const T> a, llvm::ArrayRef<int64_t> hal
   }
 }
 // `fused_swiglu` gates by the first half, torch's glu by the second.
-template <class T> T gated(const Site &site, T first, T second) {
-  return site.variant() == Variant::GatesByFirst ? Silu(site)(first) * second
-                                                 : first * sigmoid(second);
+template <class T> T gated(const KernelContext &context, T first, T second) {
+  return context.variant() == Variant::GatesByFirst ? Silu(context)(first) * second
+                                                    : first * sigmoid(second);
 }
 template <class T> llvm::Error glu(const Call<T> &call) {
   View<const T> a = call.operand("a");
   View<T> out = call.results[0];
   each_half(call, a, *out.dims, [&](int64_t i, int64_t first, int64_t second) {
-    out[i] = gated(call.site, a[first], a[second]);
+    out[i] = gated(call.context, a[first], a[second]);
   });
   return llvm::Error::success();
 }
@@ -88,7 +88,7 @@ template <class T> llvm::Error glu_backward(const Call<T> &call) {
 }
 llvm::Error vjp_glu(const VjpCall &vjp) {
   View<const double> a = vjp.call.operand("a"), g = vjp.gradients[0];
-  auto gate = [&](auto x, auto y) { return gated(vjp.call.site, x, y); };
+  auto gate = [&](auto x, auto y) { return gated(vjp.call.context, x, y); };
   if (g)
     each_half(vjp.call, a, *g.dims, [&](int64_t i, int64_t first, int64_t second) {
       vjp.result[first] = g[i] * slope_at<0>(gate, a[first], a[second]);

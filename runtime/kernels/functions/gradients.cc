@@ -11,19 +11,19 @@ namespace {
 template <class F, class T> T derivative(const F &f, T x) { return f(Dual<T>(x, T(1.0))).slope(); }
 
 template <class F> struct Gated {
-  explicit Gated(const Site &site) : f(site) {}
-  static llvm::Error check(const Site &site) { return check_functor<F>(site); }
+  explicit Gated(const KernelContext &context) : f(context) {}
+  static llvm::Error check(const KernelContext &context) { return check_functor<F>(context); }
   template <class T> T operator()(T g, T x) const { return g * derivative(f, x); }
   F f;
 };
 template <class F> llvm::Error run_gated(const Call<double> &call) {
   View<const double> g = call.operand(0u), x = call.operand(1u);
   View<double> to = call.results[0];
-  F f(call.site);
+  F f(call.context);
   bool same_dims = g && x && to && *g.dims == *to.dims && *x.dims == *to.dims;
   if constexpr (requires { f.has_many(); })
-    if (same_dims && does_many(f, call.site, to.dtype)) {
-      if (llvm::Error error = check_functor<F>(call.site))
+    if (same_dims && does_many(f, call.context, to.dtype)) {
+      if (llvm::Error error = check_functor<F>(call.context))
         return error;
       f.many(x.data, nullptr, to.data, static_cast<size_t>(x.size()));
       for (int64_t i = 0; i < x.size(); ++i)
@@ -35,16 +35,16 @@ template <class F> llvm::Error run_gated(const Call<double> &call) {
 
 // These have the result of the forward op as operand.
 struct FromSigmoid {
-  explicit FromSigmoid(const Site &) {}
+  explicit FromSigmoid(const KernelContext &) {}
   template <class T> T operator()(T g, T y) const { return g * y * (1.0 - y); }
 };
 struct FromTanh {
-  explicit FromTanh(const Site &) {}
+  explicit FromTanh(const KernelContext &) {}
   template <class T> T operator()(T g, T y) const { return g * (1.0 - y * y); }
 };
 struct EluBackward { // either, as `is_result` says
-  explicit EluBackward(const Site &site)
-      : elu(site), from_result(rules::flag_attr(site.app, "is_result")) {}
+  explicit EluBackward(const KernelContext &context)
+      : elu(context), from_result(rules::flag_attr(context.app, "is_result")) {}
   template <class T> T operator()(T g, T x) const {
     if (!from_result)
       return g * derivative(elu, x);
@@ -55,7 +55,7 @@ struct EluBackward { // either, as `is_result` says
 };
 
 struct DivBackwardOther {
-  explicit DivBackwardOther(const Site &) {}
+  explicit DivBackwardOther(const KernelContext &) {}
   template <class T> T operator()(T g, T a, T b) const { return -g * a / (b * b); }
 };
 
@@ -63,7 +63,7 @@ struct DivBackwardOther {
 template <class F, class G> llvm::Error two_of_three(const Call<double> &call) {
   if (llvm::Error error = run_pointwise<F, 3, double>(call))
     return error;
-  return run_pointwise<G, 3, double>({call.site, call.args, call.results.drop_front()});
+  return run_pointwise<G, 3, double>({call.context, call.args, call.results.drop_front()});
 }
 template <class F, class G> llvm::Error vjp_two_of_three(const VjpCall &vjp) {
   if (llvm::Error error = add_pointwise<F, 3>(vjp, false))
@@ -73,12 +73,12 @@ template <class F, class G> llvm::Error vjp_two_of_three(const VjpCall &vjp) {
 }
 
 struct SwigluBackwardGate {
-  explicit SwigluBackwardGate(const Site &site) : silu(site) {}
+  explicit SwigluBackwardGate(const KernelContext &context) : silu(context) {}
   template <class T> T operator()(T g, T u, T z) const { return g * u * derivative(silu, z); }
   Silu silu;
 };
 struct SwigluBackwardUp {
-  explicit SwigluBackwardUp(const Site &site) : silu(site) {}
+  explicit SwigluBackwardUp(const KernelContext &context) : silu(context) {}
   template <class T> T operator()(T g, T, T z) const { return g * silu(z); }
   Silu silu;
 };
@@ -90,11 +90,11 @@ llvm::Error vjp_swiglu_backward(const VjpCall &vjp) {
 }
 
 struct PreluBackwardInput {
-  explicit PreluBackwardInput(const Site &) {}
+  explicit PreluBackwardInput(const KernelContext &) {}
   template <class T> T operator()(T g, T a, T w) const { return a > 0.0 ? g : g * w; }
 };
 struct PreluBackwardWeight {
-  explicit PreluBackwardWeight(const Site &) {}
+  explicit PreluBackwardWeight(const KernelContext &) {}
   template <class T> T operator()(T g, T a, T) const { return a > 0.0 ? 0.0 * g : g * a; }
 };
 llvm::Error prelu_backward(const Call<double> &call) {

@@ -14,15 +14,15 @@ namespace spmd::runtime {
 
 using ir::DType;
 
-Gelu::Gelu(const Site &site)
-    : tanh_form(rules::word_attr(site.app, {"approximate"}) == "tanh" ||
-                rules::flag_attr(site.app, "approximate")) {}
+Gelu::Gelu(const KernelContext &context)
+    : tanh_form(rules::word_attr(context.app, {"approximate"}) == "tanh" ||
+                rules::flag_attr(context.app, "approximate")) {}
 
-llvm::Error Gelu::check(const Site &site) {
-  llvm::StringRef word = rules::word_attr(site.app, {"approximate"});
+llvm::Error Gelu::check(const KernelContext &context) {
+  llvm::StringRef word = rules::word_attr(context.app, {"approximate"});
   if (word.empty() || word == "none" || word == "tanh")
     return llvm::Error::success();
-  return cannot_run(site, "attribute `approximate` is `" + word + "`");
+  return cannot_run(context, "attribute `approximate` is `" + word + "`");
 }
 
 namespace {
@@ -66,31 +66,31 @@ namespace {
 // Attributes.
 
 struct Add {
-  explicit Add(const Site &site) : alpha(site.number_attr("alpha", 1)) {}
+  explicit Add(const KernelContext &context) : alpha(context.number_attr("alpha", 1)) {}
   template <class T> T operator()(T a, T b) const {
     return alpha == 1 ? a + b : a + constant<T>(alpha) * b;
   }
   double alpha;
 };
 struct Sub {
-  explicit Sub(const Site &site) : alpha(site.number_attr("alpha", 1)) {}
+  explicit Sub(const KernelContext &context) : alpha(context.number_attr("alpha", 1)) {}
   template <class T> T operator()(T a, T b) const {
     return alpha == 1 ? a - b : a - constant<T>(alpha) * b;
   }
   double alpha;
 };
 struct Addcmul {
-  explicit Addcmul(const Site &site) : value(site.number_attr("value", 1)) {}
+  explicit Addcmul(const KernelContext &context) : value(context.number_attr("value", 1)) {}
   template <class T> T operator()(T c, T a, T b) const { return c + constant<T>(value) * a * b; }
   double value;
 };
 struct Addcdiv {
-  explicit Addcdiv(const Site &site) : value(site.number_attr("value", 1)) {}
+  explicit Addcdiv(const KernelContext &context) : value(context.number_attr("value", 1)) {}
   template <class T> T operator()(T c, T a, T b) const { return c + value * a / b; }
   double value;
 };
 struct Sqrt { // or `cbrt`
-  explicit Sqrt(const Site &site) : cubic(site.variant() == Variant::CubeRoot) {}
+  explicit Sqrt(const KernelContext &context) : cubic(context.variant() == Variant::CubeRoot) {}
   template <class T> T operator()(T x) const {
     if constexpr (!std::is_same_v<T, Complex>)
       if (cubic)
@@ -100,7 +100,8 @@ struct Sqrt { // or `cbrt`
   bool cubic;
 };
 struct Lgamma { // or `mvlgamma` of order `p`
-  explicit Lgamma(const Site &site) : order(static_cast<int>(site.number_attr("p", 1))) {}
+  explicit Lgamma(const KernelContext &context)
+      : order(static_cast<int>(context.number_attr("p", 1))) {}
   template <class T> T operator()(T x) const {
     T sum = lgamma(x) + order * (order - 1) / 4.0 * std::log(kPi);
     for (int i = 1; i < order; ++i)
@@ -110,43 +111,44 @@ struct Lgamma { // or `mvlgamma` of order `p`
   int order;
 };
 struct Digamma { // or `polygamma` of order `n`
-  explicit Digamma(const Site &site) : order(static_cast<int>(site.number_attr("n", 0))) {}
+  explicit Digamma(const KernelContext &context)
+      : order(static_cast<int>(context.number_attr("n", 0))) {}
   template <class T> T operator()(T x) const {
     return order > 0 ? polygamma(order, x) : digamma(x);
   }
   int order;
 };
 struct Ndtr {
-  explicit Ndtr(const Site &) {}
-  static llvm::Error check(const Site &site) {
-    if (site.variant() == Variant::Inverse)
-      return cannot_run(site, "it has no kernel");
+  explicit Ndtr(const KernelContext &) {}
+  static llvm::Error check(const KernelContext &context) {
+    if (context.variant() == Variant::Inverse)
+      return cannot_run(context, "it has no kernel");
     return llvm::Error::success();
   }
   template <class T> T operator()(T x) const { return 0.5 * erfc(-x * M_SQRT1_2); }
 };
 struct Pow {
-  explicit Pow(const Site &) {}
+  explicit Pow(const KernelContext &) {}
   template <class T> T operator()(T a, T b) const { return pow(a, b); }
 };
 struct Celu {
-  explicit Celu(const Site &site) : alpha(site.number_attr("alpha", 1)) {}
+  explicit Celu(const KernelContext &context) : alpha(context.number_attr("alpha", 1)) {}
   template <class T> T operator()(T x) const { return x > 0.0 ? x : alpha * expm1(x / alpha); }
   double alpha;
 };
 struct NanToNum {
-  explicit NanToNum(const Site &site) {
+  explicit NanToNum(const KernelContext &context) {
     double largest = std::numeric_limits<double>::max();
-    DType dtype = site.dtype(0);
+    DType dtype = context.dtype(0);
     if (dtype == DType::F32)
       largest = std::numeric_limits<float>::max();
     else if (dtype == DType::F16)
       largest = 65504;
     else if (dtype == DType::BF16)
       largest = 0x1.FEp127;
-    nan = site.number_attr("nan", 0);
-    above = site.number_attr("posinf", largest);
-    below = site.number_attr("neginf", -largest);
+    nan = context.number_attr("nan", 0);
+    above = context.number_attr("posinf", largest);
+    below = context.number_attr("neginf", -largest);
   }
   template <class T> T operator()(T x) const {
     auto number = plain(x);
@@ -158,12 +160,12 @@ struct NanToNum {
   double nan, above, below;
 };
 struct Clamp {
-  explicit Clamp(const Site &site)
-      : has_low(is_there(site, 1, "min")), has_high(is_there(site, 2, "max")),
-        low(site.number_attr("min", 0)), high(site.number_attr("max", 0)),
-        low_given(!site.binding.missing(1)), high_given(!site.binding.missing(2)) {}
-  static bool is_there(const Site &site, unsigned operand, llvm::StringRef name) {
-    return !site.binding.missing(operand) || rules::any_attr(site.app, {name});
+  explicit Clamp(const KernelContext &context)
+      : has_low(is_there(context, 1, "min")), has_high(is_there(context, 2, "max")),
+        low(context.number_attr("min", 0)), high(context.number_attr("max", 0)),
+        low_given(!context.binding.missing(1)), high_given(!context.binding.missing(2)) {}
+  static bool is_there(const KernelContext &context, unsigned operand, llvm::StringRef name) {
+    return !context.binding.missing(operand) || rules::any_attr(context.app, {name});
   }
   template <class T> T operator()(T x, T lo, T hi) const {
     if (has_low)
@@ -178,7 +180,7 @@ struct Clamp {
 // Quotients.
 
 struct Div { // integers by integers into integers: cut off
-  explicit Div(const Site &site) : cut(is_integral(site.result_dtype())) {}
+  explicit Div(const KernelContext &context) : cut(is_integral(context.result_dtype())) {}
   template <class T> T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, double> || std::is_same_v<T, TracedNumber>)
       return cut ? trunc(a / b) : a / b;

@@ -1,8 +1,8 @@
-// Kernels made of a function of numbers. A functor F is constructed from a Site, where it reads
-// attributes, and called with one number per operand of the row, in the row's order:
+// Kernels made of a function of numbers. A functor F is constructed from a KernelContext, where it
+// reads attributes, and called with one number per operand of the row, in the row's order:
 // `template <class T> T operator()(T a, ...) const`. What stands for no operand is passed as 0. If
-// there is `static llvm::Error check(const Site &)`, it says first what cannot be carried out.
-// Operands are stretched from the right. Gradients are those of Dual.
+// there is `static llvm::Error check(const KernelContext &)`, it says first what cannot be carried
+// out. Operands are stretched from the right. Gradients are those of Dual.
 //
 // A functor of one number may do many at once, as exactly as narrow results need: `bool has_many()
 // const`,
@@ -10,6 +10,7 @@
 // for.
 #pragma once
 
+#include "runtime/commands/traced_number.h"
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/tensor/number.h"
@@ -24,15 +25,15 @@ namespace spmd::runtime {
 
 // A function without attributes, as a functor.
 template <class Lambda> struct Plain {
-  explicit Plain(const Site &) {}
+  explicit Plain(const KernelContext &) {}
   template <class... T> auto operator()(T... x) const requires std::invocable<Lambda, T...> {
     return Lambda{}(x...);
   }
 };
 
-template <class F> llvm::Error check_functor(const Site &site) {
-  if constexpr (requires { F::check(site); })
-    return F::check(site);
+template <class F> llvm::Error check_functor(const KernelContext &context) {
+  if constexpr (requires { F::check(context); })
+    return F::check(context);
   return llvm::Error::success();
 }
 
@@ -40,9 +41,9 @@ template <class F> llvm::Error check_functor(const Site &site) {
 template <class F> llvm::Error check_derivative(const VjpCall &vjp) {
   if constexpr (requires { F::kSmooth; })
     if (!(F::kSmooth >> vjp.operand & 1))
-      return cannot_run(vjp.call.site,
+      return cannot_run(vjp.call.context,
                         "it has no derivative by operand " + llvm::Twine(vjp.operand));
-  return check_functor<F>(vjp.call.site);
+  return check_functor<F>(vjp.call.context);
 }
 
 // The N first operands of a row: tensors, or numbers instead of them.
@@ -55,7 +56,7 @@ public:
         dims_[k] = *view.dims;
         continue;
       }
-      numbers_[k] = constant<T>(call.site.number(k).value_or(0));
+      numbers_[k] = constant<T>(call.context.number(k).value_or(0));
       data_[k] = &numbers_[k];
     }
   }
@@ -107,19 +108,19 @@ template <unsigned Place, class F, class... T> double slope_at(const F &f, T... 
 }
 
 // Whether F does many numbers at once, of which this is worth `result`.
-template <class F> bool does_many(const F &f, const Site &site, ir::DType result) {
+template <class F> bool does_many(const F &f, const KernelContext &context, ir::DType result) {
   if constexpr (requires { f.has_many(); })
-    return f.has_many() && site.domain == Domain::Declared && unit_roundoff(result) >= 0x1p-24;
+    return f.has_many() && context.domain == Domain::Declared && unit_roundoff(result) >= 0x1p-24;
   return false;
 }
 
 template <class F, unsigned N, class T> llvm::Error run_pointwise(const Call<T> &call) {
-  if (llvm::Error error = check_functor<F>(call.site))
+  if (llvm::Error error = check_functor<F>(call.context))
     return error;
-  F f(call.site);
+  F f(call.context);
   View<T> out = call.results[0];
   if constexpr (N == 1 && std::is_same_v<T, double> && requires { f.has_many(); })
-    if (View<const T> x = call.operand(0u); out && x && does_many(f, call.site, out.dtype)) {
+    if (View<const T> x = call.operand(0u); out && x && does_many(f, call.context, out.dtype)) {
       f.many(x.data, out.data, nullptr, static_cast<size_t>(x.size()));
       return llvm::Error::success();
     }
@@ -136,7 +137,8 @@ void add_slopes(const VjpCall &vjp, const F &f, llvm::ArrayRef<int64_t> dims, We
                 bool fresh = false) {
   const View<double> &to = vjp.result;
   if constexpr (N == 1 && requires { f.has_many(); })
-    if (View<const double> x = vjp.call.operand(0u); x && does_many(f, vjp.call.site, to.dtype)) {
+    if (View<const double> x = vjp.call.operand(0u);
+        x && does_many(f, vjp.call.context, to.dtype)) {
       Scratch<double> slopes;
       slopes.cells.resize(static_cast<size_t>(x.size()));
       f.many(x.data, nullptr, slopes.cells.data(), slopes.cells.size());
@@ -175,7 +177,7 @@ template <class F, unsigned N> llvm::Error add_pointwise(const VjpCall &vjp, boo
   View<const double> g = vjp.gradients[0];
   if (g)
     add_slopes<F, N>(
-        vjp, F(vjp.call.site), *g.dims, [&](int64_t i) { return g[i]; }, fresh);
+        vjp, F(vjp.call.context), *g.dims, [&](int64_t i) { return g[i]; }, fresh);
   else if (fresh)
     std::fill_n(vjp.result.data, vjp.result.size(), 0.0);
   return llvm::Error::success();
@@ -186,17 +188,18 @@ template <class F, unsigned N> llvm::Error vjp_pointwise(const VjpCall &vjp) {
 
 // The functor as a scalar program, once it is run on numbers that write down how they are made.
 template <class F, unsigned N, bool kDerived>
-std::optional<ScalarProgram> trace_pointwise(const Site &site, std::optional<unsigned> derivative) {
+std::optional<ScalarProgram> trace_pointwise(const KernelContext &context,
+                                             std::optional<unsigned> derivative) {
   return [&]<size_t... k>(std::index_sequence<k...>)->std::optional<ScalarProgram> {
-    if (llvm::Error error = check_functor<F>(site)) {
+    if (llvm::Error error = check_functor<F>(context)) {
       llvm::consumeError(std::move(error));
       return std::nullopt;
     }
     auto input = [&](unsigned place) {
-      return site.members(place) ? TracedNumber::input(place)
-                                 : TracedNumber(site.number(place).value_or(0));
+      return context.members(place) ? TracedNumber::input(place)
+                                    : TracedNumber(context.number(place).value_or(0));
     };
-    F f(site);
+    F f(context);
     if (!derivative)
       return record([&] { return TracedNumber(f(input(k)...)); });
     if constexpr (requires { F::kSmooth; })
@@ -225,9 +228,9 @@ constexpr auto tracer() -> decltype(KernelDef::traced) {
 
 // Equality up to tolerances, as torch has it.
 struct Isclose {
-  explicit Isclose(const Site &site)
-      : relative(site.number_attr("rtol", 1e-5)), absolute(site.number_attr("atol", 1e-8)),
-        nan_equal(rules::flag_attr(site.app, "equal_nan")) {}
+  explicit Isclose(const KernelContext &context)
+      : relative(context.number_attr("rtol", 1e-5)), absolute(context.number_attr("atol", 1e-8)),
+        nan_equal(rules::flag_attr(context.app, "equal_nan")) {}
   double operator()(double a, double b) const {
     if (std::isnan(a) && std::isnan(b))
       return nan_equal;

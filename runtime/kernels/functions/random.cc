@@ -54,26 +54,26 @@ struct Distribution {
   }
 };
 
-double pick(const Site &site, std::initializer_list<llvm::StringRef> names, unsigned position,
-            double absent) {
-  return argument(site, names, position).value_or(absent);
+double pick(const KernelContext &context, std::initializer_list<llvm::StringRef> names,
+            unsigned position, double absent) {
+  return argument(context, names, position).value_or(absent);
 }
 
-Distribution distribution_of(const Site &site, ir::DType dtype) {
+Distribution distribution_of(const KernelContext &context, ir::DType dtype) {
   using Form = Distribution::Form;
   // A tensor stands before the parameters.
-  bool like = site.row.equation.equation.operand_count > 0;
+  bool like = context.row.equation.equation.operand_count > 0;
   auto number = [&](std::initializer_list<llvm::StringRef> names, unsigned place, double absent) {
-    return pick(site, names, place + like, absent);
+    return pick(context, names, place + like, absent);
   };
   double bits = std::min(53u, ir::info(dtype).bytes * 8);
-  switch (site.variant()) {
+  switch (context.variant()) {
   case Variant::Normal:
     return {Form::Normal, number({"mean"}, 0, 0), number({"std"}, 1, 1)};
   case Variant::Integer: {
     double low = number({"low", "from"}, 0, 0), high = number({"high", "to"}, 1, kNaN);
     if (std::isnan(high)) // `randint(high)`
-      return {Form::Whole, 0, site.app.attr("low") || low == 0 ? std::exp2(bits - 1) : low};
+      return {Form::Whole, 0, context.app.attr("low") || low == 0 ? std::exp2(bits - 1) : low};
     return {Form::Whole, low, high};
   }
   case Variant::Exponential:
@@ -125,16 +125,16 @@ template <class T> Error permutation(const Call<T> &call) {
 }
 
 template <class T> Error random(const Call<T> &call) {
-  if (call.site.variant() == Variant::Permutation)
+  if (call.context.variant() == Variant::Permutation)
     return permutation(call);
-  if (call.site.variant() == Variant::UniformBetween && call.args.size())
-    return cannot_run(call.site, "its bounds are no operands of the row");
+  if (call.context.variant() == Variant::UniformBetween && call.args.size())
+    return cannot_run(call.context, "its bounds are no operands of the row");
   for (unsigned k = 0; k < call.results.size(); ++k) {
     View<T> to = call.results[k];
     if (!to)
       continue;
     uint64_t key = joined(key_of(call), k);
-    Distribution distribution = distribution_of(call.site, to.dtype);
+    Distribution distribution = distribution_of(call.context, to.dtype);
     WholePositions whole(to);
     for (int64_t at = 0; at < to.size(); ++at)
       to[at] = drawn<T>(distribution, Draw(key, whole(at)));
@@ -167,8 +167,8 @@ template <class T> uint32_t word32(T number) {
 
 // Keys made of keys.
 template <class T> Error random_key(const Call<T> &call) {
-  unsigned k = call.site.operand("k"), members = call.site.members(k);
-  if (call.site.variant() == Variant::Threefry && members == 4 && call.results.size() == 2) {
+  unsigned k = call.context.operand("k"), members = call.context.members(k);
+  if (call.context.variant() == Variant::Threefry && members == 4 && call.results.size() == 2) {
     const Dims &over = *call.results[0].dims;
     auto strides = [&](unsigned m) { return strides_over(*call.operand(k, m).dims, over); };
     int64_t at = 0;
@@ -196,18 +196,18 @@ template <class T> Error random_key(const Call<T> &call) {
 // One draw for each element of a tensor of parameters.
 enum class DrawForm : uint8_t { Coin, Poisson, Gamma, Normal };
 template <class T> Error by_parameters(const Call<T> &call, DrawForm by) {
-  const Site &site = call.site;
+  const KernelContext &context = call.context;
   View<const T> p = call.operand("p");
-  unsigned second = site.operand("q");
+  unsigned second = context.operand("q");
   View<const T> q =
-      second < site.row.equation.equation.operand_count ? call.operand("q") : View<const T>();
+      second < context.row.equation.equation.operand_count ? call.operand("q") : View<const T>();
   View<T> to = call.results[0];
   uint64_t key = key_of(call);
   WholePositions whole(to);
-  std::optional<double> given = rules::any_attr(site.app, {"p"})
-                                    ? std::optional(site.number_attr("p", 0.5))
-                                    : site.number(site.operand("p"));
-  double other = pick(site, {"std"}, 1, 1);
+  std::optional<double> given = rules::any_attr(context.app, {"p"})
+                                    ? std::optional(context.number_attr("p", 0.5))
+                                    : context.number(context.operand("p"));
+  double other = pick(context, {"std"}, 1, 1);
   Strides p_strides = p ? strides_over(*p.dims, *to.dims) : Strides(to.rank(), 0),
           q_strides = q ? strides_over(*q.dims, *to.dims) : Strides(to.rank(), 0);
   int64_t at = 0;
@@ -237,8 +237,8 @@ template <class T> Error normal(const Call<T> &call) {
   return by_parameters(call, DrawForm::Normal);
 }
 template <class T> Error poisson(const Call<T> &call) {
-  bool shares = call.site.variant() == Variant::Dirichlet;
-  bool gamma = shares || call.site.variant() == Variant::Gamma;
+  bool shares = call.context.variant() == Variant::Dirichlet;
+  bool gamma = shares || call.context.variant() == Variant::Gamma;
   Error wrong = by_parameters(call, gamma ? DrawForm::Gamma : DrawForm::Poisson);
   View<T> to = call.results[0];
   if (wrong || !shares || to.rank() == 0)
@@ -258,9 +258,9 @@ template <class T> Error multinomial(const Call<T> &call) {
   View<T> to = call.results[0];
   int64_t classes = p.dims->back(), draws = to.dims->back();
   int64_t rows = p.size() / std::max<int64_t>(classes, 1);
-  bool again = rules::flag_attr(call.site.app, "replacement");
+  bool again = rules::flag_attr(call.context.app, "replacement");
   if (!again && draws > classes)
-    return cannot_run(call.site, "it draws more than there is");
+    return cannot_run(call.context, "it draws more than there is");
   uint64_t key = key_of(call);
   WholePositions whole(to);
   for (int64_t row = 0; row < rows; ++row) {
@@ -296,21 +296,23 @@ template <class T> Error multinomial(const Call<T> &call) {
 
 // Dropout.
 
-double dropped(const Site &site) {
-  double p = pick(site, {"p", "rate", "drop_prob"}, 1, 0.5);
-  return site.variant() == Variant::KeepProbability ? 1 - p : p; // torch passes what is kept
+double dropped(const KernelContext &context) {
+  double p = pick(context, {"p", "rate", "drop_prob"}, 1, 0.5);
+  return context.variant() == Variant::KeepProbability ? 1 - p : p; // torch passes what is kept
 }
 // Whole channels are dropped: of elements that differ only behind the first two dimensions, all.
-unsigned leading(const Site &site) { return site.variant() == Variant::WholeChannels ? 2 : ~0u; }
+unsigned leading(const KernelContext &context) {
+  return context.variant() == Variant::WholeChannels ? 2 : ~0u;
+}
 
 template <class T> Error dropout(const Call<T> &call) {
   View<const T> x = call.operand("x");
   View<T> to = call.results[0];
   View<T> mask = call.results.size() > 1 ? call.results[1] : View<T>();
-  double p = dropped(call.site);
+  double p = dropped(call.context);
   T scale = constant<T>(p < 1 ? 1 / (1 - p) : 0);
   uint64_t key = key_of(call);
-  WholePositions whole(x, leading(call.site));
+  WholePositions whole(x, leading(call.context));
   for (int64_t at = 0; at < x.size(); ++at) {
     bool kept = Draw(key, whole(at)).uniform() >= p;
     if (to && kept)

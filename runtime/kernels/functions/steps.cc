@@ -16,9 +16,10 @@ namespace {
 int64_t whole(double x) { return static_cast<int64_t>(x); }
 
 struct Round { // to even, or away from zero as jax's default is; `decimals` digits
-  explicit Round(const Site &site) : unit(std::pow(10, -site.number_attr("decimals", 0))) {
-    llvm::StringRef word = rules::word_attr(site.app, {"rounding_method"});
-    away = ir::ends_with(word, "AWAY_FROM_ZERO") || site.number_attr("rounding_method", 1) == 0;
+  explicit Round(const KernelContext &context)
+      : unit(std::pow(10, -context.number_attr("decimals", 0))) {
+    llvm::StringRef word = rules::word_attr(context.app, {"rounding_method"});
+    away = ir::ends_with(word, "AWAY_FROM_ZERO") || context.number_attr("rounding_method", 1) == 0;
   }
   double operator()(double x) const {
     double scaled = x / unit, near = away ? std::round(scaled) : std::nearbyint(scaled);
@@ -28,9 +29,9 @@ struct Round { // to even, or away from zero as jax's default is; `decimals` dig
   bool away;
 };
 struct FloorDivide { // `rounding_mode`; `mulhi`: the upper half of a product
-  explicit FloorDivide(const Site &site)
-      : cut(rules::word_attr(site.app, {"rounding_mode"}) == "trunc"),
-        upper_bits(site.variant() == Variant::UpperHalf ? bits_of(site.dtype(0)) : 0) {}
+  explicit FloorDivide(const KernelContext &context)
+      : cut(rules::word_attr(context.app, {"rounding_mode"}) == "trunc"),
+        upper_bits(context.variant() == Variant::UpperHalf ? bits_of(context.dtype(0)) : 0) {}
   double operator()(double a, double b) const {
     if (upper_bits)
       return static_cast<double>(static_cast<__int128>(whole(a)) * whole(b) >> upper_bits);
@@ -68,8 +69,8 @@ struct FloorDivide { // `rounding_mode`; `mulhi`: the upper half of a product
 
 // Of truth values a device knows what comes out.
 template <class Whole, class Truth> struct Bitwise {
-  explicit Bitwise(const Site &site)
-      : truths(site.dtype(0) == DType::Bool && site.dtype(1) == DType::Bool) {}
+  explicit Bitwise(const KernelContext &context)
+      : truths(context.dtype(0) == DType::Bool && context.dtype(1) == DType::Bool) {}
   double operator()(double a, double b) const {
     return static_cast<double>(Whole()(whole(a), whole(b)));
   }
@@ -89,9 +90,9 @@ struct OneOfTwo {
 };
 
 struct BitwiseNot { // or `population_count`, `clz`
-  explicit BitwiseNot(const Site &site)
-      : bits(bits_of(site.dtype(0))), counts(site.variant() == Variant::CountsBits),
-        leads(site.variant() == Variant::LeadingZeros) {}
+  explicit BitwiseNot(const KernelContext &context)
+      : bits(bits_of(context.dtype(0))), counts(context.variant() == Variant::CountsBits),
+        leads(context.variant() == Variant::LeadingZeros) {}
   double operator()(double x) const {
     if (counts)
       return __builtin_popcountll(bit_pattern(x, bits));
@@ -103,8 +104,8 @@ struct BitwiseNot { // or `population_count`, `clz`
   bool counts, leads;
 };
 struct RightShift { // arithmetic; `shift_right_logical`: zeros come in
-  explicit RightShift(const Site &site)
-      : bits(bits_of(site.dtype(0))), logical(site.variant() == Variant::LogicalShift) {}
+  explicit RightShift(const KernelContext &context)
+      : bits(bits_of(context.dtype(0))), logical(context.variant() == Variant::LogicalShift) {}
   double operator()(double a, double b) const {
     bool beyond = b < 0 || b >= bits;
     if (logical)
@@ -118,11 +119,12 @@ struct RightShift { // arithmetic; `shift_right_logical`: zeros come in
 // Casts that do more than rounding, which follows each op.
 
 struct Cast { // `reduce_precision`: to a float of so many bits
-  explicit Cast(const Site &site)
-      : fraction(site.variant() == Variant::ReducedPrecision && site.domain == Domain::Declared
-                     ? static_cast<int>(site.number_attr("mantissa_bits", 52))
+  explicit Cast(const KernelContext &context)
+      : fraction(context.variant() == Variant::ReducedPrecision &&
+                         context.domain == Domain::Declared
+                     ? static_cast<int>(context.number_attr("mantissa_bits", 52))
                      : 52),
-        exponent(static_cast<int>(site.number_attr("exponent_bits", 11))) {}
+        exponent(static_cast<int>(context.number_attr("exponent_bits", 11))) {}
   template <class T> T operator()(T x) const {
     if constexpr (std::is_same_v<T, TracedNumber>)
       return fraction < 52 ? TracedNumber::untraceable() : x;
@@ -140,20 +142,21 @@ struct Cast { // `reduce_precision`: to a float of so many bits
   int fraction, exponent;
 };
 struct CastRound {
-  explicit CastRound(const Site &) {}
-  static llvm::Error check(const Site &site) {
-    if (site.variant() == Variant::Quantised)
-      return cannot_run(site, "scale and zero point of its operand are not known");
+  explicit CastRound(const KernelContext &) {}
+  static llvm::Error check(const KernelContext &context) {
+    if (context.variant() == Variant::Quantised)
+      return cannot_run(context, "scale and zero point of its operand are not known");
     return llvm::Error::success();
   }
   template <class T> T operator()(T x) const { return x; } // what follows every op rounds it
 };
 struct Bitcast {
-  explicit Bitcast(const Site &site) : from(site.dtype(0)), to(site.result_dtype()) {}
-  static llvm::Error check(const Site &site) {
-    DType from = site.dtype(0), to = site.result_dtype();
+  explicit Bitcast(const KernelContext &context)
+      : from(context.dtype(0)), to(context.result_dtype()) {}
+  static llvm::Error check(const KernelContext &context) {
+    DType from = context.dtype(0), to = context.result_dtype();
     if (ir::info(from).bytes != ir::info(to).bytes || ir::info(from).bytes > 4)
-      return cannot_run(site, "only element types of one size of at most 32 bits are cast");
+      return cannot_run(context, "only element types of one size of at most 32 bits are cast");
     return llvm::Error::success();
   }
   double operator()(double x) const { return decode(encode(x, from), to); }
@@ -163,20 +166,20 @@ struct Bitcast {
 // With scales and zero points: one each, or one per index of dimension `axis`. `fake_...`: back to
 // real numbers.
 llvm::Error quantize(const Call<double> &call) {
-  const Site &site = call.site;
+  const KernelContext &context = call.context;
   View<const double> a = call.operand("a"), s = call.operand("s"), z = call.operand("z");
   View<double> out = call.results[0];
-  std::optional<int64_t> axis = rules::number_attr(site.app, {"axis"});
+  std::optional<int64_t> axis = rules::number_attr(context.app, {"axis"});
   unsigned rank = a.rank(), place = rules::place_of(axis.value_or(0), rank).value_or(0);
   int64_t inner = count(llvm::ArrayRef<int64_t>(*a.dims).drop_front(std::min(place + 1, rank)));
   bool per_index = (s && s.size() > 1) || (z && z.size() > 1);
-  bool fake = site.variant() == Variant::Simulated;
-  std::optional<double> number = site.number(site.operand("s"));
-  double scale = number.value_or(site.number_attr("scale", 1));
-  number = site.number(site.operand("z"));
-  double zero = number.value_or(site.number_attr("zero_point", 0));
-  double least = site.number_attr("quant_min", -kInfinity);
-  double most = site.number_attr("quant_max", kInfinity);
+  bool fake = context.variant() == Variant::Simulated;
+  std::optional<double> number = context.number(context.operand("s"));
+  double scale = number.value_or(context.number_attr("scale", 1));
+  number = context.number(context.operand("z"));
+  double zero = number.value_or(context.number_attr("zero_point", 0));
+  double least = context.number_attr("quant_min", -kInfinity);
+  double most = context.number_attr("quant_max", kInfinity);
   for (int64_t i = 0; i < a.size(); ++i) {
     int64_t k = per_index ? i / inner % a.dim(place) : 0;
     double step = s ? s[s.size() > 1 ? k : 0] : scale, shift = z ? z[z.size() > 1 ? k : 0] : zero;
@@ -196,7 +199,7 @@ bool is_below(double a, double b) { // in jax's total order
   return key(a) < key(b);
 }
 struct Eq {
-  explicit Eq(const Site &site) : total(site.variant() == Variant::TotalOrder) {}
+  explicit Eq(const KernelContext &context) : total(context.variant() == Variant::TotalOrder) {}
   template <class T> T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, TracedNumber>)
       if (total)
@@ -209,7 +212,7 @@ struct Eq {
   bool total;
 };
 struct Lt {
-  explicit Lt(const Site &site) : total(site.variant() == Variant::TotalOrder) {}
+  explicit Lt(const KernelContext &context) : total(context.variant() == Variant::TotalOrder) {}
   template <class T> T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, TracedNumber>)
       return total ? TracedNumber::untraceable() : TracedNumber(double(a < b));
@@ -219,7 +222,7 @@ struct Lt {
   bool total;
 };
 struct Le {
-  explicit Le(const Site &site) : total(site.variant() == Variant::TotalOrder) {}
+  explicit Le(const KernelContext &context) : total(context.variant() == Variant::TotalOrder) {}
   template <class T> T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, TracedNumber>)
       return total ? TracedNumber::untraceable() : TracedNumber(double(a <= b));

@@ -10,17 +10,18 @@ namespace {
 using llvm::Error;
 
 // How often each position occurs, where gradients are divided by that (`scale_grad_by_freq`).
-std::vector<int64_t> frequencies(const Site &site, const Positions &at, int64_t extent) {
+std::vector<int64_t> frequencies(const KernelContext &context, const Positions &at,
+                                 int64_t extent) {
   std::vector<int64_t> often(static_cast<size_t>(extent),
-                             rules::flag_attr(site.app, "scale_grad_by_freq") ? 0 : 1);
+                             rules::flag_attr(context.app, "scale_grad_by_freq") ? 0 : 1);
   for (int64_t row : at)
-    often[static_cast<size_t>(row)] += rules::flag_attr(site.app, "scale_grad_by_freq");
+    often[static_cast<size_t>(row)] += rules::flag_attr(context.app, "scale_grad_by_freq");
   return often;
 }
 
 // The row of the table that takes no part; -1: none.
-int64_t padding(const Site &site, int64_t extent) {
-  auto row = static_cast<int64_t>(site.number_attr("padding_idx", -1));
+int64_t padding(const KernelContext &context, int64_t extent) {
+  auto row = static_cast<int64_t>(context.number_attr("padding_idx", -1));
   // Behind `padding_idx` of the functional form a negative number counts from the end; below, -1
   // says that there is none.
   return row < -1 ? row + extent : row;
@@ -35,11 +36,11 @@ template <class T> Error dense_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), i = call.operand("i");
   View<T> to = call.results[0];
   int64_t rows = to.dim(0), width = to.size() / std::max<int64_t>(rows, 1);
-  llvm::Expected<Positions> at = positions(call.site, i, rows);
+  llvm::Expected<Positions> at = positions(call.context, i, rows);
   if (!at)
     return at.takeError();
-  std::vector<int64_t> often = frequencies(call.site, *at, rows);
-  int64_t skipped = padding(call.site, rows);
+  std::vector<int64_t> often = frequencies(call.context, *at, rows);
+  int64_t skipped = padding(call.context, rows);
   for (size_t n = 0; n < at->size(); ++n)
     for (int64_t c = 0, row = (*at)[n]; row != skipped && c < width; ++c)
       to[row * width + c] = to[row * width + c] + share(g[static_cast<int64_t>(n) * width + c],
@@ -48,29 +49,29 @@ template <class T> Error dense_backward(const Call<T> &call) {
 }
 
 enum class BagMode : uint8_t { Sum, Mean, Max };
-BagMode bag_of(const Site &site) {
-  llvm::StringRef word = rules::word_attr(site.app, {"mode"});
+BagMode bag_of(const KernelContext &context) {
+  llvm::StringRef word = rules::word_attr(context.app, {"mode"});
   if (!word.empty())
     return word == "mean" ? BagMode::Mean : word == "max" ? BagMode::Max : BagMode::Sum;
-  bool functional = site.variant() == Variant::MeanOfBag;
+  bool functional = context.variant() == Variant::MeanOfBag;
   return static_cast<BagMode>(
-      std::clamp<int64_t>(rules::number_attr(site.app, {"mode"}).value_or(functional), 0, 2));
+      std::clamp<int64_t>(rules::number_attr(context.app, {"mode"}).value_or(functional), 0, 2));
 }
 
 template <class T> Error embedding_bag(const Call<T> &call) {
   View<const T> t = call.operand("t"), i = call.operand("i"), o = call.operand("o"),
                 w = call.operand("w");
   View<T> to = call.results[0];
-  int64_t bags = to.dim(0), width = t.dim(1), skipped = padding(call.site, t.dim(0));
-  BagMode mode = bag_of(call.site);
-  llvm::Expected<Positions> at = positions(call.site, i, t.dim(0));
+  int64_t bags = to.dim(0), width = t.dim(1), skipped = padding(call.context, t.dim(0));
+  BagMode mode = bag_of(call.context);
+  llvm::Expected<Positions> at = positions(call.context, i, t.dim(0));
   if (!at)
     return at.takeError();
   for (int64_t b = 0; b < bags; ++b) {
     auto begin = static_cast<int64_t>(plain(o[b]));
     auto end = b + 1 < o.size() ? static_cast<int64_t>(plain(o[b + 1])) : i.size();
     if (begin < 0 || begin > end || end > i.size())
-      return cannot_run(call.site, "its offsets are not in order");
+      return cannot_run(call.context, "its offsets are not in order");
     int64_t members = 0;
     for (int64_t n = begin; n < end; ++n) {
       int64_t row = (*at)[static_cast<size_t>(n)];
@@ -96,12 +97,12 @@ template <class T> Error bag_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), i = call.operand("i"), o = call.operand("o"),
                 p = call.operand("p"), q = call.operand("q"), w = call.operand("w");
   View<T> to = call.results[0];
-  int64_t rows = to.dim(0), width = to.dim(1), skipped = padding(call.site, rows);
-  BagMode mode = bag_of(call.site);
+  int64_t rows = to.dim(0), width = to.dim(1), skipped = padding(call.context, rows);
+  BagMode mode = bag_of(call.context);
   if ((mode == BagMode::Mean && !p) || (mode == BagMode::Max && !q))
-    return cannot_run(call.site, "what its forward kept is not given");
+    return cannot_run(call.context, "what its forward kept is not given");
   if (mode == BagMode::Max) {
-    llvm::Expected<Positions> best = positions(call.site, q, rows);
+    llvm::Expected<Positions> best = positions(call.context, q, rows);
     if (!best)
       return best.takeError();
     for (int64_t at = 0; at < q.size() && at < g.size(); ++at) {
@@ -110,11 +111,11 @@ template <class T> Error bag_backward(const Call<T> &call) {
     }
     return Error::success();
   }
-  llvm::Expected<Positions> at = positions(call.site, i, rows),
-                            bag = positions(call.site, o, g.dim(0));
+  llvm::Expected<Positions> at = positions(call.context, i, rows),
+                            bag = positions(call.context, o, g.dim(0));
   if (!at || !bag)
     return llvm::joinErrors(at.takeError(), bag.takeError());
-  std::vector<int64_t> often = frequencies(call.site, *at, rows);
+  std::vector<int64_t> often = frequencies(call.context, *at, rows);
   for (size_t n = 0; n < at->size(); ++n) {
     int64_t row = (*at)[n], from = (*bag)[n];
     auto members = mode == BagMode::Mean ? static_cast<int64_t>(plain(p[from])) : 1;
@@ -132,11 +133,11 @@ template <class T> Error bag_weights_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), t = call.operand("t"), i = call.operand("i"),
                 p = call.operand("p");
   View<T> to = call.results[0];
-  int64_t width = t.dim(1), skipped = padding(call.site, t.dim(0));
-  if (bag_of(call.site) != BagMode::Sum || !p)
-    return cannot_run(call.site, "weights are of sums");
-  llvm::Expected<Positions> at = positions(call.site, i, t.dim(0)),
-                            bag = positions(call.site, p, g.dim(0));
+  int64_t width = t.dim(1), skipped = padding(call.context, t.dim(0));
+  if (bag_of(call.context) != BagMode::Sum || !p)
+    return cannot_run(call.context, "weights are of sums");
+  llvm::Expected<Positions> at = positions(call.context, i, t.dim(0)),
+                            bag = positions(call.context, p, g.dim(0));
   if (!at || !bag)
     return llvm::joinErrors(at.takeError(), bag.takeError());
   for (size_t n = 0; n < at->size(); ++n)

@@ -12,16 +12,16 @@ using llvm::Error;
 
 template <class T> Error gather(const Call<T> &call) {
   View<const T> a = call.operand("a"), i = call.operand("i");
-  bool flat = call.site.variant() == Variant::Flat && !rules::dim_attr(call.site.app);
+  bool flat = call.context.variant() == Variant::Flat && !rules::dim_attr(call.context.app);
   Dims from = flat || a.rank() == 0 ? Dims{a.size()} : *a.dims;
   Dims to = call.results[0].rank() == 0 ? Dims{1} : *call.results[0].dims;
   Dims index = flat || i.rank() == 0 ? Dims{i.size()} : *i.dims;
-  unsigned d = flat ? 0 : dim_of(call.site, a);
-  llvm::Expected<Positions> at = positions(call.site, i, from[d]);
+  unsigned d = flat ? 0 : dim_of(call.context, a);
+  llvm::Expected<Positions> at = positions(call.context, i, from[d]);
   if (!at)
     return at.takeError();
   if (!lies_within(to, from, d))
-    return cannot_run(call.site, "its index is longer than what it picks from");
+    return cannot_run(call.context, "its index is longer than what it picks from");
   fetch(a, along(from, to, d, *at, index), call.results[0]);
   return Error::success();
 }
@@ -29,8 +29,8 @@ template <class T> Error gather(const Call<T> &call) {
 template <class T> Error index_select(const Call<T> &call) {
   View<const T> a = call.operand("a");
   Dims from = a.rank() ? *a.dims : Dims{1};
-  unsigned d = dim_of(call.site, a);
-  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), from[d]);
+  unsigned d = dim_of(call.context, a);
+  llvm::Expected<Positions> at = positions(call.context, call.operand("i"), from[d]);
   if (!at)
     return at.takeError();
   fetch(a, lines(from, d, *at), call.results[0]);
@@ -39,9 +39,9 @@ template <class T> Error index_select(const Call<T> &call) {
 
 template <class T> Error embedding(const Call<T> &call) {
   View<const T> t = call.operand("t");
-  if (rules::any_attr(call.site.app, {"max_norm"}))
-    return cannot_run(call.site, "`max_norm` would change its table");
-  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), t.dim(0));
+  if (rules::any_attr(call.context.app, {"max_norm"}))
+    return cannot_run(call.context, "`max_norm` would change its table");
+  llvm::Expected<Positions> at = positions(call.context, call.operand("i"), t.dim(0));
   if (!at)
     return at.takeError();
   fetch(t, lines(*t.dims, 0, *at), call.results[0]);
@@ -50,11 +50,11 @@ template <class T> Error embedding(const Call<T> &call) {
 
 // Positions in the whole, less where the block begins; -1: in another block.
 template <class T>
-llvm::Expected<Positions> own_positions(const Site &site, View<const T> index, View<const T> block,
-                                        unsigned d) {
+llvm::Expected<Positions> own_positions(const KernelContext &context, View<const T> index,
+                                        View<const T> block, unsigned d) {
   int64_t first = block.first ? (*block.first)[d] : 0;
   llvm::Expected<Positions> at =
-      positions(site, index, block.whole ? (*block.whole)[d] : block.dim(d));
+      positions(context, index, block.whole ? (*block.whole)[d] : block.dim(d));
   if (at)
     for (int64_t &place : *at)
       place = place < first || place >= first + block.dim(d) ? -1 : place - first;
@@ -63,7 +63,7 @@ llvm::Expected<Positions> own_positions(const Site &site, View<const T> index, V
 
 template <class T> Error embedding_masked(const Call<T> &call) {
   View<const T> t = call.operand("t");
-  llvm::Expected<Positions> at = own_positions(call.site, call.operand("i"), t, 0);
+  llvm::Expected<Positions> at = own_positions(call.context, call.operand("i"), t, 0);
   if (!at)
     return at.takeError();
   int64_t width = t.size() / std::max<int64_t>(t.dim(0), 1);
@@ -77,8 +77,8 @@ template <class T> Error embedding_masked(const Call<T> &call) {
 
 template <class T> Error gather_masked(const Call<T> &call) {
   View<const T> a = call.operand("a"), i = call.operand("i");
-  unsigned d = dim_of(call.site, a);
-  llvm::Expected<Positions> at = own_positions(call.site, i, a, d);
+  unsigned d = dim_of(call.context, a);
+  llvm::Expected<Positions> at = own_positions(call.context, i, a, d);
   if (!at)
     return at.takeError();
   DimSplit cut(*a.dims, d);
@@ -94,7 +94,7 @@ template <class T> Error gather_masked(const Call<T> &call) {
 
 template <class T> Error take(const Call<T> &call) {
   View<const T> a = call.operand("a");
-  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), a.size());
+  llvm::Expected<Positions> at = positions(call.context, call.operand("i"), a.size());
   if (!at)
     return at.takeError();
   fetch(a, *at, call.results[0]);
@@ -104,7 +104,7 @@ template <class T> Error take(const Call<T> &call) {
 template <class T> Error one_hot(const Call<T> &call) {
   View<T> to = call.results[0];
   int64_t classes = to.dims->back();
-  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), classes);
+  llvm::Expected<Positions> at = positions(call.context, call.operand("i"), classes);
   if (!at)
     return at.takeError();
   for (size_t i = 0; i < at->size(); ++i)
@@ -114,11 +114,11 @@ template <class T> Error one_hot(const Call<T> &call) {
 
 // Each element of the dimension equally often.
 template <class T> Error repeat_interleave_evenly(const Call<T> &call) {
-  const Site &site = call.site;
+  const KernelContext &context = call.context;
   View<const T> a = call.operand("a");
   View<T> to = call.results[0];
-  bool flat = !rules::dim_attr(site.app);
-  unsigned d = flat ? 0 : dim_of(site, a);
+  bool flat = !rules::dim_attr(context.app);
+  unsigned d = flat ? 0 : dim_of(context, a);
   DimSplit from(flat ? Dims{a.size()} : *a.dims, d);
   int64_t times = to.size() / std::max<int64_t>(a.size(), 1);
   for (int64_t at = 0; at < to.size(); ++at)
@@ -139,34 +139,34 @@ template <class T> Error repeat_interleave_positions(const Call<T> &call) {
       if (next < to.size())
         to[next] = constant<T>(static_cast<double>(k));
   }
-  return next == to.size() ? Error::success() : wrong_number(call.site, next, to.size());
+  return next == to.size() ? Error::success() : wrong_number(call.context, next, to.size());
 }
 
 // Element k of the dimension, counts[k] times; without a dimension, of all elements in order.
 template <class T> Error repeat_interleave(const Call<T> &call) {
   View<const T> a = call.operand("a"), counts = call.operand("i");
-  bool flat = !rules::dim_attr(call.site.app);
+  bool flat = !rules::dim_attr(call.context.app);
   Dims from = flat ? Dims{a.size()} : *a.dims;
-  unsigned d = flat ? 0 : dim_of(call.site, a);
+  unsigned d = flat ? 0 : dim_of(call.context, a);
   Positions at;
   for (int64_t k = 0; k < from[d]; ++k) {
     double times = plain(counts[counts.size() == 1 ? 0 : k]);
     if (!(times >= 0) || !(times < 0x1p40))
-      return cannot_run(call.site, "a count is negative");
+      return cannot_run(call.context, "a count is negative");
     at.insert(at.end(), static_cast<size_t>(times), k);
   }
   Dims to = *call.results[0].dims;
   int64_t expected = flat ? call.results[0].size() : to[d];
   if (static_cast<int64_t>(at.size()) != expected)
-    return wrong_number(call.site, static_cast<int64_t>(at.size()), expected);
+    return wrong_number(call.context, static_cast<int64_t>(at.size()), expected);
   fetch(a, lines(from, d, at), call.results[0]);
   return Error::success();
 }
 
 // What XLA gives where a window lies outside.
-template <class T> T outside(const Site &site, ir::DType dtype) {
-  if (const ir::AttrValue *value = rules::any_attr(site.app, {"fill_value"}))
-    return constant<T>(site.number_attr("fill_value", value->as_bool()));
+template <class T> T outside(const KernelContext &context, ir::DType dtype) {
+  if (const ir::AttrValue *value = rules::any_attr(context.app, {"fill_value"}))
+    return constant<T>(context.number_attr("fill_value", value->as_bool()));
   const ir::DTypeInfo &info = ir::info(dtype);
   double range = std::ldexp(1.0, static_cast<int>(info.bytes) * 8);
   switch (info.form) {
@@ -182,7 +182,7 @@ template <class T> T outside(const Site &site, ir::DType dtype) {
 template <class T> Error index(const Call<T> &call) {
   View<const T> a = call.operand("a");
   View<T> to = call.results[0];
-  std::optional<rules::Numbers> sizes = rules::numbers_attr(call.site.app, {"slice_sizes"});
+  std::optional<rules::Numbers> sizes = rules::numbers_attr(call.context.app, {"slice_sizes"});
   if (sizes && sizes->size() == a.rank()) {
     for (unsigned d = 0; d < a.rank(); ++d)
       (*sizes)[d] = std::min((*sizes)[d], a.dim(d));
@@ -191,7 +191,7 @@ template <class T> Error index(const Call<T> &call) {
       return offsets.takeError();
     for (size_t i = 0; i < offsets->size(); ++i)
       if ((*offsets)[i] < 0)
-        to.data[i] = outside<T>(call.site, a.dtype);
+        to.data[i] = outside<T>(call.context, a.dtype);
     fetch(a, *offsets, to);
     return Error::success();
   }
@@ -199,7 +199,7 @@ template <class T> Error index(const Call<T> &call) {
   if (!chosen)
     return chosen.takeError();
   if (static_cast<int64_t>(chosen->offsets.size()) != to.size())
-    return wrong_number(call.site, count(chosen->dims), to.size());
+    return wrong_number(call.context, count(chosen->dims), to.size());
   fetch(a, chosen->offsets, to);
   return Error::success();
 }
@@ -218,9 +218,9 @@ template <class T> Error masked_select(const Call<T> &call) {
       offsets.push_back(walk.offset(0));
   auto found = static_cast<int64_t>(offsets.size());
   // The backward of `masked_scatter` leaves what is over at zero.
-  bool may_be_longer = call.site.variant() == Variant::ZeroesRest;
+  bool may_be_longer = call.context.variant() == Variant::ZeroesRest;
   if (found > to.size() || (found < to.size() && !may_be_longer))
-    return wrong_number(call.site, found, to.size());
+    return wrong_number(call.context, found, to.size());
   fetch(a, offsets, to);
   return Error::success();
 }
@@ -231,20 +231,20 @@ template <class T> Error selecting_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), i = call.operand("i");
   View<T> to = call.results[0];
   Dims large = to.rank() ? *to.dims : Dims{1};
-  auto dims = call.site.dims(static_cast<unsigned>(large.size()));
+  auto dims = call.context.dims(static_cast<unsigned>(large.size()));
   unsigned d = dims.empty() ? 0 : dims.front();
-  llvm::Expected<Positions> at = positions(call.site, i, large[d]);
+  llvm::Expected<Positions> at = positions(call.context, i, large[d]);
   if (!at)
     return at.takeError();
   Positions offsets;
-  if (call.site.variant() == Variant::Lines) {
+  if (call.context.variant() == Variant::Lines) {
     offsets = lines(large, d, *at);
   } else {
     Dims small = *i.dims; // without the dimension: `keepdim` was false
     if (small.size() < large.size())
       small.insert(small.begin() + d, 1);
     if (!lies_within(small, large, d))
-      return cannot_run(call.site, "its index is longer than what it picked from");
+      return cannot_run(call.context, "its index is longer than what it picked from");
     offsets = along(large, small, d, *at, small);
   }
   for (size_t k = 0; k < offsets.size(); ++k)

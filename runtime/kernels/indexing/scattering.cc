@@ -20,7 +20,7 @@ template <class T> Source<T> source_of(const Call<T> &call, size_t size, Positio
   View<const T> s = call.operand("s");
   if (s)
     return {T(), s.data, std::move(from)};
-  return {constant<T>(call.site.number(call.site.operand("s")).value_or(0)), nullptr,
+  return {constant<T>(call.context.number(call.context.operand("s")).value_or(0)), nullptr,
           Positions(size, 0)};
 }
 
@@ -49,9 +49,9 @@ struct Pairs {
 };
 template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
   View<const T> i = call.operand("i"), s = call.operand("s");
-  if (rules::any_attr(call.site.app, {"dimension_numbers"})) {
+  if (rules::any_attr(call.context.app, {"dimension_numbers"})) {
     if (!s)
-      return cannot_run(call.site, "its updates are no tensor");
+      return cannot_run(call.context, "its updates are no tensor");
     Dims large = *call.results[0].dims;
     llvm::Expected<Positions> offsets = windows(call, large, *s.dims, window_sizes(call, s), true);
     if (!offsets)
@@ -60,16 +60,17 @@ template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
   }
   Dims large = call.results[0].rank() ? *call.results[0].dims : Dims{1};
   Dims small = i.rank() ? *i.dims : Dims{1};
-  bool first = call.site.variant() == Variant::FirstDim;
-  unsigned d = first && !rules::dim_attr(call.site.app) ? 0 : dim_of(call.site, call.results[0]);
+  bool first = call.context.variant() == Variant::FirstDim;
+  unsigned d =
+      first && !rules::dim_attr(call.context.app) ? 0 : dim_of(call.context, call.results[0]);
   if (small.size() != large.size() || (s && s.rank() && s.rank() != small.size()))
-    return cannot_run(call.site, "its index has not the dimensions of what it indexes");
+    return cannot_run(call.context, "its index has not the dimensions of what it indexes");
   if (!lies_within(small, large, d))
-    return cannot_run(call.site, "its index is longer than what it writes");
+    return cannot_run(call.context, "its index is longer than what it writes");
   for (unsigned each = 0; s && s.rank() && each < small.size(); ++each)
     if (small[each] > s.dim(each))
-      return cannot_run(call.site, "its index is longer than its source");
-  llvm::Expected<Positions> at = positions(call.site, i, large[d]);
+      return cannot_run(call.context, "its index is longer than its source");
+  llvm::Expected<Positions> at = positions(call.context, i, large[d]);
   if (!at)
     return at.takeError();
   Positions offsets = along(large, small, d, *at, small);
@@ -85,7 +86,7 @@ template <class T, class Combine> Error scatter_by(const Call<T> &call, Combine 
 }
 
 template <class T> Error scatter(const Call<T> &call) {
-  llvm::StringRef reduce = rules::word_attr(call.site.app, {"reduce"});
+  llvm::StringRef reduce = rules::word_attr(call.context.app, {"reduce"});
   if (reduce == "add")
     return scatter_by(call, kAdd);
   if (reduce == "multiply")
@@ -94,15 +95,15 @@ template <class T> Error scatter(const Call<T> &call) {
 }
 
 // How often each element was written; `include_self = false` drops what stood there before.
-std::vector<int64_t> writes(const Site &site, int64_t size) {
-  const ir::AttrValue *stated = site.app.attr("include_self");
+std::vector<int64_t> writes(const KernelContext &context, int64_t size) {
+  const ir::AttrValue *stated = context.app.attr("include_self");
   return std::vector<int64_t>(static_cast<size_t>(size), !stated || stated->as_bool());
 }
 
 template <class T> Error scatter_add(const Call<T> &call) {
-  if (call.site.variant() == Variant::Subtracts)
+  if (call.context.variant() == Variant::Subtracts)
     return scatter_by(call, kSubtract);
-  std::vector<int64_t> written = writes(call.site, call.results[0].size());
+  std::vector<int64_t> written = writes(call.context, call.results[0].size());
   const T *base = call.results[0].data;
   return scatter_by(call, [&](const T &old, const T &value) {
     return written[static_cast<size_t>(&old - base)]++ ? T(old + value) : value;
@@ -112,8 +113,8 @@ template <class T> Error scatter_add(const Call<T> &call) {
 // One index for each position along the dimension.
 template <class T> llvm::Expected<Positions> line_positions(const Call<T> &call) {
   Dims large = call.results[0].rank() ? *call.results[0].dims : Dims{1};
-  unsigned d = dim_of(call.site, call.results[0]);
-  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), large[d]);
+  unsigned d = dim_of(call.context, call.results[0]);
+  llvm::Expected<Positions> at = positions(call.context, call.operand("i"), large[d]);
   if (!at)
     return at.takeError();
   return lines(large, d, *at);
@@ -133,22 +134,22 @@ template <class T, class Combine> Error put_lines(const Call<T> &call, Combine c
   View<const T> s = call.operand("s");
   auto size = static_cast<int64_t>(offsets->size());
   if (s && s.size() != 1 && s.size() != size)
-    return wrong_number(call.site, s.size(), size);
+    return wrong_number(call.context, s.size(), size);
   Positions from = in_order(call, offsets->size());
   return put_all(call, std::move(offsets), std::move(from), combine);
 }
 
 template <class T> Error index_add(const Call<T> &call) {
-  T alpha = constant<T>(call.site.number_attr("alpha", 1));
+  T alpha = constant<T>(call.context.number_attr("alpha", 1));
   return put_lines(call, [alpha](const T &old, const T &value) { return old + alpha * value; });
 }
 template <class T> Error index_copy(const Call<T> &call) { return put_lines(call, kReplace); }
 
 template <class T> Error put_flat(const Call<T> &call) {
   llvm::Expected<Positions> offsets =
-      positions(call.site, call.operand("i"), call.results[0].size());
+      positions(call.context, call.operand("i"), call.results[0].size());
   Positions from = in_order(call, static_cast<size_t>(call.operand("i").size()));
-  return rules::flag_attr(call.site.app, "accumulate")
+  return rules::flag_attr(call.context.app, "accumulate")
              ? put_all(call, std::move(offsets), std::move(from), kAdd)
              : put_all(call, std::move(offsets), std::move(from), kReplace);
 }
@@ -160,10 +161,10 @@ template <class T, class Combine> Error index_put_by(const Call<T> &call, Combin
   View<const T> s = call.operand("s");
   Dims over = chosen->dims;
   if (s && s.rank() > over.size())
-    return wrong_number(call.site, static_cast<int64_t>(chosen->offsets.size()), s.size());
+    return wrong_number(call.context, static_cast<int64_t>(chosen->offsets.size()), s.size());
   for (unsigned back = 1; s && back <= s.rank(); ++back)
     if (int64_t extent = s.dim(s.rank() - back); extent != 1 && extent != over[over.size() - back])
-      return wrong_number(call.site, over[over.size() - back], extent);
+      return wrong_number(call.context, over[over.size() - back], extent);
   Positions from = s ? broadcast_positions(*s.dims, over) : Positions();
   return put_all(call, std::move(chosen->offsets), std::move(from), combine);
 }
@@ -171,9 +172,9 @@ template <class T> Error index_put(const Call<T> &call) { return index_put_by(ca
 template <class T> Error index_put_add(const Call<T> &call) { return index_put_by(call, kAdd); }
 
 enum class Combiner : uint8_t { Sum, Product, Mean, Max, Min };
-std::optional<Combiner> combiner_of(const Site &site) {
-  llvm::StringRef word = rules::word_attr(site.app, {"reduce", "reduction"});
-  const Variant variant = site.variant();
+std::optional<Combiner> combiner_of(const KernelContext &context) {
+  llvm::StringRef word = rules::word_attr(context.app, {"reduce", "reduction"});
+  const Variant variant = context.variant();
   if (word == "sum" || word == "add")
     return Combiner::Sum;
   if (word == "prod" || word == "multiply" || variant == Variant::Multiplies)
@@ -202,16 +203,16 @@ template <class T> T combined(Combiner combiner, const T &a, const T &b) {
 }
 
 template <class T> Error scatter_reduce(const Call<T> &call) {
-  std::optional<Combiner> combiner = combiner_of(call.site);
+  std::optional<Combiner> combiner = combiner_of(call.context);
   if (!combiner)
-    return cannot_run(call.site, "attribute `reduce` is not known");
-  std::vector<int64_t> addends = writes(call.site, call.results[0].size());
+    return cannot_run(call.context, "attribute `reduce` is not known");
+  std::vector<int64_t> addends = writes(call.context, call.results[0].size());
   const T *base = call.results[0].data;
   auto combine = [&](const T &old, const T &value) {
     return addends[static_cast<size_t>(&old - base)]++ ? combined(*combiner, old, value) : value;
   };
-  Error wrong =
-      call.site.variant() == Variant::Lines ? put_lines(call, combine) : scatter_by(call, combine);
+  Error wrong = call.context.variant() == Variant::Lines ? put_lines(call, combine)
+                                                         : scatter_by(call, combine);
   if (wrong || *combiner != Combiner::Mean)
     return wrong;
   for (size_t i = 0; i < addends.size(); ++i)
@@ -229,7 +230,7 @@ template <class T> Error masked_scatter(const Call<T> &call) {
        walk; ++walk) {
     bool here = truth(m[walk.offset(1)]);
     if (here && next >= size)
-      return cannot_run(call.site, "its mask chooses more elements than there are");
+      return cannot_run(call.context, "its mask chooses more elements than there are");
     to[walk.offset(2)] = here ? s[next++] : a[walk.offset(0)];
   }
   return Error::success();

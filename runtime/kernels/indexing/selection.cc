@@ -114,15 +114,15 @@ std::optional<Selection> select_by(const Dims &large, llvm::ArrayRef<Index> indi
   return out;
 }
 
-std::optional<Windows> windows_of(const Site &site, bool scatters) {
-  const ir::AttrValue *numbers = rules::any_attr(site.app, {"dimension_numbers"});
+std::optional<Windows> windows_of(const KernelContext &context, bool scatters) {
+  const ir::AttrValue *numbers = rules::any_attr(context.app, {"dimension_numbers"});
   if (!numbers)
     return std::nullopt;
   bool complete = true;
   auto part = [&](llvm::StringRef key, unsigned place) {
-    std::optional<ir::AttrValue> value = rules::attr_part(site.app, *numbers, key, place);
+    std::optional<ir::AttrValue> value = rules::attr_part(context.app, *numbers, key, place);
     std::optional<rules::Numbers> found =
-        value ? rules::numbers_of(site.app, *value) : std::nullopt;
+        value ? rules::numbers_of(context.app, *value) : std::nullopt;
     complete &= found.has_value() || place > 2;
     return found.value_or(rules::Numbers());
   };
@@ -135,8 +135,8 @@ std::optional<Windows> windows_of(const Site &site, bool scatters) {
       part(scatters ? "scatter_indices_batching_dims" : "start_indices_batching_dims", 4);
   if (!complete || windows.operand_batch.size() != windows.index_batch.size())
     return std::nullopt;
-  llvm::StringRef mode = rules::word_attr(site.app, {"mode"});
-  std::optional<int64_t> number = rules::number_attr(site.app, {"mode"});
+  llvm::StringRef mode = rules::word_attr(context.app, {"mode"});
+  std::optional<int64_t> number = rules::number_attr(context.app, {"mode"});
   if (mode.contains_insensitive("clip") || number == 0)
     windows.outside = Windows::Outside::Clip;
   return windows;

@@ -11,12 +11,13 @@ using Positions = std::vector<int64_t>;
 
 // Positions among `extent` that a tensor holds. An error if one is none.
 template <class T>
-llvm::Expected<Positions> positions(const Site &site, View<const T> index, int64_t extent) {
+llvm::Expected<Positions> positions(const KernelContext &context, View<const T> index,
+                                    int64_t extent) {
   Positions found(static_cast<size_t>(index.size()));
   for (size_t i = 0; i < found.size(); ++i) {
     std::optional<int64_t> at = position(index.data[i], extent);
     if (!at)
-      return no_position(site, plain(index.data[i]), extent);
+      return no_position(context, plain(index.data[i]), extent);
     found[i] = *at;
   }
   return found;
@@ -56,7 +57,7 @@ struct Windows {
   rules::Numbers starts; // of the large one: dimensions that the entries of an index vector place
   enum class Outside : uint8_t { Drop, Clip } outside = Outside::Drop;
 };
-std::optional<Windows> windows_of(const Site &site, bool scatters);
+std::optional<Windows> windows_of(const KernelContext &context, bool scatters);
 // `index`: raw numbers, index vectors along the last dimension. `sizes`: of the window, per
 // dimension of the large tensor.
 std::optional<Positions> window_positions(const Windows &windows, const Dims &large,

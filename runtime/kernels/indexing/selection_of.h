@@ -8,31 +8,31 @@
 namespace spmd::runtime {
 
 // The dimension that the call works on; 0 of a number.
-template <class T> unsigned dim_of(const Site &site, View<T> a) {
-  auto dims = site.dims(a.rank());
+template <class T> unsigned dim_of(const KernelContext &context, View<T> a) {
+  auto dims = context.dims(a.rank());
   return dims.empty() ? 0 : dims.front();
 }
 
 // The list of indices as the framework has it: `null` leaves a dimension whole, a Boolean tensor of
 // k dimensions chooses among k dimensions at once.
 template <class T> llvm::Expected<Selection> selection(const Call<T> &call, const Dims &large) {
-  const Site &site = call.site;
-  unsigned operand = site.operand("i");
+  const KernelContext &context = call.context;
+  unsigned operand = context.operand("i");
   llvm::SmallVector<Index, 4> indices;
   unsigned dim = 0, place = 0;
   bool adjacent = true;
-  for (unsigned k = 0; k < site.members(operand); ++k, ++place) {
+  for (unsigned k = 0; k < context.members(operand); ++k, ++place) {
     View<const T> index = call.operand(operand, k);
-    unsigned at = list_position(*site.binding[operand], k);
+    unsigned at = list_position(*context.binding[operand], k);
     bool gap = at > place && !indices.empty();
     dim += at - place, place = at;
     adjacent &= !gap;
     bool mask = index.dtype == ir::DType::Bool || index.dtype == ir::DType::U8;
     unsigned covers = mask ? index.rank() : 1;
     if (dim + covers > large.size())
-      return cannot_run(site, "more dimensions are indexed than there are");
+      return cannot_run(context, "more dimensions are indexed than there are");
     if (!mask) {
-      llvm::Expected<Positions> positions_in = positions(site, index, large[dim]);
+      llvm::Expected<Positions> positions_in = positions(context, index, large[dim]);
       if (!positions_in)
         return positions_in.takeError();
       indices.push_back({dim++, std::move(*positions_in), *index.dims});
@@ -49,7 +49,7 @@ template <class T> llvm::Expected<Selection> selection(const Call<T> &call, cons
   }
   std::optional<Selection> out = select_by(large, indices, adjacent);
   if (!out)
-    return cannot_run(site, "its indices do not have the same extents");
+    return cannot_run(context, "its indices do not have the same extents");
   return std::move(*out);
 }
 
@@ -67,7 +67,7 @@ template <class T> Positions whole_numbers(View<const T> index, llvm::ArrayRef<i
 // Extents of the windows of a scatter, per dimension of the large tensor: those of the updates.
 template <class T> Dims window_sizes(const Call<T> &call, View<const T> updates) {
   Dims sizes(call.results[0].rank(), 1);
-  std::optional<Windows> found = windows_of(call.site, true);
+  std::optional<Windows> found = windows_of(call.context, true);
   size_t next = 0;
   for (size_t d = 0; found && d < sizes.size(); ++d)
     if (!llvm::is_contained(found->removed, int64_t(d)) &&
@@ -80,7 +80,7 @@ template <class T> Dims window_sizes(const Call<T> &call, View<const T> updates)
 template <class T>
 llvm::Expected<Positions> windows(const Call<T> &call, const Dims &large, const Dims &small,
                                   llvm::ArrayRef<int64_t> sizes, bool scatters) {
-  std::optional<Windows> found = windows_of(call.site, scatters);
+  std::optional<Windows> found = windows_of(call.context, scatters);
   View<const T> index = call.operand("i");
   std::optional<Positions> offsets;
   bool fits = found && llvm::all_of(found->starts, [&](int64_t d) {
@@ -97,7 +97,7 @@ llvm::Expected<Positions> windows(const Call<T> &call, const Dims &large, const 
         window_positions(*found, large, small, sizes, whole_numbers(index, room), *index.dims);
   }
   if (!offsets)
-    return cannot_run(call.site, "its dimension numbers do not fit its operands");
+    return cannot_run(call.context, "its dimension numbers do not fit its operands");
   return std::move(*offsets);
 }
 

@@ -71,7 +71,7 @@ template <class T> View<T> result(const Call<T> &call, unsigned i) {
 
 template <class T> Error sort(const Call<T> &call) {
   View<const T> a = call.operand("a");
-  take_first(a, dim_of(call.site, a), rules::flag_attr(call.site.app, "descending"),
+  take_first(a, dim_of(call.context, a), rules::flag_attr(call.context.app, "descending"),
              call.results[0], result(call, 1));
   return Error::success();
 }
@@ -79,32 +79,32 @@ template <class T> Error sort(const Call<T> &call) {
 template <class T> Error topk(const Call<T> &call) {
   View<const T> a = call.operand("a");
   auto is = [&](llvm::StringRef name) {
-    const ir::AttrValue *value = call.site.app.attr(name);
+    const ir::AttrValue *value = call.context.app.attr(name);
     return !value || value->as_bool();
   };
-  unsigned d = dim_of(call.site, a);
+  unsigned d = dim_of(call.context, a);
   int64_t asked = call.results[0] ? call.results[0].size() : result(call, 1).size();
   if (asked > a.size())
-    return cannot_run(call.site, "more elements are asked for than there are");
+    return cannot_run(call.context, "more elements are asked for than there are");
   take_first(a, d, is("largest") && is("is_max_k"), call.results[0], result(call, 1));
   return Error::success();
 }
 
 Error argsort(const Call<double> &call) {
   View<const double> a = call.operand("a");
-  take_first(a, dim_of(call.site, a), rules::flag_attr(call.site.app, "descending"), View<double>(),
-             call.results[0]);
+  take_first(a, dim_of(call.context, a), rules::flag_attr(call.context.app, "descending"),
+             View<double>(), call.results[0]);
   return Error::success();
 }
 
 // By the first `num_keys` operands; all are moved the same way.
 template <class T> Error sort_together(const Call<T> &call) {
-  const Site &site = call.site;
-  unsigned operand = site.operand("a"), members = site.members(operand);
+  const KernelContext &context = call.context;
+  unsigned operand = context.operand("a"), members = context.members(operand);
   auto keys = static_cast<unsigned>(
-      std::clamp(site.number_attr("num_keys", 1), 1.0, static_cast<double>(members)));
+      std::clamp(context.number_attr("num_keys", 1), 1.0, static_cast<double>(members)));
   View<const T> first = call.operand(operand);
-  DimSplit cut(*first.dims, dim_of(site, first));
+  DimSplit cut(*first.dims, dim_of(context, first));
   for (int64_t o = 0; o < cut.outer; ++o)
     for (int64_t i = 0; i < cut.inner; ++i) {
       std::vector<int64_t> order(static_cast<size_t>(cut.extent));
@@ -132,20 +132,21 @@ int64_t place_in(llvm::ArrayRef<double> sequence, double x, bool right) {
                   : std::lower_bound(sequence.begin(), sequence.end(), x, before);
   return at - sequence.begin();
 }
-bool right_of(const Site &site) {
-  return rules::flag_attr(site.app, "right") || rules::word_attr(site.app, {"side"}) == "right";
+bool right_of(const KernelContext &context) {
+  return rules::flag_attr(context.app, "right") ||
+         rules::word_attr(context.app, {"side"}) == "right";
 }
 
 Error searchsorted(const Call<double> &call) {
   View<const double> b = call.operand("b"), x = call.operand("x");
-  if (rules::any_attr(call.site.app, {"sorter"}) || call.site.app.named("sorter"))
-    return cannot_run(call.site, "its `sorter` is no operand of the row");
+  if (rules::any_attr(call.context.app, {"sorter"}) || call.context.app.named("sorter"))
+    return cannot_run(call.context, "its `sorter` is no operand of the row");
   int64_t width = b.rank() ? b.dims->back() : 1, wanted = x.rank() ? x.dims->back() : 1;
   int64_t rows = b.size() / std::max<int64_t>(width, 1);
   for (int64_t at = 0; at < x.size(); ++at) {
     int64_t row = rows == 1 ? 0 : at / wanted % rows;
-    call.results[0][at] = static_cast<double>(
-        place_in({b.data + row * width, static_cast<size_t>(width)}, x[at], right_of(call.site)));
+    call.results[0][at] = static_cast<double>(place_in(
+        {b.data + row * width, static_cast<size_t>(width)}, x[at], right_of(call.context)));
   }
   return Error::success();
 }
@@ -154,14 +155,14 @@ Error bucketize(const Call<double> &call) {
   View<const double> b = call.operand("b"), x = call.operand("x");
   llvm::ArrayRef<double> sequence(b.data, static_cast<size_t>(b.size()));
   for (int64_t at = 0; at < x.size(); ++at)
-    call.results[0][at] = static_cast<double>(place_in(sequence, x[at], right_of(call.site)));
+    call.results[0][at] = static_cast<double>(place_in(sequence, x[at], right_of(call.context)));
   return Error::success();
 }
 
 template <class T> Error isin(const Call<T> &call) {
   View<const T> a = call.operand("a"), b = call.operand("b");
-  bool invert = rules::flag_attr(call.site.app, "invert");
-  std::optional<double> number = call.site.number(call.site.operand("b"));
+  bool invert = rules::flag_attr(call.context.app, "invert");
+  std::optional<double> number = call.context.number(call.context.operand("b"));
   for (int64_t at = 0; at < a.size(); ++at) {
     bool found = !b && number && plain(a[at]) == *number;
     for (int64_t i = 0; b && i < b.size() && !found; ++i)
@@ -178,10 +179,10 @@ Error nonzero(const Call<double> &call) {
   View<double> to = call.results[0];
   Dims dims = a.rank() ? *a.dims : Dims{1};
   auto width = static_cast<int64_t>(a.rank());
-  bool filled = call.site.variant() == Variant::Filled;
+  bool filled = call.context.variant() == Variant::Filled;
   int64_t rows = to.rank() ? to.dim(0) : 0, found = 0;
   if (filled)
-    std::fill_n(to.data, to.size(), call.site.number_attr("fill_value", -1));
+    std::fill_n(to.data, to.size(), call.context.number_attr("fill_value", -1));
   for (Walk walk(dims, {strides_of(dims)}); walk; ++walk) {
     if (!truth(a[walk.offset()]))
       continue;
@@ -189,16 +190,16 @@ Error nonzero(const Call<double> &call) {
       to[found * width + d] = static_cast<double>(walk.index(static_cast<unsigned>(d)));
     ++found;
   }
-  return filled || found == rows ? Error::success() : wrong_number(call.site, found, rows);
+  return filled || found == rows ? Error::success() : wrong_number(call.context, found, rows);
 }
 
 // Of slices along one dimension, or of all elements: those that differ, in order or in sequence.
 Error unique(const Call<double> &call) {
-  const Site &site = call.site;
+  const KernelContext &context = call.context;
   View<const double> a = call.operand("a");
-  bool consecutive = site.variant() == Variant::Neighbours, along = rules::dim_attr(site.app);
+  bool consecutive = context.variant() == Variant::Neighbours, along = rules::dim_attr(context.app);
   Dims dims = along ? *a.dims : Dims{a.size()};
-  unsigned d = along ? dim_of(site, a) : 0;
+  unsigned d = along ? dim_of(context, a) : 0;
   DimSplit cut(dims, d);
   auto compare = [&](int64_t x, int64_t y) {
     for (int64_t o = 0; o < cut.outer; ++o)
@@ -224,16 +225,16 @@ Error unique(const Call<double> &call) {
   auto found = static_cast<int64_t>(first.size());
   int64_t expected = along ? to.dim(d) : to.size();
   if (found != expected)
-    return wrong_number(site, found, expected);
+    return wrong_number(context, found, expected);
   View<const double> flat = a;
   flat.dims = &dims;
   fetch(flat, lines(dims, d, first), to);
   // Of `inverse` and `counts` only those asked for; `_unique2` always has a place for both.
   llvm::SmallVector<const std::vector<int64_t> *, 2> extras;
   bool both = call.results.size() > 2;
-  if (both || rules::flag_attr(site.app, "return_inverse"))
+  if (both || rules::flag_attr(context.app, "return_inverse"))
     extras.push_back(&group);
-  if (both || rules::flag_attr(site.app, "return_counts"))
+  if (both || rules::flag_attr(context.app, "return_counts"))
     extras.push_back(&counts);
   for (size_t e = 0; e < extras.size() && e + 1 < call.results.size(); ++e)
     for (size_t n = 0; call.results[e + 1] && n < extras[e]->size() &&

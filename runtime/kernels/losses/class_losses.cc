@@ -13,8 +13,8 @@ namespace spmd::runtime {
 
 namespace {
 
-bool is_of_scores(const Site &site) {
-  return site.row.variant == Variant::FromLogits || site.row.variant == Variant::SoftTargets;
+bool is_of_scores(const KernelContext &context) {
+  return context.row.variant == Variant::FromLogits || context.row.variant == Variant::SoftTargets;
 }
 
 // What a row says of its samples. T: also of class weights and soft targets.
@@ -22,15 +22,15 @@ template <class T> class ClassLoss {
 public:
   // `z`: scores or log-probabilities; classes along dimension 1, or 0 where there is no other.
   static llvm::Expected<ClassLoss> make(const Call<T> &call, View<const T> z) {
-    llvm::Expected<LossReduction> reduction = read_reduction(call.site);
+    llvm::Expected<LossReduction> reduction = read_reduction(call.context);
     if (!reduction)
       return reduction.takeError();
     ClassLoss made(call, z, *reduction);
     if (!made.soft_)
       for (int64_t n = 0; n < made.samples(); ++n)
         if (int64_t t = made.target(n); !made.ignored(n) && (t < 0 || t >= made.classes()))
-          return cannot_run(call.site, "a target is class " + llvm::Twine(t) + " of " +
-                                           llvm::Twine(made.classes()));
+          return cannot_run(call.context, "a target is class " + llvm::Twine(t) + " of " +
+                                              llvm::Twine(made.classes()));
     return made;
   }
 
@@ -75,13 +75,13 @@ public:
 private:
   ClassLoss(const Call<T> &call, View<const T> z, LossReduction reduction)
       : lines_(*z.dims, {z.rank() > 1 ? 1u : 0u}), reduction_(reduction),
-        soft_(call.site.row.variant == Variant::SoftTargets),
-        ignore_(rules::number_attr(call.site.app, {"ignore_index"}).value_or(-100)),
-        smoothing_(call.site.number_attr("label_smoothing", 0)), t_(call.operand("t")) {
-    unsigned place = call.site.operand("w");
+        soft_(call.context.row.variant == Variant::SoftTargets),
+        ignore_(rules::number_attr(call.context.app, {"ignore_index"}).value_or(-100)),
+        smoothing_(call.context.number_attr("label_smoothing", 0)), t_(call.operand("t")) {
+    unsigned place = call.context.operand("w");
     // `w` of linear_cross_entropy makes the scores.
-    if (place < call.site.row.equation.equation.operand_count &&
-        call.site.row.variant != Variant::ComputesLogits)
+    if (place < call.context.row.equation.equation.operand_count &&
+        call.context.row.variant != Variant::ComputesLogits)
       w_ = call.operand(place);
   }
 
@@ -120,7 +120,7 @@ template <class T> llvm::Error sum_classes(const Call<T> &call, View<const T> z,
   return llvm::Error::success();
 }
 template <class T> llvm::Error class_loss(const Call<T> &call) {
-  return sum_classes(call, call.operand("z"), is_of_scores(call.site));
+  return sum_classes(call, call.operand("z"), is_of_scores(call.context));
 }
 
 // The gradient of scores or log-probabilities z, where g is that of the loss.
@@ -154,11 +154,12 @@ llvm::Error add_score_gradient(const Call<T> &call, View<const T> z, View<const 
 }
 
 llvm::Error vjp_class_loss(const VjpCall &vjp) {
-  const Site &site = vjp.call.site;
-  if (vjp.operand != site.operand("z"))
+  const KernelContext &context = vjp.call.context;
+  if (vjp.operand != context.operand("z"))
     return run_taped_vjp(class_loss<Var>, vjp);
   View<const double> g = vjp.gradients[0];
-  return g ? add_score_gradient(vjp.call, vjp.call.operand("z"), g, is_of_scores(site), vjp.result)
+  return g ? add_score_gradient(vjp.call, vjp.call.operand("z"), g, is_of_scores(context),
+                                vjp.result)
            : llvm::Error::success();
 }
 
@@ -182,7 +183,7 @@ llvm::Error vjp_linear_loss(const VjpCall &vjp) {
           add_score_gradient(vjp.call, made, g, true, View<double>{&dims, dz.data(), x.dtype}))
     return error;
   int64_t samples = dims[0], classes = dims[1], width = w.dim(1);
-  if (vjp.operand == vjp.call.site.operand("x"))
+  if (vjp.operand == vjp.call.context.operand("x"))
     multiply(samples, width, classes, dz.data(), w.data, vjp.result.data);
   else
     gemm<double>(classes, width, samples, 1, {dz.data(), classes, true}, {x.data, width}, 0,
@@ -192,12 +193,12 @@ llvm::Error vjp_linear_loss(const VjpCall &vjp) {
 
 // - g w at the target. A mean is divided by the weight k of all targets.
 template <class T> llvm::Error nll_loss_backward(const Call<T> &call) {
-  const Site &site = call.site;
+  const KernelContext &context = call.context;
   View<const T> g = call.operand("g"), z = call.operand("z"), k = call.operand("k");
   auto loss = ClassLoss<T>::make(call, z);
   if (!loss)
     return loss.takeError();
-  bool mean = site.row.variant != Variant::OfSum;
+  bool mean = context.row.variant != Variant::OfSum;
   T total = !mean ? T(1.0) : k ? k[0] : loss->total();
   for (int64_t n = 0; n < loss->samples(); ++n)
     if (!loss->ignored(n))

@@ -8,20 +8,20 @@
 
 namespace spmd::runtime {
 
-llvm::Expected<LossReduction> read_reduction(const Site &site) {
-  const std::optional<LossReduction> found = rules::reduction_of(site.app);
+llvm::Expected<LossReduction> read_reduction(const KernelContext &context) {
+  const std::optional<LossReduction> found = rules::reduction_of(context.app);
   // A row that reduces whatever the attribute says is a mean, and keeps no loss per sample.
-  const rules::Result &made = site.row.equation.equation.results[0];
-  if (!site.row.reduces && !site.row.derivative_of && made.has_dims && made.dim_count == 0) {
-    if (!rules::any_attr(site.app, {"reduction"}))
+  const rules::Result &made = context.row.equation.equation.results[0];
+  if (!context.row.reduces && !context.row.derivative_of && made.has_dims && made.dim_count == 0) {
+    if (!rules::any_attr(context.app, {"reduction"}))
       return LossReduction::Mean;
     if (found == LossReduction::None)
-      return cannot_run(site, "attribute `reduction` is `none`, but it is a mean");
+      return cannot_run(context, "attribute `reduction` is `none`, but it is a mean");
   }
   if (found)
     return *found;
-  return cannot_run(site,
-                    "attribute `reduction` is `" + rules::word_attr(site.app, {"reduction"}) + "`");
+  return cannot_run(context, "attribute `reduction` is `" +
+                                 rules::word_attr(context.app, {"reduction"}) + "`");
 }
 
 namespace {
@@ -29,15 +29,15 @@ namespace {
 // Functors of prediction a and target b; optional operands are passed as 0.
 
 struct Mse {
-  explicit Mse(const Site &) {}
+  explicit Mse(const KernelContext &) {}
   template <class T> T operator()(T a, T b) const { return (a - b) * (a - b); }
 };
 struct L1 {
-  explicit L1(const Site &) {}
+  explicit L1(const KernelContext &) {}
   template <class T> T operator()(T a, T b) const { return abs(a - b); }
 };
 struct SmoothL1 {
-  explicit SmoothL1(const Site &site) : beta(site.number_attr("beta", 1)) {}
+  explicit SmoothL1(const KernelContext &context) : beta(context.number_attr("beta", 1)) {}
   template <class T> T operator()(T a, T b) const {
     T size = abs(a - b);
     return size < beta ? 0.5 * size * size / beta : size - 0.5 * beta;
@@ -45,7 +45,7 @@ struct SmoothL1 {
   double beta;
 };
 struct Huber {
-  explicit Huber(const Site &site) : delta(site.number_attr("delta", 1)) {}
+  explicit Huber(const KernelContext &context) : delta(context.number_attr("delta", 1)) {}
   template <class T> T operator()(T a, T b) const {
     T size = abs(a - b);
     return size < delta ? 0.5 * size * size : delta * (size - 0.5 * delta);
@@ -53,11 +53,12 @@ struct Huber {
   double delta;
 };
 struct SoftMargin {
-  explicit SoftMargin(const Site &) {}
+  explicit SoftMargin(const KernelContext &) {}
   template <class T> T operator()(T a, T b) const { return softplus(-a * b); }
 };
 struct KlDiv {
-  explicit KlDiv(const Site &site) : log_target(rules::flag_attr(site.app, "log_target")) {}
+  explicit KlDiv(const KernelContext &context)
+      : log_target(rules::flag_attr(context.app, "log_target")) {}
   template <class T> T operator()(T a, T b) const {
     if (log_target)
       return exp(b) * (b - a);
@@ -66,10 +67,10 @@ struct KlDiv {
   bool log_target;
 };
 struct PoissonNll {
-  explicit PoissonNll(const Site &site)
-      : log_input(!rules::any_attr(site.app, {"log_input"}) ||
-                  rules::flag_attr(site.app, "log_input")),
-        full(rules::flag_attr(site.app, "full")), eps(site.number_attr("eps", 1e-8)) {}
+  explicit PoissonNll(const KernelContext &context)
+      : log_input(!rules::any_attr(context.app, {"log_input"}) ||
+                  rules::flag_attr(context.app, "log_input")),
+        full(rules::flag_attr(context.app, "full")), eps(context.number_attr("eps", 1e-8)) {}
   template <class T> T operator()(T a, T b) const {
     T loss = log_input ? exp(a) - b * a : a - b * log(a + eps);
     return full && plain(b) > 1 ? loss + b * log(b) - b + 0.5 * log(2 * kPi * b) : loss;
@@ -78,7 +79,8 @@ struct PoissonNll {
   double eps;
 };
 struct Bce { // logarithms are cut off at -100, as torch does
-  explicit Bce(const Site &site) : weighted(!site.binding.missing(site.operand("w"))) {}
+  explicit Bce(const KernelContext &context)
+      : weighted(!context.binding.missing(context.operand("w"))) {}
   template <class T> T operator()(T a, T b, T w) const {
     T loss = (b - 1.0) * larger(log1p(-a), T(-100.0)) - b * larger(log(a), T(-100.0));
     return weighted ? loss * w : loss;
@@ -86,9 +88,9 @@ struct Bce { // logarithms are cut off at -100, as torch does
   bool weighted;
 };
 struct BceWithLogits { // w: weights; p: those of positive targets
-  explicit BceWithLogits(const Site &site)
-      : weighted(!site.binding.missing(site.operand("w"))),
-        positive(!site.binding.missing(site.operand("p"))) {}
+  explicit BceWithLogits(const KernelContext &context)
+      : weighted(!context.binding.missing(context.operand("w"))),
+        positive(!context.binding.missing(context.operand("p"))) {}
   template <class T> T operator()(T a, T b, T w, T p) const {
     T log_weight = positive ? 1.0 + (p - 1.0) * b : T(1.0);
     T loss = (1.0 - b) * a + log_weight * softplus(-a);
@@ -104,10 +106,10 @@ double divisor_of(LossReduction reduction, llvm::ArrayRef<int64_t> dims) {
 }
 
 template <class F, unsigned N> llvm::Error run_loss(const Call<double> &call) {
-  llvm::Expected<LossReduction> reduction = read_reduction(call.site);
+  llvm::Expected<LossReduction> reduction = read_reduction(call.context);
   if (!reduction)
     return reduction.takeError();
-  F f(call.site);
+  F f(call.context);
   PointOperands<N, double> operands(call);
   Dims dims = broadcast_dims(operands.dims());
   std::vector<double> losses(static_cast<size_t>(count(dims)));
@@ -117,7 +119,7 @@ template <class F, unsigned N> llvm::Error run_loss(const Call<double> &call) {
   return llvm::Error::success();
 }
 template <class F, unsigned N> llvm::Error vjp_loss(const VjpCall &vjp) {
-  llvm::Expected<LossReduction> reduction = read_reduction(vjp.call.site);
+  llvm::Expected<LossReduction> reduction = read_reduction(vjp.call.context);
   if (!reduction)
     return reduction.takeError();
   View<const double> g = vjp.gradients[0];
@@ -128,7 +130,8 @@ template <class F, unsigned N> llvm::Error vjp_loss(const VjpCall &vjp) {
                      ? 1
                      : 1 / divisor_of(*reduction, dims);
   bool one = *reduction != LossReduction::None;
-  add_slopes<F, N>(vjp, F(vjp.call.site), dims, [&](int64_t i) { return share * g[one ? 0 : i]; });
+  add_slopes<F, N>(vjp, F(vjp.call.context), dims,
+                   [&](int64_t i) { return share * g[one ? 0 : i]; });
   return llvm::Error::success();
 }
 template <class F, unsigned N> constexpr KernelDef loss(std::string_view row) {
@@ -137,17 +140,18 @@ template <class F, unsigned N> constexpr KernelDef loss(std::string_view row) {
 
 // The derivative by the prediction, times what flows into the loss (or into each of its elements).
 template <class F> struct LossBackward {
-  explicit LossBackward(const Site &site) : f(site), share(share_of(site)) {}
-  static llvm::Error check(const Site &site) {
-    return llvm::errorToBool(read_reduction(site).takeError())
-               ? cannot_run(site, "attribute `reduction` is not known")
+  explicit LossBackward(const KernelContext &context) : f(context), share(share_of(context)) {}
+  static llvm::Error check(const KernelContext &context) {
+    return llvm::errorToBool(read_reduction(context).takeError())
+               ? cannot_run(context, "attribute `reduction` is not known")
                : llvm::Error::success();
   }
-  static double share_of(const Site &site) {
-    if (rules::reduction_of(site.app) != LossReduction::Mean)
+  static double share_of(const KernelContext &context) {
+    if (rules::reduction_of(context.app) != LossReduction::Mean)
       return 1;
     double size = 1;
-    for (const ir::Extent &dim : site.app.shape(site.app.args[site.binding[1]->first])->dims)
+    for (const ir::Extent &dim :
+         context.app.shape(context.app.args[context.binding[1]->first])->dims)
       size *= static_cast<double>(dim.number());
     return 1 / size;
   }

@@ -8,7 +8,7 @@ namespace spmd::runtime {
 
 using rules::LossReduction;
 // By attribute `reduction`.
-llvm::Expected<LossReduction> read_reduction(const Site &site);
+llvm::Expected<LossReduction> read_reduction(const KernelContext &context);
 
 llvm::ArrayRef<KernelDef> class_loss_kernels(); // targets are classes
 

@@ -19,19 +19,19 @@ Moves one(Box box, unsigned arg) {
 // Row-major order stays.
 Expected<Moves> reshape(const MoveSite &at) {
   const Dims &from = at.dims(*at.arg("a")), &to = *at.results[0];
-  if (rules::any_attr(at.site.app, {"dimensions"}) && !at.site.app.op.alias)
-    return cannot_run(at.site, "its order of dimensions is not row-major");
+  if (rules::any_attr(at.context.app, {"dimensions"}) && !at.context.app.op.alias)
+    return cannot_run(at.context, "its order of dimensions is not row-major");
   if (count(from) != count(to))
-    return wrong_number(at.site, count(from), count(to));
+    return wrong_number(at.context, count(from), count(to));
   return one(box_of(to), *at.arg("a"));
 }
 
 // Per dimension of the result, that of the operand: read off the factors, which are one to one.
 Expected<Moves> permute(const MoveSite &at) {
   unsigned arg = *at.arg("a");
-  const rules::FactorMap &map = at.site.map;
+  const rules::FactorMap &map = at.context.map;
   if (arg >= map.args.size() || !map.args[arg] || map.results.empty() || !map.results[0])
-    return cannot_run(at.site, "its attributes do not say the order of dimensions");
+    return cannot_run(at.context, "its attributes do not say the order of dimensions");
   Strides from = strides_of(at.dims(arg));
   Box box = box_of(*at.results[0]);
   for (size_t d = 0; d < box.extents.size(); ++d)
@@ -40,17 +40,17 @@ Expected<Moves> permute(const MoveSite &at) {
         box.from_strides[d] = from[e];
   return one(std::move(box), arg);
 }
-bool conjugates(const Site &site) { return site.variant() == Variant::Adjoint; }
+bool conjugates(const KernelContext &context) { return context.variant() == Variant::Adjoint; }
 // Where nothing but positions changes.
 Expected<Moves> permute_alone(const MoveSite &at) {
-  if (conjugates(at.site))
-    return cannot_run(at.site, "it may conjugate, too");
+  if (conjugates(at.context))
+    return cannot_run(at.context, "it may conjugate, too");
   return permute(at);
 }
 template <class T> llvm::Error permute_dims(const Call<T> &call) {
   llvm::Error error = carry_out(call, permute);
   if constexpr (std::is_same_v<T, Complex>) {
-    if (!error && conjugates(call.site))
+    if (!error && conjugates(call.context))
       for (int64_t i = 0; i < call.results[0].size(); ++i)
         call.results[0][i] = std::conj(call.results[0][i]);
   }
@@ -62,13 +62,13 @@ Expected<llvm::SmallVector<unsigned, 5>> expanded_dims(const MoveSite &at, unsig
   const Dims &from = at.dims(arg), &to = *at.results[0];
   llvm::SmallVector<unsigned, 5> positions;
   if (std::optional<rules::Numbers> stated =
-          rules::numbers_attr(at.site.app, {"broadcast_dimensions"})) {
+          rules::numbers_attr(at.context.app, {"broadcast_dimensions"})) {
     for (int64_t place : *stated)
       positions.push_back(static_cast<unsigned>(place));
-  } else if (at.site.variant() == Variant::Grid) {
+  } else if (at.context.variant() == Variant::Grid) {
     auto member = static_cast<unsigned>(
-        rules::number_attr(at.site.app, {"member"}).value_or(at.site.binding[0]->first));
-    bool swapped = rules::word_attr(at.site.app, {"indexing"}) == "xy" && member < 2;
+        rules::number_attr(at.context.app, {"member"}).value_or(at.context.binding[0]->first));
+    bool swapped = rules::word_attr(at.context.app, {"indexing"}) == "xy" && member < 2;
     positions.push_back(swapped ? 1 - member : member);
   } else {
     for (size_t d = 0; d < from.size() && from.size() <= to.size(); ++d)
@@ -78,7 +78,7 @@ Expected<llvm::SmallVector<unsigned, 5>> expanded_dims(const MoveSite &at, unsig
   for (size_t d = 0; fits && d < from.size(); ++d)
     fits = positions[d] < to.size() && (from[d] == 1 || from[d] == to[positions[d]]);
   if (!fits)
-    return cannot_run(at.site, "its operand does not stretch to the result");
+    return cannot_run(at.context, "its operand does not stretch to the result");
   return positions;
 }
 Expected<Moves> expand(const MoveSite &at) {
@@ -105,7 +105,7 @@ Expected<Moves> repeat(const MoveSite &at) {
   for (size_t d = 0; d < to.size(); ++d) {
     int64_t extent = d < added ? 1 : from[d - added];
     if (extent == 0 ? to[d] != 0 : to[d] % extent != 0)
-      return cannot_run(at.site, "the result is no multiple of its operand");
+      return cannot_run(at.context, "the result is no multiple of its operand");
     box.extents.append({extent ? to[d] / extent : 0, extent});
     box.from_strides.append({0, d < added ? 0 : from_strides[d - added]});
     box.to_strides.append({to_strides[d] * extent, to_strides[d]});
@@ -116,8 +116,8 @@ Expected<Moves> repeat(const MoveSite &at) {
 Expected<Moves> flip(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   auto rank = static_cast<unsigned>(at.dims(arg).size());
-  const Variant variant = at.site.variant();
-  llvm::SmallVector<unsigned, 4> dims = at.site.dims(rank);
+  const Variant variant = at.context.variant();
+  llvm::SmallVector<unsigned, 4> dims = at.context.dims(rank);
   if (variant == Variant::Rows || variant == Variant::Columns)
     dims = {variant == Variant::Columns ? 1u : 0u};
   Box box = box_of(at.dims(arg));
@@ -132,12 +132,12 @@ Expected<Moves> flip(const MoveSite &at) {
 Expected<Moves> rot90(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   const Dims &from = at.dims(arg);
-  rules::Numbers dims = rules::dim_numbers(at.site.app).value_or(rules::Numbers{0, 1});
+  rules::Numbers dims = rules::dim_numbers(at.context.app).value_or(rules::Numbers{0, 1});
   std::optional<unsigned> a, b;
   if (dims.size() == 2)
     a = rules::place_of(dims[0], from.size()), b = rules::place_of(dims[1], from.size());
   if (!a || !b)
-    return cannot_run(at.site, "it turns two dimensions");
+    return cannot_run(at.context, "it turns two dimensions");
   int64_t turns = ((at.number({"k"}, 1).value_or(1) % 4) + 4) % 4;
   Box box = box_of(*at.results[0]);
   box.from_strides = strides_of(from);
@@ -161,7 +161,7 @@ Expected<Moves> triangle(const MoveSite &at, bool lower) {
   unsigned arg = *at.arg("a");
   const Dims &dims = at.dims(arg);
   if (dims.size() < 2)
-    return cannot_run(at.site, "it takes a matrix");
+    return cannot_run(at.context, "it takes a matrix");
   int64_t offset = at.number({"diagonal", "k"}, 1).value_or(0);
   int64_t rows = dims[dims.size() - 2], columns = dims.back();
   int64_t matrices = rows && columns ? count(dims) / (rows * columns) : 0;
@@ -192,7 +192,7 @@ Expected<Diagonal> diagonal_of(const MoveSite &at, llvm::ArrayRef<int64_t> dims,
   std::optional<unsigned> a = rules::place_of(dim1, dims.size()),
                           b = rules::place_of(dim2, dims.size());
   if (!a || !b || a == b)
-    return cannot_run(at.site, "a diagonal is one of two dimensions");
+    return cannot_run(at.context, "a diagonal is one of two dimensions");
   Strides strides = strides_of(dims);
   Diagonal made;
   for (unsigned d = 0; d < dims.size(); ++d)
@@ -218,7 +218,7 @@ Expected<Moves> along_diagonal(const MoveSite &at, unsigned arg, bool embeds,
   strides = diagonal->strides;
   strides.push_back(diagonal->step);
   if (strides.size() != line.size())
-    return cannot_run(at.site, "the result has another number of dimensions");
+    return cannot_run(at.context, "the result has another number of dimensions");
   (embeds ? box.to : box.from) = diagonal->first;
   return one(std::move(box), arg);
 }
@@ -226,7 +226,7 @@ Expected<Moves> along_diagonal(const MoveSite &at, unsigned arg, bool embeds,
 Expected<Moves> diagonal(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   const Dims &dims = at.dims(arg), &to = *at.results[0];
-  const Variant variant = at.site.variant();
+  const Variant variant = at.context.variant();
   if (variant == Variant::OfVector && dims.size() == 1)
     return along_diagonal(at, arg, true, to, dims, 0, 1);
   bool last = variant == Variant::LastTwo;
@@ -237,7 +237,7 @@ Expected<Moves> diagonal(const MoveSite &at) {
 Expected<Moves> diag_embed(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   const Dims &dims = at.dims(arg), &to = *at.results[0];
-  if (at.site.variant() == Variant::Flat)
+  if (at.context.variant() == Variant::Flat)
     return along_diagonal(at, arg, true, to, {count(dims)}, 0, 1);
   int64_t dim1 = at.number({"dim1"}, 2).value_or(-2), dim2 = at.number({"dim2"}, 3).value_or(-1);
   return along_diagonal(at, arg, true, to, dims, dim1, dim2);
@@ -250,7 +250,7 @@ Expected<Box> windows(const MoveSite &at, const Dims &whole, const Dims &cut) {
     return dim.takeError();
   std::optional<int64_t> step = at.number({"step"}, 3);
   if (!step || cut.size() != whole.size() + 1)
-    return cannot_run(at.site, "its attributes do not say the step of its windows");
+    return cannot_run(at.context, "its attributes do not say the step of its windows");
   Box box = box_of(cut);
   box.from_strides = strides_of(whole);
   box.from_strides.push_back(box.from_strides[*dim]);
@@ -278,10 +278,11 @@ Expected<Moves> unfold_backward(const MoveSite &at) {
 // Strides count elements of a tensor that lies densely.
 Expected<Moves> as_strided(const MoveSite &at) {
   unsigned arg = *at.arg("a");
-  std::optional<rules::Numbers> strides = rules::numbers_attr(at.site.app, {"stride", "strides"});
+  std::optional<rules::Numbers> strides =
+      rules::numbers_attr(at.context.app, {"stride", "strides"});
   const Dims &to = *at.results[0];
   if (!strides || strides->size() != to.size())
-    return cannot_run(at.site, "its attributes do not say its strides");
+    return cannot_run(at.context, "its attributes do not say its strides");
   Box box = box_of(to);
   box.from_strides.assign(strides->begin(), strides->end());
   box.from = at.number({"storage_offset"}, 3).value_or(0);
@@ -289,7 +290,7 @@ Expected<Moves> as_strided(const MoveSite &at) {
   for (size_t d = 0; d < to.size(); ++d)
     last += std::max<int64_t>(to[d] - 1, 0) * box.from_strides[d];
   if (count(to) && last >= count(at.dims(arg)))
-    return cannot_run(at.site, "it reaches beyond its operand");
+    return cannot_run(at.context, "it reaches beyond its operand");
   return one(std::move(box), arg);
 }
 
@@ -297,11 +298,11 @@ Expected<Moves> as_strided(const MoveSite &at) {
 Expected<Box> pixels(const MoveSite &at, const Dims &deep, const Dims &wide) {
   size_t rank = deep.size();
   if (rank < 3 || wide.size() != rank || deep[rank - 2] == 0 || deep[rank - 1] == 0)
-    return cannot_run(at.site, "it takes channels, rows and columns that are not empty");
+    return cannot_run(at.context, "it takes channels, rows and columns that are not empty");
   int64_t h = deep[rank - 2], w = deep[rank - 1], r = wide[rank - 2] / h, s = wide[rank - 1] / w;
   int64_t c = wide[rank - 3], images = count(deep) / std::max<int64_t>(c * r * s * h * w, 1);
   if (count(deep) != images * c * r * s * h * w)
-    return cannot_run(at.site, "the result has another number of elements");
+    return cannot_run(at.context, "the result has another number of elements");
   int64_t image = c * r * s * h * w;
   return Box{{images, c, r, s, h, w},
              {image, r * s * h * w, s * h * w, h * w, w, 1},
@@ -328,7 +329,7 @@ Expected<Moves> channel_shuffle(const MoveSite &at) {
   const Dims &dims = at.dims(arg);
   int64_t groups = at.number({"groups", "num_groups", "group"}, 1).value_or(0);
   if (dims.size() < 2 || groups < 1 || dims[1] % groups)
-    return cannot_run(at.site, "its channels are not a multiple of its groups");
+    return cannot_run(at.context, "its channels are not a multiple of its groups");
   DimSplit lines(dims, 1);
   int64_t each = lines.extent / groups, inner = lines.inner;
   return one({{lines.outer, groups, each, inner},
@@ -338,8 +339,8 @@ Expected<Moves> channel_shuffle(const MoveSite &at) {
 }
 
 Expected<Moves> meshgrid(const MoveSite &at) {
-  if (rules::word_attr(at.site.app, {"indexing"}) == "xy")
-    return cannot_run(at.site, "its dimensions are swapped");
+  if (rules::word_attr(at.context.app, {"indexing"}) == "xy")
+    return cannot_run(at.context, "its dimensions are swapped");
   Moves moves;
   for (unsigned k = 0; k < 2 && k < at.results.size(); ++k) {
     if (!at.results[k])
@@ -362,7 +363,7 @@ llvm::Error view_as_real(const Call<Complex> &call) {
 llvm::Error view_as_complex(const Call<Complex> &call) {
   View<const Complex> a = call.operand("a");
   if (a.size() != 2 * call.results[0].size())
-    return cannot_run(call.site, "its last dimension is no pair");
+    return cannot_run(call.context, "its last dimension is no pair");
   for (int64_t i = 0; 2 * i + 1 < a.size(); ++i)
     call.results[0][i] = {a[2 * i].real(), a[2 * i + 1].real()};
   return llvm::Error::success();

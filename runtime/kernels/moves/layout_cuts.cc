@@ -31,7 +31,7 @@ public:
   // `shift`: operands before the attributes by position.
   Expected<Cut> read(unsigned shift) {
     std::optional<int64_t> start;
-    switch (at_.site.variant()) {
+    switch (at_.context.variant()) {
     case Variant::StridedStarts:
       return of_starts("start_indices", "strides");
     case Variant::StartOperands:
@@ -39,7 +39,7 @@ public:
     case Variant::OneStartOperand:
       return of_dim(start_operand(), 1, shift);
     case Variant::Unrecorded:
-      return cannot_run(at_.site, "its indices are not recorded");
+      return cannot_run(at_.context, "its indices are not recorded");
     case Variant::OneEntry:
       start = start_operand();
       return of_dim(start ? start : at_.number({"index"}, shift + 1), 1, shift);
@@ -65,7 +65,7 @@ private:
     if (!dim)
       return dim.takeError();
     if (!start || step < 1)
-      return cannot_run(at_.site, "its attributes do not say where it begins");
+      return cannot_run(at_.context, "its attributes do not say where it begins");
     Cut cut = no_cut(whole_.size());
     cut.first[*dim] = within(*start, whole_[*dim]);
     cut.step[*dim] = step;
@@ -74,11 +74,11 @@ private:
     return cut;
   }
   Expected<Cut> of_starts(llvm::StringRef starts, llvm::StringRef steps) {
-    std::optional<rules::Numbers> first = rules::numbers_attr(at_.site.app, {starts}),
-                                  step = rules::numbers_attr(at_.site.app, {steps});
+    std::optional<rules::Numbers> first = rules::numbers_attr(at_.context.app, {starts}),
+                                  step = rules::numbers_attr(at_.context.app, {steps});
     Cut cut = no_cut(whole_.size());
     if (!first || first->size() != whole_.size() || (step && step->size() != whole_.size()))
-      return cannot_run(at_.site, "its attributes do not say where it begins");
+      return cannot_run(at_.context, "its attributes do not say where it begins");
     cut.first.assign(first->begin(), first->end());
     if (step)
       cut.step.assign(step->begin(), step->end());
@@ -87,12 +87,12 @@ private:
   // A number per dimension, moved so that the block fits.
   Expected<Cut> of_operands() {
     Cut cut = no_cut(whole_.size());
-    unsigned operand = at_.site.operand("i");
+    unsigned operand = at_.context.operand("i");
     llvm::SmallVector<bool, 5> given(whole_.size(), false);
-    for (unsigned k = 0; k < at_.site.members(operand); ++k) {
-      unsigned d = list_position(*at_.site.binding[operand], k);
+    for (unsigned k = 0; k < at_.context.members(operand); ++k) {
+      unsigned d = list_position(*at_.context.binding[operand], k);
       if (d >= whole_.size() || part_.size() != whole_.size())
-        return cannot_run(at_.site, "it begins in more dimensions than there are");
+        return cannot_run(at_.context, "it begins in more dimensions than there are");
       given[d] = true;
       auto first = static_cast<int64_t>(at_.first(*at_.arg("i", k)));
       first += first < 0 ? whole_[d] : 0;
@@ -100,7 +100,7 @@ private:
     }
     for (size_t d = 0; d < whole_.size(); ++d)
       if (!given[d] && part_[d] != whole_[d])
-        return cannot_run(at_.site, "where it begins is a number that its list does not keep");
+        return cannot_run(at_.context, "where it begins is a number that its list does not keep");
     return cut;
   }
 
@@ -124,12 +124,12 @@ Expected<Box> cut_box(const MoveSite &at, const Dims &whole, const Dims &part, u
     if (cut->removed == d)
       continue;
     if (e == part.size() || (part[e] && cut->first[d] + (part[e] - 1) * cut->step[d] >= whole[d]))
-      return cannot_run(at.site, "it reaches beyond its operand");
+      return cannot_run(at.context, "it reaches beyond its operand");
     box.from_strides.push_back(strides[d] * cut->step[d]);
     ++e;
   }
   if (box.from_strides.size() != part.size() || (count(part) && last >= count(whole)))
-    return cannot_run(at.site, "the block has another number of dimensions, or begins outside");
+    return cannot_run(at.context, "the block has another number of dimensions, or begins outside");
   return box;
 }
 
@@ -142,7 +142,7 @@ Expected<Box> diagonal_box(const MoveSite &at, const Dims &whole, const Dims &pa
                           b = rules::place_of(at.number({"dim2"}, shift + 2).value_or(1),
                                               whole.size());
   if (!a || !b || a == b || part.size() + 1 != whole.size())
-    return cannot_run(at.site, "a diagonal is one of two dimensions");
+    return cannot_run(at.context, "a diagonal is one of two dimensions");
   Strides strides = strides_of(whole);
   Box box = box_of(part);
   box.from_strides.clear();
@@ -174,7 +174,7 @@ Expected<Moves> slice(const MoveSite &at) {
 Expected<Moves> slice_backward(const MoveSite &at) {
   unsigned arg = *at.arg("g");
   const Dims &whole = *at.results[0], &part = at.dims(arg);
-  bool diagonal = at.site.variant() == Variant::Diagonal;
+  bool diagonal = at.context.variant() == Variant::Diagonal;
   // By position, the extents of the result stand before the other attributes.
   Expected<Box> box = diagonal ? diagonal_box(at, whole, part, 2) : cut_box(at, whole, part, 2);
   if (!box)
@@ -192,12 +192,13 @@ Expected<Moves> slice_scatter(const MoveSite &at) {
   Moves moves;
   moves.list.push_back({target, 0, box_of(whole)});
   if (!source)
-    return cannot_run(at.site, "what it writes is no tensor");
+    return cannot_run(at.context, "what it writes is no tensor");
   const Dims &part = at.dims(*source);
-  if (at.site.variant() == Variant::Strided) {
-    std::optional<rules::Numbers> strides = rules::numbers_attr(at.site.app, {"stride", "strides"});
+  if (at.context.variant() == Variant::Strided) {
+    std::optional<rules::Numbers> strides =
+        rules::numbers_attr(at.context.app, {"stride", "strides"});
     if (!strides || strides->size() != part.size())
-      return cannot_run(at.site, "its attributes do not say its strides");
+      return cannot_run(at.context, "its attributes do not say its strides");
     Box box = box_of(part);
     box.to_strides.assign(strides->begin(), strides->end());
     box.to = at.number({"storage_offset"}, 4).value_or(0);
@@ -205,12 +206,12 @@ Expected<Moves> slice_scatter(const MoveSite &at) {
     for (size_t d = 0; d < part.size(); ++d)
       last += std::max<int64_t>(part[d] - 1, 0) * box.to_strides[d];
     if (count(part) && last >= count(whole))
-      return cannot_run(at.site, "it reaches beyond its operand");
+      return cannot_run(at.context, "it reaches beyond its operand");
     moves.list.push_back({*source, 0, std::move(box)});
     return moves;
   }
-  Expected<Box> box = at.site.variant() == Variant::Diagonal ? diagonal_box(at, whole, part, 2)
-                                                             : cut_box(at, whole, part, 2);
+  Expected<Box> box = at.context.variant() == Variant::Diagonal ? diagonal_box(at, whole, part, 2)
+                                                                : cut_box(at, whole, part, 2);
   if (!box)
     return box.takeError();
   swap_ends(*box);
@@ -229,13 +230,13 @@ struct Padding {
 
 Expected<Padding> padding_of(const MoveSite &at, size_t rank) {
   Padding padding{Dims(rank, 0), Dims(rank, 0), Dims(rank, 0)};
-  const rules::Application &app = at.site.app;
+  const rules::Application &app = at.context.app;
   if (const ir::AttrValue *config = rules::any_attr(app, {"padding_config"})) {
     for (unsigned d = 0; d < rank; ++d) {
       std::optional<ir::AttrValue> part = rules::attr_part(app, *config, "", d);
       std::optional<rules::Numbers> numbers = part ? rules::numbers_of(app, *part) : std::nullopt;
       if (!numbers || numbers->size() != 3)
-        return cannot_run(at.site, "its padding is not three numbers per dimension");
+        return cannot_run(at.context, "its padding is not three numbers per dimension");
       padding.before[d] = (*numbers)[0];
       padding.after[d] = (*numbers)[1];
       padding.between[d] = (*numbers)[2];
@@ -244,7 +245,7 @@ Expected<Padding> padding_of(const MoveSite &at, size_t rank) {
   }
   std::optional<rules::Numbers> pad = rules::numbers_attr(app, {"pad", "padding"});
   if (!pad || pad->size() % 2 || pad->size() / 2 > rank)
-    return cannot_run(at.site, "its attributes do not say the padding");
+    return cannot_run(at.context, "its attributes do not say the padding");
   for (size_t i = 0; i < pad->size() / 2; ++i) { // from the last dimension on
     padding.before[rank - 1 - i] = (*pad)[2 * i];
     padding.after[rank - 1 - i] = (*pad)[2 * i + 1];
@@ -328,7 +329,7 @@ Expected<Moves> pad_from(const MoveSite &at, Source source) {
   for (size_t d = 0; d < from.size(); ++d) {
     llvm::SmallVector<Run, 4> runs;
     if (!add_runs(padding->before[d], from[d], to[d], source, runs))
-      return cannot_run(at.site, "its padding is longer than the dimension");
+      return cannot_run(at.context, "its padding is longer than the dimension");
     llvm::SmallVector<Move, 4> longer;
     for (const Move &move : moves.list)
       for (const Run &run : runs) {
@@ -348,14 +349,14 @@ Expected<Moves> pad_from(const MoveSite &at, Source source) {
 } // namespace
 
 Expected<Moves> constant_pad(const MoveSite &at) {
-  llvm::StringRef mode = rules::word_attr(at.site.app, {"mode"});
+  llvm::StringRef mode = rules::word_attr(at.context.app, {"mode"});
   if (mode == "reflect")
     return pad_from(at, reflected);
   if (mode == "replicate")
     return pad_from(at, replicated);
   if (mode == "circular")
     return pad_from(at, wrapped);
-  return pad_with(at, *at.arg("a"), at.site.operand("v"));
+  return pad_with(at, *at.arg("a"), at.context.operand("v"));
 }
 Expected<Moves> reflection_pad(const MoveSite &at) { return pad_from(at, reflected); }
 Expected<Moves> replication_pad(const MoveSite &at) { return pad_from(at, replicated); }

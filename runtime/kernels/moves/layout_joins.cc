@@ -34,7 +34,7 @@ Dims joined_dims(Variant variant, Dims dims) {
 }
 
 Expected<unsigned> joined_dim(const MoveSite &at, size_t rank) {
-  switch (at.site.variant()) {
+  switch (at.context.variant()) {
   case Variant::Columns:
   case Variant::ColumnVectors:
     return rank > 1 ? 1 : 0;
@@ -74,11 +74,11 @@ Expected<Moves> cartesian_prod(const MoveSite &at, unsigned members) {
 } // namespace
 
 Expected<Moves> cat(const MoveSite &at) {
-  const Variant variant = at.site.variant();
-  unsigned members = at.site.members(at.site.operand("a"));
+  const Variant variant = at.context.variant();
+  unsigned members = at.context.members(at.context.operand("a"));
   const Dims &to = *at.results[0];
   if (variant == Variant::Padded)
-    return cannot_run(at.site, "its chunks are padded");
+    return cannot_run(at.context, "its chunks are padded");
   if (variant == Variant::Combinations && members > 1)
     return cartesian_prod(at, members);
   Expected<unsigned> dim = joined_dim(at, std::max<size_t>(to.size(), 1));
@@ -95,18 +95,18 @@ Expected<Moves> cat(const MoveSite &at) {
     for (unsigned d = 0; fits && d < dims.size(); ++d)
       fits = d == *dim || dims[d] == to[d];
     if (!fits)
-      return cannot_run(at.site, "its operands do not fit into the result");
+      return cannot_run(at.context, "its operands do not fit into the result");
     moves.list.push_back({arg, 0, part_box(dims, to, *dim, first)});
     first += dims[*dim];
   }
   if (!to.empty() && first != to[*dim])
-    return wrong_number(at.site, first, to[*dim]);
+    return wrong_number(at.context, first, to[*dim]);
   return moves;
 }
 
 Expected<Moves> stack(const MoveSite &at) {
   const Dims &to = *at.results[0];
-  unsigned members = at.site.members(at.site.operand("a"));
+  unsigned members = at.context.members(at.context.operand("a"));
   Expected<unsigned> dim = at.dim(to.size(), 0, 1);
   if (!dim)
     return dim.takeError();
@@ -118,7 +118,7 @@ Expected<Moves> stack(const MoveSite &at) {
     Dims want = to;
     want[*dim] = 1;
     if (part != want || k >= to[*dim])
-      return cannot_run(at.site, "its operands do not fit into the result");
+      return cannot_run(at.context, "its operands do not fit into the result");
     moves.list.push_back({arg, 0, part_box(part, to, *dim, k)});
   }
   return moves;
@@ -128,13 +128,13 @@ Expected<Moves> block_diag(const MoveSite &at) {
   const Dims &to = *at.results[0];
   Moves moves;
   int64_t row = 0, column = 0;
-  for (unsigned k = 0; k < at.site.members(at.site.operand("a")); ++k) {
+  for (unsigned k = 0; k < at.context.members(at.context.operand("a")); ++k) {
     unsigned arg = *at.arg("a", k);
     Dims dims = at.dims(arg);
     while (dims.size() < 2)
       dims.insert(dims.begin(), 1);
     if (dims.size() != 2 || to.size() != 2 || row + dims[0] > to[0] || column + dims[1] > to[1])
-      return cannot_run(at.site, "its operands do not fit into the result");
+      return cannot_run(at.context, "its operands do not fit into the result");
     Box box = box_between(dims, dims, to);
     box.to = row * to[1] + column;
     moves.list.push_back({arg, 0, std::move(box)});
@@ -147,7 +147,7 @@ Expected<Moves> block_diag(const MoveSite &at) {
 Expected<Moves> split(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   const Dims &from = at.dims(arg);
-  const Variant variant = at.site.variant();
+  const Variant variant = at.context.variant();
   bool unbinds = variant == Variant::Entries;
   Expected<unsigned> dim = variant == Variant::Columns
                                ? Expected<unsigned>(from.size() > 1 ? 1u : 0u)
@@ -159,12 +159,12 @@ Expected<Moves> split(const MoveSite &at) {
   int64_t first = 0;
   for (unsigned k = 0; k < at.results.size(); ++k) {
     if (!at.results[k])
-      return cannot_run(at.site, "the extents of one of its results are not known");
+      return cannot_run(at.context, "the extents of one of its results are not known");
     Dims part = *at.results[k];
     if (unbinds && part.size() + 1 == from.size())
       part.insert(part.begin() + *dim, 1);
     if (part.size() != from.size() || first + part[*dim] > from[*dim])
-      return cannot_run(at.site, "its results are no parts of the operand");
+      return cannot_run(at.context, "its results are no parts of the operand");
     Box box = part_box(part, from, *dim, first);
     swap_ends(box);
     first += part[*dim];
@@ -177,16 +177,16 @@ Expected<Moves> split(const MoveSite &at) {
 Expected<Moves> roll(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   Dims dims = at.dims(arg);
-  const Variant variant = at.site.variant();
+  const Variant variant = at.context.variant();
   llvm::SmallVector<std::pair<unsigned, int64_t>, 4> shifts;
   if (variant == Variant::ToMiddle || variant == Variant::FromMiddle) {
-    for (unsigned d : at.site.dims(static_cast<unsigned>(dims.size())))
+    for (unsigned d : at.context.dims(static_cast<unsigned>(dims.size())))
       shifts.push_back({d, (dims[d] + (variant == Variant::FromMiddle)) / 2});
   } else {
-    std::optional<rules::Numbers> by = rules::numbers_attr(at.site.app, {"shifts", "shift"});
-    rules::Numbers along = rules::dim_numbers(at.site.app).value_or(rules::Numbers());
+    std::optional<rules::Numbers> by = rules::numbers_attr(at.context.app, {"shifts", "shift"});
+    rules::Numbers along = rules::dim_numbers(at.context.app).value_or(rules::Numbers());
     if (!by)
-      return cannot_run(at.site, "its attributes do not say by how much");
+      return cannot_run(at.context, "its attributes do not say by how much");
     if (along.empty()) {
       dims = {count(dims)};
       along = {0};
@@ -194,7 +194,7 @@ Expected<Moves> roll(const MoveSite &at) {
     for (size_t i = 0; i < along.size(); ++i) {
       std::optional<unsigned> place = rules::place_of(along[i], dims.size());
       if (!place || (by->size() != along.size() && by->size() != 1))
-        return cannot_run(at.site, "its shifts and dimensions do not go together");
+        return cannot_run(at.context, "its shifts and dimensions do not go together");
       shifts.push_back({*place, (*by)[by->size() == 1 ? 0 : i]});
     }
   }

@@ -34,27 +34,27 @@ Box simplified(const Box &box) {
 }
 
 std::optional<unsigned> MoveSite::arg(std::string_view operand, unsigned member) const {
-  unsigned place = site.operand(operand);
-  if (place >= site.row.equation.equation.operand_count || member >= site.members(place))
+  unsigned place = context.operand(operand);
+  if (place >= context.row.equation.equation.operand_count || member >= context.members(place))
     return std::nullopt;
-  return site.binding[place]->first + member;
+  return context.binding[place]->first + member;
 }
 
 std::optional<int64_t> MoveSite::number(std::initializer_list<llvm::StringRef> names,
                                         unsigned position) const {
-  std::optional<double> found = argument(site, names, position);
+  std::optional<double> found = argument(context, names, position);
   return found ? std::optional(static_cast<int64_t>(*found)) : std::nullopt;
 }
 
 llvm::Expected<unsigned> MoveSite::dim(size_t rank, int64_t absent, unsigned position) const {
-  std::optional<int64_t> stated = rules::dim_number(site.app);
-  if (!stated && rules::dim_attr(site.app))
-    return cannot_run(site, "its dimension is no number");
+  std::optional<int64_t> stated = rules::dim_number(context.app);
+  if (!stated && rules::dim_attr(context.app))
+    return cannot_run(context, "its dimension is no number");
   if (!stated && position != ~0u)
     stated = number({}, position);
   std::optional<unsigned> place = rules::place_of(stated.value_or(absent), rank);
   if (!place)
-    return cannot_run(site, "it has no such dimension");
+    return cannot_run(context, "it has no such dimension");
   return *place;
 }
 
@@ -93,7 +93,7 @@ llvm::Expected<bool> put_back(const VjpCall &vjp, MovePlan plan) {
   for (const View<const double> &gradient : vjp.gradients)
     results.push_back(gradient.dims);
   auto first = [&](unsigned arg) { return call.args[arg][0]; };
-  llvm::Expected<Moves> moves = plan({call.site, args, results, first});
+  llvm::Expected<Moves> moves = plan({call.context, args, results, first});
   if (!moves)
     return moves.takeError();
   if (moves->fill == vjp.operand)
@@ -102,7 +102,7 @@ llvm::Expected<bool> put_back(const VjpCall &vjp, MovePlan plan) {
   for (const Move &move : moves->list)
     if (++boxes[move.result] > 1)
       return false;
-  unsigned asked = call.site.binding[vjp.operand]->first + vjp.member;
+  unsigned asked = call.context.binding[vjp.operand]->first + vjp.member;
   llvm::SmallVector<std::pair<const double *, Box>, 2> back;
   for (const Move &move : moves->list)
     if (move.arg == asked && vjp.gradients[move.result])

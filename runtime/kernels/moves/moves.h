@@ -22,7 +22,7 @@ bool covers(const Box &box, int64_t size);
 
 // What a plan of moves is made from: extents, and the numbers of operands that say where to begin.
 struct MoveSite {
-  const Site &site;
+  const KernelContext &context;
   llvm::ArrayRef<const Dims *> args, results; // of results that are not known null
   llvm::function_ref<double(unsigned)> first; // the first element of an argument
 
@@ -54,13 +54,13 @@ template <class T> llvm::Error carry_out(const Call<T> &call, MovePlan plan) {
   for (const View<T> &result : call.results)
     results.push_back(result.dims);
   auto first = [&](unsigned arg) { return plain(call.args[arg][0]); };
-  llvm::Expected<Moves> moves = plan({call.site, args, results, first});
+  llvm::Expected<Moves> moves = plan({call.context, args, results, first});
   if (!moves)
     return moves.takeError();
   if (moves->fill) {
     View<const T> value = call.operand(*moves->fill);
-    double number = call.site.number(*moves->fill).value_or(0);
-    if (call.site.domain == Domain::Declared)
+    double number = call.context.number(*moves->fill).value_or(0);
+    if (call.context.domain == Domain::Declared)
       number = rounded(number, call.results[0].dtype);
     std::fill_n(call.results[0].data, call.results[0].size(),
                 value ? value[0] : element<T>(number));

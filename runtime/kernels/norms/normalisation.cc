@@ -15,15 +15,16 @@ namespace spmd::runtime {
 namespace {
 
 // y from x, where y has the extents of x: f(line of x, line of y) for each line along `dim`.
-template <class T, class F> void each_line(const Site &site, View<const T> x, View<T> y, F f) {
-  Lines lines = lines_of(site, x);
+template <class T, class F>
+void each_line(const KernelContext &context, View<const T> x, View<T> y, F f) {
+  Lines lines = lines_of(context, x);
   for (int64_t line = 0; line < lines.count(); ++line)
     f(Line<const T>(lines, line, x.data), Line<T>(lines, line, y.data));
 }
 // The same with two tensors read.
 template <class T, class F>
-void each_line(const Site &site, View<const T> x, View<const T> g, View<T> y, F f) {
-  Lines lines = lines_of(site, x);
+void each_line(const KernelContext &context, View<const T> x, View<const T> g, View<T> y, F f) {
+  Lines lines = lines_of(context, x);
   for (int64_t line = 0; line < lines.count(); ++line)
     f(Line<const T>(lines, line, x.data), Line<const T>(lines, line, g.data),
       Line<T>(lines, line, y.data));
@@ -44,9 +45,9 @@ template <class X, class T> void softmax_line(const X &x, const Line<T> &y, bool
     y[i] = logarithm ? x[i] - log : p.cells[static_cast<size_t>(i)];
 }
 template <class T> llvm::Error softmax(const Call<T> &call) {
-  bool logarithm = call.site.row.variant == Variant::Logarithm,
-       negative = call.site.row.variant == Variant::Negated;
-  each_line(call.site, call.operand("a"), call.results[0],
+  bool logarithm = call.context.row.variant == Variant::Logarithm,
+       negative = call.context.row.variant == Variant::Negated;
+  each_line(call.context, call.operand("a"), call.results[0],
             [&](const Line<const T> &x, const Line<T> &y) {
               if (negative)
                 softmax_line(Negated<T>{x}, y, false);
@@ -66,8 +67,8 @@ void softmax_gradient(const Y &y, const Line<const T> &g, const Line<T> &dx, boo
     dx[i] = logarithm ? g[i] - exp(y[i]) * sum : y[i] * (g[i] - sum);
 }
 template <class T> llvm::Error softmax_backward(const Call<T> &call) {
-  bool logarithm = call.site.row.variant == Variant::Logarithm;
-  each_line(call.site, call.operand("y"), call.operand("g"), call.results[0],
+  bool logarithm = call.context.row.variant == Variant::Logarithm;
+  each_line(call.context, call.operand("y"), call.operand("g"), call.results[0],
             [&](const Line<const T> &y, const Line<const T> &g, const Line<T> &dx) {
               softmax_gradient(y, g, dx, logarithm);
             });
@@ -79,11 +80,11 @@ llvm::Error vjp_softmax(const VjpCall &vjp) {
   View<const double> x = vjp.call.operand("a");
   std::vector<double> y(static_cast<size_t>(x.size()));
   View<double> result{x.dims, y.data(), x.dtype};
-  if (llvm::Error error = softmax<double>({vjp.call.site, vjp.call.args, result}))
+  if (llvm::Error error = softmax<double>({vjp.call.context, vjp.call.args, result}))
     return error;
-  bool logarithm = vjp.call.site.row.variant == Variant::Logarithm;
-  double sign = vjp.call.site.row.variant == Variant::Negated ? -1 : 1;
-  each_line(vjp.call.site, View<const double>{x.dims, y.data(), x.dtype}, vjp.gradients[0],
+  bool logarithm = vjp.call.context.row.variant == Variant::Logarithm;
+  double sign = vjp.call.context.row.variant == Variant::Negated ? -1 : 1;
+  each_line(vjp.call.context, View<const double>{x.dims, y.data(), x.dtype}, vjp.gradients[0],
             vjp.result,
             [&](const Line<const double> &y, const Line<const double> &g, const Line<double> &dx) {
               softmax_gradient(y, g, dx, logarithm);
@@ -97,14 +98,14 @@ llvm::Error vjp_softmax(const VjpCall &vjp) {
 // largest and zeros, with the gradient of what is not.
 template <class T> llvm::Error gumbel_softmax(const Call<T> &call) {
   View<const T> a = call.operand("a");
-  double tau = call.site.number_attr("tau", 1);
-  bool hard = rules::flag_attr(call.site.app, "hard");
+  double tau = call.context.number_attr("tau", 1);
+  bool hard = rules::flag_attr(call.context.app, "hard");
   uint64_t key = key_of(call);
   WholePositions whole(a);
   std::vector<T> noisy;
   for (int64_t i = 0; i < a.size(); ++i)
     noisy.push_back((a[i] - std::log(Draw(key, whole(i)).exponential())) / tau);
-  each_line(call.site, View<const T>{a.dims, noisy.data(), a.dtype}, call.results[0],
+  each_line(call.context, View<const T>{a.dims, noisy.data(), a.dtype}, call.results[0],
             [&](const Line<const T> &x, const Line<T> &y) {
               softmax_line(x, y, false);
               int64_t best = 0;
@@ -135,8 +136,8 @@ template <class X> auto norm_of(const X &x, int64_t n, double p) {
 }
 
 template <class T> llvm::Error normalize(const Call<T> &call) {
-  double p = call.site.number_attr("p", 2), eps = call.site.number_attr("eps", 1e-12);
-  each_line(call.site, call.operand("a"), call.results[0],
+  double p = call.context.number_attr("p", 2), eps = call.context.number_attr("eps", 1e-12);
+  each_line(call.context, call.operand("a"), call.results[0],
             [&](const Line<const T> &x, const Line<T> &y) {
               T norm = larger(norm_of(x, x.size(), p), T(eps));
               for (int64_t i = 0; i < x.size(); ++i)
@@ -146,7 +147,7 @@ template <class T> llvm::Error normalize(const Call<T> &call) {
 }
 
 template <class T> llvm::Error cosine_similarity(const Call<T> &call) {
-  double eps = call.site.number_attr("eps", 1e-8);
+  double eps = call.context.number_attr("eps", 1e-8);
   PointOperands<2, T> operands(call);
   Dims dims = broadcast_dims(operands.dims());
   std::vector<T> a(static_cast<size_t>(count(dims))), b = a;
@@ -154,7 +155,7 @@ template <class T> llvm::Error cosine_similarity(const Call<T> &call) {
     a[static_cast<size_t>(i)] = x;
     b[static_cast<size_t>(i)] = y;
   });
-  Lines lines(dims, call.site.dims(static_cast<unsigned>(dims.size())));
+  Lines lines(dims, call.context.dims(static_cast<unsigned>(dims.size())));
   for (int64_t line = 0; line < lines.count(); ++line) {
     Line<const T> x(lines, line, a.data()), y(lines, line, b.data());
     T dot = 0.0;
@@ -167,9 +168,9 @@ template <class T> llvm::Error cosine_similarity(const Call<T> &call) {
 }
 
 // All dimensions of v but `dim` share a length, which g sets; the norms are the second result.
-Lines vectors_of(const Site &site, const Dims &dims) {
+Lines vectors_of(const KernelContext &context, const Dims &dims) {
   auto rank = static_cast<unsigned>(dims.size());
-  unsigned kept = *rules::place_of(rules::dim_number(site.app).value_or(0), rank);
+  unsigned kept = *rules::place_of(rules::dim_number(context.app).value_or(0), rank);
   llvm::SmallVector<unsigned, 4> along;
   for (unsigned d = 0; d < rank; ++d)
     if (d != kept)
@@ -178,7 +179,7 @@ Lines vectors_of(const Site &site, const Dims &dims) {
 }
 template <class T> llvm::Error weight_norm(const Call<T> &call) {
   View<const T> v = call.operand("v"), g = call.operand("g");
-  Lines lines = vectors_of(call.site, *v.dims);
+  Lines lines = vectors_of(call.context, *v.dims);
   for (int64_t line = 0; line < lines.count(); ++line) {
     Line<const T> x(lines, line, v.data);
     T norm = norm_of(x, x.size(), 2);
@@ -193,7 +194,7 @@ template <class T> llvm::Error weight_norm(const Call<T> &call) {
 template <class T> llvm::Error weight_norm_backward(const Call<T> &call) {
   View<const T> y = call.operand("y"), v = call.operand("v"), g = call.operand("g"),
                 s = call.operand("s");
-  Lines lines = vectors_of(call.site, *v.dims);
+  Lines lines = vectors_of(call.context, *v.dims);
   for (int64_t line = 0; line < lines.count(); ++line) {
     Line<const T> x(lines, line, v.data), flow(lines, line, y.data);
     T norm = s[line], along(0.0);

@@ -12,8 +12,8 @@ using rules::flag_attr;
 
 namespace {
 
-double eps_of(const Site &site, double absent) {
-  return site.number_attr("eps", site.number_attr("epsilon", absent));
+double eps_of(const KernelContext &context, double absent) {
+  return context.number_attr("eps", context.number_attr("epsilon", absent));
 }
 
 std::vector<int64_t> counted(int64_t size) {
@@ -35,13 +35,14 @@ constexpr double kUsualEps = 1e-5;
 } // namespace
 
 // torch.finfo(dtype).eps where an RMS norm states none.
-double norm_eps(const Site &site, bool centred) {
-  return eps_of(site, centred ? kUsualEps : 2 * unit_roundoff(site.dtype(site.operand("x"))));
+double norm_eps(const KernelContext &context, bool centred) {
+  return eps_of(context,
+                centred ? kUsualEps : 2 * unit_roundoff(context.dtype(context.operand("x"))));
 }
 
-unsigned norm_spans(const Site &site,
+unsigned norm_spans(const KernelContext &context,
                     llvm::function_ref<std::optional<unsigned>(std::string_view)> rank_of) {
-  if (std::optional<rules::Numbers> shape = rules::numbers_attr(site.app, {"normalized_shape"}))
+  if (std::optional<rules::Numbers> shape = rules::numbers_attr(context.app, {"normalized_shape"}))
     return static_cast<unsigned>(shape->size());
   for (std::string_view name : {"w", "b"})
     if (std::optional<unsigned> rank = rank_of(name))
@@ -49,17 +50,18 @@ unsigned norm_spans(const Site &site,
   return 1;
 }
 
-NormSpace NormSpace::of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, unsigned spans,
-                               bool centred) {
+NormSpace NormSpace::of_layers(const KernelContext &context, llvm::ArrayRef<int64_t> dims,
+                               unsigned spans, bool centred) {
   llvm::SmallVector<unsigned, 4> along;
   for (auto d = static_cast<unsigned>(dims.size()) - spans; d < dims.size(); ++d)
     along.push_back(d);
   Lines lines(dims, along);
   std::vector<int64_t> none(static_cast<size_t>(lines.count()), 0);
-  return {lines, none, counted(lines.length()), centred, norm_eps(site, centred)};
+  return {lines, none, counted(lines.length()), centred, norm_eps(context, centred)};
 }
 
-NormSpace NormSpace::of_groups(const Site &site, llvm::ArrayRef<int64_t> dims, int64_t groups) {
+NormSpace NormSpace::of_groups(const KernelContext &context, llvm::ArrayRef<int64_t> dims,
+                               int64_t groups) {
   Extents of(dims);
   int64_t width = of.channels / groups;
   Lines lines({of.samples, groups, width * of.inner}, {2});
@@ -68,58 +70,59 @@ NormSpace NormSpace::of_groups(const Site &site, llvm::ArrayRef<int64_t> dims, i
     line.push_back(i % groups * width);
   for (int64_t i = 0; i < width * of.inner; ++i)
     element.push_back(i / of.inner);
-  return {lines, line, element, true, eps_of(site, kUsualEps)};
+  return {lines, line, element, true, eps_of(context, kUsualEps)};
 }
 
-NormSpace NormSpace::of_channels(const Site &site, llvm::ArrayRef<int64_t> dims) {
+NormSpace NormSpace::of_channels(const KernelContext &context, llvm::ArrayRef<int64_t> dims) {
   Extents of(dims);
   Lines lines({of.samples, of.channels, of.inner}, {0, 2});
   std::vector<int64_t> none(static_cast<size_t>(lines.length()), 0);
-  return {lines, counted(of.channels), none, true, eps_of(site, kUsualEps)};
+  return {lines, counted(of.channels), none, true, eps_of(context, kUsualEps)};
 }
 
-NormSpace NormSpace::of_instances(const Site &site, llvm::ArrayRef<int64_t> dims) {
+NormSpace NormSpace::of_instances(const KernelContext &context, llvm::ArrayRef<int64_t> dims) {
   Extents of(dims);
   Lines lines({of.samples, of.channels, of.inner}, {2});
   std::vector<int64_t> line, none(static_cast<size_t>(lines.length()), 0);
   for (int64_t i = 0; i < lines.count(); ++i)
     line.push_back(i % of.channels);
-  return {lines, line, none, true, eps_of(site, kUsualEps)};
+  return {lines, line, none, true, eps_of(context, kUsualEps)};
 }
 
 namespace {
 
 // An operand that not every row has.
 template <class T> View<const T> optional(const Call<T> &call, std::string_view name) {
-  unsigned place = call.site.operand(name);
-  return place < call.site.row.equation.equation.operand_count ? call.operand(place)
-                                                               : View<const T>();
+  unsigned place = call.context.operand(name);
+  return place < call.context.row.equation.equation.operand_count ? call.operand(place)
+                                                                  : View<const T>();
 }
 
 template <class T> unsigned span_count(const Call<T> &call) {
-  return norm_spans(call.site, [&](std::string_view name) {
+  return norm_spans(call.context, [&](std::string_view name) {
     View<const T> view = optional(call, name);
     return view ? std::optional(view.rank()) : std::nullopt;
   });
 }
 
 template <class T> llvm::Expected<NormSpace> space_of(const Call<T> &call) {
-  const Site &site = call.site;
+  const KernelContext &context = call.context;
   View<const T> x = call.operand("x");
-  const Variant variant = site.row.variant;
+  const Variant variant = context.row.variant;
   if (variant == Variant::LayerNorm || variant == Variant::RmsNorm)
-    return NormSpace::of_layers(site, *x.dims, span_count(call), variant == Variant::LayerNorm);
+    return NormSpace::of_layers(context, *x.dims, span_count(call), variant == Variant::LayerNorm);
   if (variant == Variant::InstanceNorm)
-    return NormSpace::of_instances(site, *x.dims);
+    return NormSpace::of_instances(context, *x.dims);
   if (variant != Variant::GroupNorm)
-    return NormSpace::of_channels(site, *x.dims);
+    return NormSpace::of_channels(context, *x.dims);
   View<const T> mean = optional(call, "u");
-  std::optional<int64_t> groups = rules::number_attr(site.app, {"num_groups", "group", "groups"});
+  std::optional<int64_t> groups =
+      rules::number_attr(context.app, {"num_groups", "group", "groups"});
   if (mean)
     groups = mean.dim(1);
   if (!groups || *groups <= 0 || x.dim(1) % *groups != 0)
-    return cannot_run(site, "the number of groups does not divide the channels");
-  return NormSpace::of_groups(site, *x.dims, *groups);
+    return cannot_run(context, "the number of groups does not divide the channels");
+  return NormSpace::of_groups(context, *x.dims, *groups);
 }
 
 template <class T> NormOperands<T> operands_of(const Call<T> &call) {
@@ -129,28 +132,29 @@ template <class T> NormOperands<T> operands_of(const Call<T> &call) {
 }
 
 // Which positions of the results are the mean and 1 / deviation: after y.
-template <class V> NormResults<V> results_of(const Site &site, llvm::ArrayRef<View<V>> results) {
+template <class V>
+NormResults<V> results_of(const KernelContext &context, llvm::ArrayRef<View<V>> results) {
   auto at = [&](size_t i) { return i < results.size() ? results[i] : View<V>(); };
-  if (site.row.variant == Variant::RmsNorm)
+  if (context.row.variant == Variant::RmsNorm)
     return {at(0), {}, at(1)};
   return {at(0), at(1), at(2)};
 }
 
 // By the last dimensions; none for other spaces.
 template <class T> std::optional<NormRows> rows_of(const Call<T> &call) {
-  const bool centred = call.site.row.variant == Variant::LayerNorm;
-  if (!centred && call.site.row.variant != Variant::RmsNorm)
+  const bool centred = call.context.row.variant == Variant::LayerNorm;
+  if (!centred && call.context.row.variant != Variant::RmsNorm)
     return std::nullopt;
   View<const T> x = call.operand("x");
   unsigned spans = std::min(span_count(call), x.rank());
   llvm::ArrayRef<int64_t> dims(*x.dims);
   return NormRows{count(dims.drop_back(spans)), count(dims.take_back(spans)), centred,
-                  norm_eps(call.site, centred)};
+                  norm_eps(call.context, centred)};
 }
 
 llvm::Error norm_forward(const Call<double> &call) {
   if (std::optional<NormRows> rows = rows_of(call)) {
-    standardise_rows(*rows, operands_of(call), results_of(call.site, call.results));
+    standardise_rows(*rows, operands_of(call), results_of(call.context, call.results));
     return llvm::Error::success();
   }
   llvm::Expected<NormSpace> space = space_of(call);
@@ -159,7 +163,7 @@ llvm::Error norm_forward(const Call<double> &call) {
   for (const View<double> &result : call.results)
     if (result)
       std::fill_n(result.data, result.size(), 0.0);
-  standardise(*space, operands_of(call), results_of(call.site, call.results));
+  standardise(*space, operands_of(call), results_of(call.context, call.results));
   return llvm::Error::success();
 }
 
@@ -170,7 +174,7 @@ llvm::Error norm_vjp(const VjpCall &vjp) {
   for (const View<double> &to : {asked.x, asked.w, asked.b})
     if (to)
       std::fill_n(to.data, to.size(), 0.0);
-  NormResults<const double> g = results_of(vjp.call.site, vjp.gradients);
+  NormResults<const double> g = results_of(vjp.call.context, vjp.gradients);
   if (std::optional<NormRows> rows = rows_of(vjp.call)) {
     standardise_rows_gradient(*rows, operands_of(vjp.call), {}, {}, g, asked);
     return llvm::Error::success();
@@ -185,7 +189,7 @@ llvm::Error norm_vjp(const VjpCall &vjp) {
 // The declared result that is the i-th of the row; null where `output_mask` leaves it out.
 template <class T> View<T> row_result(const Call<T> &call, unsigned i) {
   for (unsigned k = 0; k < call.results.size(); ++k)
-    if (rules::row_result(call.site.app, k) == i)
+    if (rules::row_result(call.context.app, k) == i)
       return call.results[k];
   return {};
 }
@@ -203,10 +207,11 @@ template <class T> llvm::Error norm_backward(const Call<T> &call) {
   llvm::Expected<NormSpace> space = space_of(call);
   if (!space)
     return space.takeError();
-  const rules::Application &app = call.site.app;
-  if (call.site.row.variant == Variant::BatchNorm && (app.attr("training") || app.attr("train")) &&
-      !flag_attr(app, "training") && !flag_attr(app, "train"))
-    return cannot_run(call.site, "only statistics of the batch itself have a gradient here");
+  const rules::Application &app = call.context.app;
+  if (call.context.row.variant == Variant::BatchNorm &&
+      (app.attr("training") || app.attr("train")) && !flag_attr(app, "training") &&
+      !flag_attr(app, "train"))
+    return cannot_run(call.context, "only statistics of the batch itself have a gradient here");
   standardise_gradient(*space, operands_of(call), optional(call, "u"), optional(call, "s"), g,
                        asked);
   return llvm::Error::success();
@@ -214,7 +219,7 @@ template <class T> llvm::Error norm_backward(const Call<T> &call) {
 
 // With the statistics of other data.
 struct Inference {
-  explicit Inference(const Site &site) : eps(eps_of(site, kUsualEps)) {}
+  explicit Inference(const KernelContext &context) : eps(eps_of(context, kUsualEps)) {}
   template <class T> T operator()(T x, T v, T w, T u, T k) const {
     return (x - u) * rsqrt(v + eps) * w + k;
   }
@@ -222,7 +227,7 @@ struct Inference {
 };
 // All operands but x, one number per channel, are aligned with its dimension 1.
 template <class T> llvm::Error batch_norm_inference(const Call<T> &call) {
-  Inference f(call.site);
+  Inference f(call.context);
   View<const T> x = call.operand("x"), v = call.operand("v"), w = call.operand("w"),
                 u = call.operand("u"), k = call.operand("k");
   Extents of(*x.dims);

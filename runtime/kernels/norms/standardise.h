@@ -22,12 +22,13 @@ struct NormSpace {
     return line_weight[static_cast<size_t>(line)] + element_weight[static_cast<size_t>(i)];
   }
   // By the trailing dimensions: as many as `normalized_shape` or the weight has.
-  static NormSpace of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, unsigned spans,
-                             bool centred);
+  static NormSpace of_layers(const KernelContext &context, llvm::ArrayRef<int64_t> dims,
+                             unsigned spans, bool centred);
   // [samples, channels, ...]: per sample and group of channels, per channel, per both.
-  static NormSpace of_groups(const Site &site, llvm::ArrayRef<int64_t> dims, int64_t groups);
-  static NormSpace of_channels(const Site &site, llvm::ArrayRef<int64_t> dims);
-  static NormSpace of_instances(const Site &site, llvm::ArrayRef<int64_t> dims);
+  static NormSpace of_groups(const KernelContext &context, llvm::ArrayRef<int64_t> dims,
+                             int64_t groups);
+  static NormSpace of_channels(const KernelContext &context, llvm::ArrayRef<int64_t> dims);
+  static NormSpace of_instances(const KernelContext &context, llvm::ArrayRef<int64_t> dims);
 };
 
 template <class T> struct NormOperands {

@@ -21,7 +21,7 @@ struct Product {
   bool summed = false;
 };
 template <class T> Product product_of(const Call<T> &call) {
-  const rules::Equation &equation = call.site.row.equation.equation;
+  const rules::Equation &equation = call.context.row.equation.equation;
   View<const T> a = call.operand("a");
   const bool batched = a.rank() == 3;
   Product p;
@@ -36,13 +36,15 @@ template <class T> Product product_of(const Call<T> &call) {
     p.n = b.dims->back();
   return p;
 }
-double factor(const Site &site, llvm::StringRef name) { return site.number_attr(name, 1); }
+double factor(const KernelContext &context, llvm::StringRef name) {
+  return context.number_attr(name, 1);
+}
 
 template <class T> Error add_product(const Call<T> &call) {
   Product p = product_of(call);
   View<const T> c = call.operand("c"), a = call.operand("a"), b = call.operand(p.right);
   View<T> to = call.results[0];
-  double alpha = factor(call.site, "alpha"), beta = factor(call.site, "beta");
+  double alpha = factor(call.context, "alpha"), beta = factor(call.context, "beta");
   int64_t at = 0;
   // With beta = 0 even what is not finite plays no part.
   for (Walk walk(*to.dims, {strides_over(*c.dims, *to.dims)}); beta != 0 && walk; ++walk)
@@ -57,8 +59,8 @@ Error add_product_vjp(const VjpCall &vjp) {
   const Call<double> &call = vjp.call;
   Product p = product_of(call);
   Real a = call.operand("a"), b = call.operand(p.right), g = vjp.gradients[0];
-  std::string_view name = call.site.row.equation.equation.operands[vjp.operand].name;
-  double alpha = factor(call.site, "alpha"), beta = factor(call.site, "beta");
+  std::string_view name = call.context.row.equation.equation.operands[vjp.operand].name;
+  double alpha = factor(call.context, "alpha"), beta = factor(call.context, "beta");
   if (name == "c") {
     int64_t at = 0;
     for (Walk walk(*g.dims, {strides_over(*vjp.result.dims, *g.dims)}); walk; ++walk)
@@ -117,7 +119,7 @@ template <class T> Error symmetric_product(const Call<T> &call) {
   View<const T> a = call.operand("a"), c = call.operand("c");
   View<T> to = call.results[0];
   int64_t m = a.dim(a.rank() - 2), k = a.dims->back();
-  T alpha = T(factor(call.site, "alpha")), beta = T(factor(call.site, "beta"));
+  T alpha = T(factor(call.context, "alpha")), beta = T(factor(call.context, "beta"));
   each_matrix(*to.dims, *a.dims, *c.dims, [&](int64_t to_at, int64_t a_at, int64_t c_at) {
     std::copy_n(c.data + c_at, m * m, to.data + to_at);
     gemm<T>(m, m, k, alpha, {a.data + a_at, k}, {a.data + a_at, k, true}, beta, to.data + to_at, m);
@@ -151,9 +153,9 @@ template <class T> Error kron(const Call<T> &call) {
 template <class T> Error cross(const Call<T> &call) {
   View<const T> a = call.operand("a"), b = call.operand("b");
   View<T> to = call.results[0];
-  auto dims = call.site.dims(to.rank());
+  auto dims = call.context.dims(to.rank());
   if (dims.empty() || to.dim(dims[0]) != 3)
-    return cannot_run(call.site, "its vectors do not have three elements");
+    return cannot_run(call.context, "its vectors do not have three elements");
   unsigned d = dims[0];
   Strides a_steps = strides_over(*a.dims, *to.dims), b_steps = strides_over(*b.dims, *to.dims);
   int64_t at = 0;
@@ -172,9 +174,9 @@ template <class T> Error cross(const Call<T> &call) {
 Error vecdot(const Call<Complex> &call) {
   View<const Complex> a = call.operand("a"), b = call.operand("b");
   View<Complex> to = call.results[0];
-  bool conjugates = call.site.variant() != Variant::Bilinear;
+  bool conjugates = call.context.variant() != Variant::Bilinear;
   const Dims &over = a.rank() >= b.rank() ? *a.dims : *b.dims;
-  auto dims = call.site.dims(static_cast<unsigned>(over.size()));
+  auto dims = call.context.dims(static_cast<unsigned>(over.size()));
   unsigned d = dims.empty() ? 0 : dims[0];
   Dims all = over;
   for (size_t back = 1; back <= std::min(a.dims->size(), b.dims->size()); ++back)
@@ -194,14 +196,14 @@ Error vecdot(const Call<Complex> &call) {
 template <class T>
 llvm::Expected<std::vector<int64_t>> block_ends(const Call<T> &call, int64_t rows) {
   View<const T> o = call.operand("o");
-  bool sizes = call.site.variant() == Variant::BlockSizes; // torch: their ends
+  bool sizes = call.context.variant() == Variant::BlockSizes; // torch: their ends
   std::vector<int64_t> ends;
   int64_t end = 0;
   for (int64_t e = 0; e < o.size(); ++e) {
     auto number = static_cast<int64_t>(plain(o[e]));
     int64_t next = sizes ? end + number : number;
     if (next < end || next > rows)
-      return cannot_run(call.site, "its blocks of rows are not in order");
+      return cannot_run(call.context, "its blocks of rows are not in order");
     ends.push_back(end = next);
   }
   return ends;
@@ -232,8 +234,8 @@ void by_blocks(Part part, llvm::ArrayRef<int64_t> ends, int64_t k, int64_t m, co
 Error grouped_mm(const Call<double> &call) {
   Real x = call.operand("x"), w = call.operand("w"), s = call.operand("s"), t = call.operand("t");
   View<double> to = call.results[0];
-  if (x.rank() != 2 || w.rank() != 3 || rules::flag_attr(call.site.app, "transpose_rhs"))
-    return cannot_run(call.site, "its operands are not rows and one matrix for each expert");
+  if (x.rank() != 2 || w.rank() != 3 || rules::flag_attr(call.context.app, "transpose_rhs"))
+    return cannot_run(call.context, "its operands are not rows and one matrix for each expert");
   llvm::Expected<std::vector<int64_t>> ends = block_ends(call, x.dim(0));
   if (!ends)
     return ends.takeError();
@@ -252,11 +254,11 @@ Error grouped_mm_vjp(const VjpCall &vjp) {
   const Call<double> &call = vjp.call;
   Real x = call.operand("x"), w = call.operand("w"), g = vjp.gradients[0];
   if (call.operand("s") || call.operand("t"))
-    return cannot_run(call.site, "the derivative of scaled operands is not known");
+    return cannot_run(call.context, "the derivative of scaled operands is not known");
   llvm::Expected<std::vector<int64_t>> ends = block_ends(call, x.dim(0));
   if (!ends)
     return ends.takeError();
-  bool of_rows = call.site.row.equation.equation.operands[vjp.operand].name == "x";
+  bool of_rows = call.context.row.equation.equation.operands[vjp.operand].name == "x";
   by_blocks(of_rows ? Part::RowsBack : Part::Outer, *ends, x.dim(1), w.dim(2),
             of_rows ? g.data : x.data, of_rows ? w.data : g.data, vjp.result.data);
   return Error::success();
@@ -279,7 +281,7 @@ Error grouped_mm_backward(const Call<double> &call) {
 Error grouped_mm_of_rows(const Call<double> &call) {
   Real x = call.operand("x"), w = call.operand("w"), s = call.operand("s"), t = call.operand("t");
   if (s || t)
-    return cannot_run(call.site, "scales of two matrices are not known");
+    return cannot_run(call.context, "scales of two matrices are not known");
   llvm::Expected<std::vector<int64_t>> ends = block_ends(call, w.dim(0));
   if (!ends)
     return ends.takeError();
@@ -296,7 +298,7 @@ Error grouped_mm_of_rows_vjp(const VjpCall &vjp) {
   llvm::Expected<std::vector<int64_t>> ends = block_ends(call, w.dim(0));
   if (!ends)
     return ends.takeError();
-  bool left = call.site.row.equation.equation.operands[vjp.operand].name == "x";
+  bool left = call.context.row.equation.equation.operands[vjp.operand].name == "x";
   int64_t m = x.dim(0), n = x.dim(1), k = w.dim(1), first = 0;
   for (size_t e = 0; e < ends->size(); first = (*ends)[e++]) {
     int64_t rows = (*ends)[e] - first;
@@ -330,7 +332,7 @@ template <class T, class F> T distance(int64_t width, double p, const F &differe
 template <class T> Error cdist(const Call<T> &call) {
   View<const T> a = call.operand("a"), b = call.operand("b");
   View<T> to = call.results[0];
-  double p = argument(call.site, {"p"}, 2).value_or(2);
+  double p = argument(call.context, {"p"}, 2).value_or(2);
   int64_t m = a.dim(a.rank() - 2), n = b.dim(b.rank() - 2), k = a.dims->back();
   each_matrix(*to.dims, *a.dims, *b.dims, [&](int64_t to_at, int64_t a_at, int64_t b_at) {
     for (int64_t i = 0; i < m; ++i)
@@ -343,21 +345,21 @@ template <class T> Error cdist(const Call<T> &call) {
 
 Error cdist_backward(const Call<double> &call) {
   View<const double> g = call.operand("g");
-  return run_taped_vjp(cdist<Var>, {call, g, call.site.operand("a"), 0, call.results[0]});
+  return run_taped_vjp(cdist<Var>, {call, g, call.context.operand("a"), 0, call.results[0]});
 }
 
 template <class T> Error dist(const Call<T> &call) {
   View<const T> a = call.operand("a"), b = call.operand("b");
   if (*a.dims != *b.dims)
-    return cannot_run(call.site, "its operands have other extents");
-  double p = argument(call.site, {"p"}, 2).value_or(2);
+    return cannot_run(call.context, "its operands have other extents");
+  double p = argument(call.context, {"p"}, 2).value_or(2);
   call.results[0][0] = distance<T>(a.size(), p, [&](int64_t i) { return a[i] - b[i]; });
   return Error::success();
 }
 
 template <class T> Error pairwise_distance(const Call<T> &call) {
   View<const T> a = call.operand("a"), b = call.operand("b");
-  double p = call.site.number_attr("p", 2), eps = call.site.number_attr("eps", 1e-6);
+  double p = call.context.number_attr("p", 2), eps = call.context.number_attr("eps", 1e-6);
   int64_t k = a.dims->back();
   Dims over = a.rank() >= b.rank() ? *a.dims : *b.dims;
   for (size_t back = 1; back <= std::min(a.dims->size(), b.dims->size()); ++back)

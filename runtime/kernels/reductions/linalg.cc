@@ -8,11 +8,13 @@ namespace {
 
 using llvm::Error;
 
-bool is_on(const Site &site, llvm::StringRef name, bool absent) {
-  const ir::AttrValue *value = site.app.attr(name);
-  return value && value->form != ir::AttrForm::Null ? rules::flag_attr(site.app, name) : absent;
+bool is_on(const KernelContext &context, llvm::StringRef name, bool absent) {
+  const ir::AttrValue *value = context.app.attr(name);
+  return value && value->form != ir::AttrForm::Null ? rules::flag_attr(context.app, name) : absent;
 }
-Error not_square(const Site &site) { return cannot_run(site, "its matrices are not square"); }
+Error not_square(const KernelContext &context) {
+  return cannot_run(context, "its matrices are not square");
+}
 template <class T> bool is_square(View<const T> a) {
   return a.rank() >= 2 && a.dims->back() == a.dim(a.rank() - 2);
 }
@@ -24,19 +26,19 @@ template <class T> View<T> result(const Call<T> &call, unsigned i) {
 template <class T, class F> Error map_matrices(const Call<T> &call, const F &f) {
   View<const T> a = call.operand("a");
   if (!is_square(a))
-    return not_square(call.site);
+    return not_square(call.context);
   return each_matrix_of(*a.dims, [&](int64_t, int64_t at) -> Error {
     std::optional<Matrix<T>> made = f(Matrix<T>(a, at));
     if (!made)
-      return cannot_run(call.site, "a matrix is not positive definite");
+      return cannot_run(call.context, "a matrix is not positive definite");
     made->store(call.results[0], at);
     return Error::success();
   });
 }
 
 template <class T> Error inverse(const Call<T> &call) {
-  bool of_factor = call.site.variant() == Variant::FromCholeskyFactor;
-  bool upper = is_on(call.site, "upper", false);
+  bool of_factor = call.context.variant() == Variant::FromCholeskyFactor;
+  bool upper = is_on(call.context, "upper", false);
   return map_matrices(call, [&](const Matrix<T> &a) -> std::optional<Matrix<T>> {
     if (!of_factor)
       return inverse_of(a);
@@ -46,7 +48,7 @@ template <class T> Error inverse(const Call<T> &call) {
 }
 
 template <class T> Error cholesky(const Call<T> &call) {
-  bool upper = is_on(call.site, "upper", false);
+  bool upper = is_on(call.context, "upper", false);
   return map_matrices(call, [&](const Matrix<T> &a) {
     std::optional<Matrix<T>> l = cholesky_of(symmetric_part(a));
     return l && upper ? std::optional(l->adjoint()) : l;
@@ -59,7 +61,7 @@ template <class T, class F> Error solve_each(const Call<T> &call, bool right, co
   View<const T> a = call.operand("a"), b = call.operand("b");
   View<T> to = call.results[0];
   if (!is_square(a))
-    return not_square(call.site);
+    return not_square(call.context);
   if (!to)
     return Error::success();
   bool vector =
@@ -70,7 +72,7 @@ template <class T, class F> Error solve_each(const Call<T> &call, bool right, co
   View<const T> from = b;
   from.dims = &of_b;
   if (from.rank() < 2)
-    return cannot_run(call.site, "its right-hand side is neither vector nor matrix");
+    return cannot_run(call.context, "its right-hand side is neither vector nor matrix");
   int64_t size = of_to[of_to.size() - 1] * of_to[of_to.size() - 2];
   return each_matrix_of(llvm::ArrayRef<int64_t>(of_to).drop_back(2), *a.dims, of_b,
                         [&](int64_t i, int64_t a_at, int64_t b_at) {
@@ -84,7 +86,7 @@ template <class T, class F> Error solve_each(const Call<T> &call, bool right, co
 }
 
 template <class T> Error solve_row(const Call<T> &call) {
-  return solve_each(call, !is_on(call.site, "left", true),
+  return solve_each(call, !is_on(call.context, "left", true),
                     [](const Matrix<T> &a, const Matrix<T> &b) { return solve(lu_of(a), b); });
 }
 
@@ -107,13 +109,13 @@ template <class T> Error solve_ex(const Call<T> &call) {
 }
 
 template <class T> Error triangular_solve(const Call<T> &call) {
-  const Site &site = call.site;
-  bool upper =
-      site.app.attr("lower") ? !rules::flag_attr(site.app, "lower") : is_on(site, "upper", true);
-  bool unit = is_on(site, "unitriangular", false) || is_on(site, "unit_diagonal", false);
-  bool conjugates = is_on(site, "conjugate_a", false);
-  bool turned = is_on(site, "transpose", false) || is_on(site, "transpose_a", false);
-  bool right = !is_on(site, "left", true) || !is_on(site, "left_side", true);
+  const KernelContext &context = call.context;
+  bool upper = context.app.attr("lower") ? !rules::flag_attr(context.app, "lower")
+                                         : is_on(context, "upper", true);
+  bool unit = is_on(context, "unitriangular", false) || is_on(context, "unit_diagonal", false);
+  bool conjugates = is_on(context, "conjugate_a", false);
+  bool turned = is_on(context, "transpose", false) || is_on(context, "transpose_a", false);
+  bool right = !is_on(context, "left", true) || !is_on(context, "left_side", true);
   View<const T> a = call.operand("a");
   if (View<T> copy = result(call, 1)) // torch gives the triangle back
     std::copy_n(a.data, std::min(a.size(), copy.size()), copy.data);
@@ -133,7 +135,7 @@ template <class T> Error triangular_solve(const Call<T> &call) {
 }
 
 template <class T> Error cholesky_solve(const Call<T> &call) {
-  bool upper = is_on(call.site, "upper", false);
+  bool upper = is_on(call.context, "upper", false);
   return solve_each(call, false, [&](const Matrix<T> &m, const Matrix<T> &b) {
     Matrix<T> l = upper ? m.adjoint() : m;
     return solve_triangular(l.adjoint(), solve_triangular(l, b, false, false), true, false);
@@ -153,14 +155,14 @@ template <class T> void store(View<T> to, const Matrix<T> &m, int64_t i) {
 
 // The factors, or the reflectors that they are made of (`geqrf`).
 template <class T> Error qr(const Call<T> &call) {
-  const Site &site = call.site;
+  const KernelContext &context = call.context;
   View<const T> a = call.operand("a");
   View<T> q = call.results[0], r = result(call, 1);
-  if (rules::flag_attr(site.app, "pivoting"))
-    return cannot_run(site, "attribute `pivoting` is not known");
+  if (rules::flag_attr(context.app, "pivoting"))
+    return cannot_run(context, "attribute `pivoting` is not known");
   return each_matrix_of(*a.dims, [&](int64_t i, int64_t at) {
     Reflectors<T> found = reflectors_of(Matrix<T>(a, at));
-    if (site.variant() == Variant::Reflectors) {
+    if (context.variant() == Variant::Reflectors) {
       store(q, found.both, i);
       store(r, found.taus, i);
       return Error::success();

@@ -7,14 +7,16 @@ namespace spmd::runtime {
 
 namespace {
 
-llvm::StringRef norm_word(const Site &site) { return rules::word_attr(site.app, {"ord", "p"}); }
-bool is_nuclear(const Site &site) {
-  return norm_word(site) == "nuc" || site.variant() == Variant::Nuclear;
+llvm::StringRef norm_word(const KernelContext &context) {
+  return rules::word_attr(context.app, {"ord", "p"});
+}
+bool is_nuclear(const KernelContext &context) {
+  return norm_word(context) == "nuc" || context.variant() == Variant::Nuclear;
 }
 
 // The positions of the rows and columns: torch takes `dim` in the order given.
-std::pair<unsigned, unsigned> matrix_dims(const Site &site, unsigned rank) {
-  std::optional<rules::Numbers> dims = rules::dim_numbers(site.app);
+std::pair<unsigned, unsigned> matrix_dims(const KernelContext &context, unsigned rank) {
+  std::optional<rules::Numbers> dims = rules::dim_numbers(context.app);
   if (!dims || dims->size() != 2)
     return {rank - 2, rank - 1};
   return {*rules::place_of((*dims)[0], rank), *rules::place_of((*dims)[1], rank)};
@@ -22,31 +24,32 @@ std::pair<unsigned, unsigned> matrix_dims(const Site &site, unsigned rank) {
 
 } // namespace
 
-double norm_order(const Site &site) {
-  llvm::StringRef word = norm_word(site);
+double norm_order(const KernelContext &context) {
+  llvm::StringRef word = norm_word(context);
   if (word == "inf" || word == "-inf")
     return word == "inf" ? kInfinity : -kInfinity;
-  return site.number_attr("ord", site.number_attr("p", 2));
+  return context.number_attr("ord", context.number_attr("p", 2));
 }
 
-bool is_matrix_norm(const Site &site, unsigned rank) {
-  if (rank < 2 || norm_word(site) == "fro" || site.variant() == Variant::Frobenius)
+bool is_matrix_norm(const KernelContext &context, unsigned rank) {
+  if (rank < 2 || norm_word(context) == "fro" || context.variant() == Variant::Frobenius)
     return false;
-  bool stated = rules::any_attr(site.app, {"ord", "p"});
-  if (is_nuclear(site) || site.variant() == Variant::OfMatrix)
-    return stated || is_nuclear(site); // else Frobenius'
-  std::optional<rules::Numbers> dims = rules::dim_numbers(site.app);
-  return site.variant() == Variant::OfTwoDims && stated && (dims ? dims->size() == 2 : rank == 2);
+  bool stated = rules::any_attr(context.app, {"ord", "p"});
+  if (is_nuclear(context) || context.variant() == Variant::OfMatrix)
+    return stated || is_nuclear(context); // else Frobenius'
+  std::optional<rules::Numbers> dims = rules::dim_numbers(context.app);
+  return context.variant() == Variant::OfTwoDims && stated &&
+         (dims ? dims->size() == 2 : rank == 2);
 }
 
 template <class T> llvm::Error matrix_norm(const Call<T> &call) {
   View<const T> a = call.operand("a");
-  auto [rows, columns] = matrix_dims(call.site, a.rank());
-  double order = norm_order(call.site);
-  if (is_nuclear(call.site) || std::abs(order) == 2)
-    return cannot_run(call.site, "it has no kernel for norms of singular values");
+  auto [rows, columns] = matrix_dims(call.context, a.rank());
+  double order = norm_order(call.context);
+  if (is_nuclear(call.context) || std::abs(order) == 2)
+    return cannot_run(call.context, "it has no kernel for norms of singular values");
   if (std::abs(order) != 1 && !std::isinf(order))
-    return cannot_run(call.site, "matrices have no norm of that order");
+    return cannot_run(call.context, "matrices have no norm of that order");
   bool of_rows = std::isinf(order);
   unsigned kept = of_rows ? rows : columns, summed = of_rows ? columns : rows;
   Lines lines(*a.dims, {rows, columns});

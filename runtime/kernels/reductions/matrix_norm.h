@@ -7,9 +7,9 @@
 namespace spmd::runtime {
 
 // Attribute `ord` or `p` as a number, by default 2; `fro` is 2.
-double norm_order(const Site &site);
+double norm_order(const KernelContext &context);
 // Whether the op is a norm of matrices and not of vectors, for an operand of that rank.
-bool is_matrix_norm(const Site &site, unsigned rank);
+bool is_matrix_norm(const KernelContext &context, unsigned rank);
 template <class T> llvm::Error matrix_norm(const Call<T> &call);
 extern template llvm::Error matrix_norm(const Call<double> &);
 extern template llvm::Error matrix_norm(const Call<Var> &);

@@ -18,13 +18,14 @@ namespace {
 
 template <class T> using Elements = Line<const T>;
 
-// A functor: constructed from a Site; fills kResults numbers from the elements of one line.
+// A functor: constructed from a KernelContext; fills kResults numbers from the elements of one
+// line.
 template <class F, class T> llvm::Error run_reduction(const Call<T> &call) {
-  if (llvm::Error error = check_functor<F>(call.site))
+  if (llvm::Error error = check_functor<F>(call.context))
     return error;
-  F f(call.site);
+  F f(call.context);
   View<const T> a = call.operand(0u);
-  Lines lines = lines_of(call.site, a);
+  Lines lines = lines_of(call.context, a);
   T results[F::kResults];
   for (int64_t line = 0; line < lines.count(); ++line) {
     f(Elements<T>(lines, line, a.data), results);
@@ -54,11 +55,11 @@ constexpr KernelDef stepped(std::string_view row,
 }
 
 struct OneResult {
-  explicit OneResult(const Site &) {}
+  explicit OneResult(const KernelContext &) {}
   static constexpr unsigned kResults = 1;
 };
 struct TwoResults {
-  explicit TwoResults(const Site &) {}
+  explicit TwoResults(const KernelContext &) {}
   static constexpr unsigned kResults = 2;
 };
 
@@ -81,7 +82,8 @@ struct SumSquares : OneResult {
   }
 };
 struct PowSum : OneResult {
-  explicit PowSum(const Site &site) : OneResult(site), power(site.number_attr("ord", 2)) {}
+  explicit PowSum(const KernelContext &context)
+      : OneResult(context), power(context.number_attr("ord", 2)) {}
   template <class T> void operator()(const Elements<T> &x, T *out) const {
     *out = 0.0;
     for (int64_t i = 0; i < x.size(); ++i)
@@ -100,7 +102,8 @@ struct CountNonzero : OneResult {
   }
 };
 struct NanSum : OneResult {
-  explicit NanSum(const Site &site) : OneResult(site), mean(site.row.variant == Variant::Mean) {}
+  explicit NanSum(const KernelContext &context)
+      : OneResult(context), mean(context.row.variant == Variant::Mean) {}
   template <class T> void operator()(const Elements<T> &x, T *out) const {
     double found = 0;
     *out = 0.0;
@@ -131,11 +134,11 @@ struct LogSumExp : OneResult {
 
 // Moments. `correction`, or `unbiased`; the deviation of equal numbers has derivative 0.
 struct Moments {
-  explicit Moments(const Site &site) {
-    correction = rules::any_attr(site.app, {"unbiased"})
-                     ? static_cast<double>(rules::flag_attr(site.app, "unbiased"))
-                     : site.number_attr("correction", site.number_attr("ddof", 1));
-    root = site.row.variant == Variant::Root;
+  explicit Moments(const KernelContext &context) {
+    correction = rules::any_attr(context.app, {"unbiased"})
+                     ? static_cast<double>(rules::flag_attr(context.app, "unbiased"))
+                     : context.number_attr("correction", context.number_attr("ddof", 1));
+    root = context.row.variant == Variant::Root;
   }
   template <class T> void fill(const Elements<T> &x, T &spread, T &mean) const {
     auto n = static_cast<double>(x.size());
@@ -241,8 +244,8 @@ template <bool kDropNan> struct Median : TwoResults { // the lower one of two
 
 // What stands between two sorted elements: attribute `interpolation`.
 enum class Interpolation : uint8_t { Line, Lower, Higher, Nearest, Midpoint };
-Interpolation interpolation_of(const Site &site) {
-  return llvm::StringSwitch<Interpolation>(rules::word_attr(site.app, {"interpolation"}))
+Interpolation interpolation_of(const KernelContext &context) {
+  return llvm::StringSwitch<Interpolation>(rules::word_attr(context.app, {"interpolation"}))
       .Case("lower", Interpolation::Lower)
       .Case("higher", Interpolation::Higher)
       .Case("nearest", Interpolation::Nearest)
@@ -272,12 +275,12 @@ template <class T> T quantile_of(const Elements<T> &x, T q, Interpolation betwee
 }
 // Results of several q stand one after the other.
 template <class T> llvm::Error quantile(const Call<T> &call) {
-  const Site &site = call.site;
+  const KernelContext &context = call.context;
   View<const T> a = call.operand("a"), q = call.operand("q");
-  const Interpolation between = interpolation_of(site);
-  bool drop_nan = site.variant() == Variant::SkipsNan;
-  Lines lines = lines_of(site, a);
-  double number = site.number(site.operand("q")).value_or(site.number_attr("q", kNaN));
+  const Interpolation between = interpolation_of(context);
+  bool drop_nan = context.variant() == Variant::SkipsNan;
+  Lines lines = lines_of(context, a);
+  double number = context.number(context.operand("q")).value_or(context.number_attr("q", kNaN));
   for (int64_t k = 0, size = q ? q.size() : 1; k < size; ++k)
     for (int64_t line = 0; line < lines.count(); ++line)
       call.results[0][k * lines.count() + line] =
@@ -296,7 +299,8 @@ struct All : OneResult {
   }
 };
 struct Any : OneResult { // `reduce_xor`: an odd number of them
-  explicit Any(const Site &site) : OneResult(site), odd(site.variant() == Variant::Odd) {}
+  explicit Any(const KernelContext &context)
+      : OneResult(context), odd(context.variant() == Variant::Odd) {}
   void operator()(const Elements<double> &x, double *out) const {
     int64_t found = 0;
     for (int64_t i = 0; i < x.size(); ++i)
@@ -308,7 +312,7 @@ struct Any : OneResult { // `reduce_xor`: an odd number of them
 
 // Norms of vectors: `p` or `ord`. Of matrices: matrix_norm.h.
 struct Norm : OneResult {
-  explicit Norm(const Site &site) : OneResult(site), order(norm_order(site)) {}
+  explicit Norm(const KernelContext &context) : OneResult(context), order(norm_order(context)) {}
   template <class T> void operator()(const Elements<T> &x, T *out) const {
     T sum = 0.0;
     if (std::isinf(order)) {
@@ -334,7 +338,7 @@ struct Norm : OneResult {
 };
 template <class T> llvm::Error norm(const Call<T> &call) {
   View<const T> a = call.operand("a");
-  if (is_matrix_norm(call.site, a.rank()))
+  if (is_matrix_norm(call.context, a.rank()))
     return matrix_norm(call);
   return run_reduction<Norm>(call);
 }
@@ -342,7 +346,7 @@ template <class T> llvm::Error norm(const Call<T> &call) {
 // Of two tensors.
 
 template <class F, bool kStretches> llvm::Error compare(const Call<double> &call) {
-  F f(call.site);
+  F f(call.context);
   PointOperands<2, double> operands(call);
   Dims dims = broadcast_dims(operands.dims());
   bool same = kStretches || operands.dims()[0] == operands.dims()[1];
@@ -352,7 +356,7 @@ template <class F, bool kStretches> llvm::Error compare(const Call<double> &call
   return llvm::Error::success();
 }
 struct Same {
-  explicit Same(const Site &) {}
+  explicit Same(const KernelContext &) {}
   double operator()(double a, double b) const { return a == b; }
 };
 

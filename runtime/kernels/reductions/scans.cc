@@ -12,8 +12,8 @@ namespace {
 // What was met so far joined with the next element; attribute `reverse`: from the end.
 template <class Join, class T> llvm::Error run_scan(const Call<T> &call) {
   View<const T> a = call.operand("a");
-  bool reverse = rules::flag_attr(call.site.app, "reverse");
-  Lines lines = lines_of(call.site, a);
+  bool reverse = rules::flag_attr(call.context.app, "reverse");
+  Lines lines = lines_of(call.context, a);
   for (int64_t line = 0; line < lines.count(); ++line) {
     T sum;
     for (int64_t i = 0; i < lines.length(); ++i) {
@@ -43,7 +43,7 @@ struct JoinLogSum {
 // Of equal elements the last one, as torch has it.
 template <bool kLargest, class T> llvm::Error run_extreme(const Call<T> &call) {
   View<const T> a = call.operand("a");
-  Lines lines = lines_of(call.site, a);
+  Lines lines = lines_of(call.context, a);
   bool has_positions = call.results.size() > 1 && call.results[1];
   for (int64_t line = 0; line < lines.count(); ++line) {
     int64_t best = 0;
@@ -64,16 +64,16 @@ template <bool kLargest, class T> llvm::Error run_extreme(const Call<T> &call) {
 template <class T, class F> llvm::Error each_result(const Call<T> &call, F f) {
   View<const T> a = call.operand("a");
   View<T> out = call.results[0];
-  Lines lines = lines_of(call.site, a);
-  Lines results(*out.dims, call.site.dims(out.rank()));
+  Lines lines = lines_of(call.context, a);
+  Lines results(*out.dims, call.context.dims(out.rank()));
   for (int64_t line = 0; line < lines.count(); ++line)
     f(Line<const T>(lines, line, a.data), Line<T>(results, line, out.data));
   return llvm::Error::success();
 }
 template <class T> llvm::Error diff(const Call<T> &call) {
-  if (call.site.variant() == Variant::Gradient)
-    return cannot_run(call.site, "`gradient` has no kernel");
-  auto order = rules::number_attr(call.site.app, {"n"}).value_or(1);
+  if (call.context.variant() == Variant::Gradient)
+    return cannot_run(call.context, "`gradient` has no kernel");
+  auto order = rules::number_attr(call.context.app, {"n"}).value_or(1);
   return each_result(call, [&](const Line<const T> &x, const Line<T> &y) {
     std::vector<T> rest;
     for (int64_t i = 0; i < x.size(); ++i)
@@ -101,7 +101,7 @@ llvm::Error bincount(const Call<double> &call) {
   View<double> out = call.results[0];
   for (int64_t i = 0; i < a.size(); ++i) {
     if (!(a[i] >= 0 && a[i] < static_cast<double>(out.size())))
-      return cannot_run(call.site, "an element is no index of the result");
+      return cannot_run(call.context, "an element is no index of the result");
     out[static_cast<int64_t>(a[i])] += 1;
   }
   return llvm::Error::success();
@@ -111,8 +111,8 @@ llvm::Error bincount(const Call<double> &call) {
 llvm::Error item(const Call<double> &call) {
   View<const double> a = call.operand("a");
   if (a.size() != call.results[0].size())
-    return cannot_run(call.site, "its operand has more elements than one");
-  const Variant variant = call.site.variant();
+    return cannot_run(call.context, "its operand has more elements than one");
+  const Variant variant = call.context.variant();
   for (int64_t i = 0; i < a.size(); ++i)
     call.results[0][i] = variant == Variant::Truth   ? a[i] != 0
                          : variant == Variant::Whole ? std::trunc(a[i])

@@ -41,21 +41,22 @@ struct Geometry {
   bool swapped = false; // the kernel has its input channels first
 };
 
-std::optional<Numbers> listed(const Site &site, std::initializer_list<llvm::StringRef> names,
-                              size_t count, int64_t absent) {
-  if (!rules::any_attr(site.app, names))
+std::optional<Numbers> listed(const KernelContext &context,
+                              std::initializer_list<llvm::StringRef> names, size_t count,
+                              int64_t absent) {
+  if (!rules::any_attr(context.app, names))
     return Numbers(count, absent);
-  std::optional<Numbers> numbers = rules::numbers_attr(site.app, names);
+  std::optional<Numbers> numbers = rules::numbers_attr(context.app, names);
   if (numbers && numbers->size() == 1 && count != 1)
     numbers->resize(count, numbers->front());
   return numbers && numbers->size() == count ? numbers : std::nullopt;
 }
 
-std::optional<Layout> layout_of(const Site &site, llvm::StringRef key, unsigned place) {
-  const ir::AttrValue *all = rules::any_attr(site.app, {"dimension_numbers"});
+std::optional<Layout> layout_of(const KernelContext &context, llvm::StringRef key, unsigned place) {
+  const ir::AttrValue *all = rules::any_attr(context.app, {"dimension_numbers"});
   std::optional<ir::AttrValue> part =
-      all ? rules::attr_part(site.app, *all, key, place) : std::nullopt;
-  std::optional<Numbers> numbers = part ? rules::numbers_of(site.app, *part) : std::nullopt;
+      all ? rules::attr_part(context.app, *all, key, place) : std::nullopt;
+  std::optional<Numbers> numbers = part ? rules::numbers_of(context.app, *part) : std::nullopt;
   if (!numbers || numbers->size() < 2 ||
       llvm::any_of(*numbers, [](int64_t number) { return number < 0 || number > 15; }))
     return std::nullopt;
@@ -67,16 +68,17 @@ std::optional<Layout> layout_of(const Site &site, llvm::StringRef key, unsigned 
   return layout;
 }
 
-std::optional<Geometry> lax_geometry(const Site &site, size_t count) {
-  std::optional<Layout> x = layout_of(site, "lhs_spec", 0), w = layout_of(site, "rhs_spec", 1),
-                        y = layout_of(site, "out_spec", 2);
-  std::optional<Numbers> strides = listed(site, {"window_strides"}, count, 1),
-                         base = listed(site, {"lhs_dilation"}, count, 1),
-                         turn = listed(site, {"rhs_dilation"}, count, 1);
-  std::optional<llvm::SmallVector<Margin, 4>> margins = margins_of(site, count);
+std::optional<Geometry> lax_geometry(const KernelContext &context, size_t count) {
+  std::optional<Layout> x = layout_of(context, "lhs_spec", 0),
+                        w = layout_of(context, "rhs_spec", 1),
+                        y = layout_of(context, "out_spec", 2);
+  std::optional<Numbers> strides = listed(context, {"window_strides"}, count, 1),
+                         base = listed(context, {"lhs_dilation"}, count, 1),
+                         turn = listed(context, {"rhs_dilation"}, count, 1);
+  std::optional<llvm::SmallVector<Margin, 4>> margins = margins_of(context, count);
   if (!x || !w || !y || !strides || !base || !turn || !margins || x->spatial.size() != count ||
       w->spatial.size() != count || y->spatial.size() != count ||
-      rules::number_attr(site.app, {"batch_group_count"}).value_or(1) != 1)
+      rules::number_attr(context.app, {"batch_group_count"}).value_or(1) != 1)
     return std::nullopt;
   Geometry geometry{*x, *w, *y, {}, false};
   for (size_t i = 0; i < count; ++i)
@@ -85,13 +87,13 @@ std::optional<Geometry> lax_geometry(const Site &site, size_t count) {
 }
 
 // `kernel`: extents of the kernel's spatial dimensions, in their order.
-std::optional<Geometry> geometry_of(const Site &site, const Dims &x, const Dims &w) {
+std::optional<Geometry> geometry_of(const KernelContext &context, const Dims &x, const Dims &w) {
   size_t count = w.size() - 2;
-  if (rules::any_attr(site.app, {"dimension_numbers"}))
-    return lax_geometry(site, count);
+  if (rules::any_attr(context.app, {"dimension_numbers"}))
+    return lax_geometry(context, count);
   bool transposed =
-      site.variant() == Variant::Transposed || rules::flag_attr(site.app, "transposed");
-  bool tbc = site.variant() == Variant::TimeFirst;
+      context.variant() == Variant::Transposed || rules::flag_attr(context.app, "transposed");
+  bool tbc = context.variant() == Variant::TimeFirst;
   Geometry geometry;
   geometry.swapped = transposed;
   geometry.x = geometry.y = Layout::usual(static_cast<unsigned>(count + 2), x.size() == w.size());
@@ -100,11 +102,11 @@ std::optional<Geometry> geometry_of(const Site &site, const Dims &x, const Dims 
     geometry.x = geometry.y = Layout{1, 2, {0}, true};
     geometry.w = Layout{2, 1, {0}, true};
   }
-  std::optional<Numbers> strides = listed(site, {"stride"}, count, 1),
-                         turn = listed(site, {"dilation"}, count, 1), pad = Numbers(count, 0);
-  llvm::StringRef word = rules::word_attr(site.app, {"padding"});
+  std::optional<Numbers> strides = listed(context, {"stride"}, count, 1),
+                         turn = listed(context, {"dilation"}, count, 1), pad = Numbers(count, 0);
+  llvm::StringRef word = rules::word_attr(context.app, {"padding"});
   if (word.empty())
-    pad = listed(site, {"padding", "pad"}, count, 0);
+    pad = listed(context, {"padding", "pad"}, count, 0);
   if (!strides || !turn || !pad || (!word.empty() && word != "same" && word != "valid"))
     return std::nullopt;
   for (size_t i = 0; i < count; ++i) {
@@ -197,16 +199,16 @@ template <class T> void add_to_bias(const Geometry &geometry, View<const T> g, T
     to[at / step % channels] += g[at];
 }
 
-Error unknown(const Site &site) {
-  return cannot_run(site, "its attributes do not fit its extents");
+Error unknown(const KernelContext &context) {
+  return cannot_run(context, "its attributes do not fit its extents");
 }
 
 template <class T> Error convolution(const Call<T> &call) {
   View<const T> x = call.operand("x"), w = call.operand("w"), c = call.operand("c");
   View<T> to = call.results[0];
-  std::optional<Geometry> geometry = geometry_of(call.site, *x.dims, *w.dims);
+  std::optional<Geometry> geometry = geometry_of(call.context, *x.dims, *w.dims);
   if (!geometry)
-    return unknown(call.site);
+    return unknown(call.context);
   int64_t step = strides_of(*to.dims)[geometry->y.channel];
   for (int64_t at = 0; c && at < to.size(); ++at)
     to[at] = c[at / step % c.size()];
@@ -218,10 +220,10 @@ template <class T> Error convolution(const Call<T> &call) {
 Error convolution_vjp(const VjpCall &vjp) {
   const Call<double> &call = vjp.call;
   View<const double> x = call.operand("x"), w = call.operand("w"), g = vjp.gradients[0];
-  std::optional<Geometry> geometry = geometry_of(call.site, *x.dims, *w.dims);
+  std::optional<Geometry> geometry = geometry_of(call.context, *x.dims, *w.dims);
   if (!geometry)
-    return unknown(call.site);
-  std::string_view name = call.site.row.equation.equation.operands[vjp.operand].name;
+    return unknown(call.context);
+  std::string_view name = call.context.row.equation.equation.operands[vjp.operand].name;
   if (name == "c")
     add_to_bias(*geometry, g, vjp.result.data);
   else
@@ -232,14 +234,14 @@ Error convolution_vjp(const VjpCall &vjp) {
 
 template <class T> Error convolution_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), x = call.operand("x"), w = call.operand("w");
-  std::optional<Geometry> geometry = geometry_of(call.site, *x.dims, *w.dims);
+  std::optional<Geometry> geometry = geometry_of(call.context, *x.dims, *w.dims);
   if (!geometry)
-    return unknown(call.site);
+    return unknown(call.context);
   for (unsigned k = 0; k < call.results.size(); ++k) {
     View<T> to = call.results[k];
     if (!to)
       continue;
-    unsigned which = rules::row_result(call.site.app, k); // `output_mask` leaves some out
+    unsigned which = rules::row_result(call.context.app, k); // `output_mask` leaves some out
     if (which == 2)
       add_to_bias(*geometry, g, to.data);
     else

@@ -11,23 +11,25 @@ namespace {
 
 using llvm::Error;
 
-Error unknown(const Site &site) {
-  return cannot_run(site, "its attributes do not fit its extents");
+Error unknown(const KernelContext &context) {
+  return cannot_run(context, "its attributes do not fit its extents");
 }
 // XLA's windows are over all dimensions and sum.
-bool of_xla(const Site &site) { return rules::any_attr(site.app, {"window_dimensions"}); }
+bool of_xla(const KernelContext &context) {
+  return rules::any_attr(context.app, {"window_dimensions"});
+}
 
 // Windows of a pool from an image to its result, with the weights of an average.
-std::optional<std::vector<Taps>> pool_taps(const Site &site, const Dims &image, const Dims &result,
-                                           bool averages) {
+std::optional<std::vector<Taps>> pool_taps(const KernelContext &context, const Dims &image,
+                                           const Dims &result, bool averages) {
   std::optional<llvm::SmallVector<Window, 4>> windows =
-      pool_windows(site, static_cast<unsigned>(image.size()));
+      pool_windows(context, static_cast<unsigned>(image.size()));
   if (!windows)
     return std::nullopt;
-  bool adaptive = site.variant() == Variant::Adaptive;
-  const ir::AttrValue *include = site.app.attr("count_include_pad");
+  bool adaptive = context.variant() == Variant::Adaptive;
+  const ir::AttrValue *include = context.app.attr("count_include_pad");
   bool counts_pad = !include || include->as_bool();
-  double divisor = site.number_attr("divisor_override", 0);
+  double divisor = context.number_attr("divisor_override", 0);
   size_t lead = image.size() - windows->size();
   std::vector<Taps> all;
   for (size_t i = 0; i < windows->size(); ++i) {
@@ -35,7 +37,7 @@ std::optional<std::vector<Taps>> pool_taps(const Site &site, const Dims &image, 
     Taps taps = adaptive ? adaptive_taps(image[lead + i], result[lead + i])
                          : taps_of((*windows)[i], image[lead + i], result[lead + i],
                                    (*windows)[i].pad, covered);
-    for (size_t p = 0; averages && !of_xla(site) && p < taps.size(); ++p)
+    for (size_t p = 0; averages && !of_xla(context) && p < taps.size(); ++p)
       for (auto &[place, weight] : taps[p]) {
         bool by_window = adaptive || !counts_pad;
         auto number = static_cast<double>(by_window ? taps[p].size() : size_t(covered[p]));
@@ -58,17 +60,17 @@ template <class T> void apply_back(const std::vector<Taps> &taps, View<const T> 
 
 template <class T> Error avg_pool(const Call<T> &call) {
   View<const T> x = call.operand("x");
-  auto taps = pool_taps(call.site, *x.dims, *call.results[0].dims, true);
+  auto taps = pool_taps(call.context, *x.dims, *call.results[0].dims, true);
   if (!taps)
-    return unknown(call.site);
+    return unknown(call.context);
   apply(*taps, x, call.results[0]);
   return Error::success();
 }
 template <class T> Error avg_pool_backward(const Call<T> &call) {
   View<const T> g = call.operand("g");
-  auto taps = pool_taps(call.site, *call.results[0].dims, *g.dims, true);
+  auto taps = pool_taps(call.context, *call.results[0].dims, *g.dims, true);
   if (!taps)
-    return unknown(call.site);
+    return unknown(call.context);
   apply_back(*taps, g, call.results[0]);
   return Error::success();
 }
@@ -90,9 +92,9 @@ Positions largest(View<const T> x, const Dims &result, const std::vector<Taps> &
   });
   return best;
 }
-bool takes_smallest(const Site &site) {
-  return site.variant() == Variant::Smallest ||
-         ir::starts_with(rules::word_attr(site.app, {"select_prim"}), "le");
+bool takes_smallest(const KernelContext &context) {
+  return context.variant() == Variant::Smallest ||
+         ir::starts_with(rules::word_attr(context.app, {"select_prim"}), "le");
 }
 // Elements of one plane of the image that a window slides along.
 int64_t plane_of(const Dims &image, size_t dims) {
@@ -107,10 +109,10 @@ template <class T> Error max_pool(const Call<T> &call) {
   View<T> to = call.results[0];
   View<T> indices = call.results.size() > 1 ? call.results[1] : View<T>();
   const Dims &result = to ? *to.dims : *indices.dims;
-  auto taps = pool_taps(call.site, *x.dims, result, false);
+  auto taps = pool_taps(call.context, *x.dims, result, false);
   if (!taps)
-    return unknown(call.site);
-  bool smallest = takes_smallest(call.site);
+    return unknown(call.context);
+  bool smallest = takes_smallest(call.context);
   Positions best = largest(x, result, *taps, smallest);
   int64_t plane = plane_of(*x.dims, taps->size());
   for (size_t i = 0; i < best.size(); ++i) {
@@ -125,26 +127,26 @@ template <class T> Error max_pool(const Call<T> &call) {
 template <class T> Error max_pool_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), i = call.operand("i");
   View<T> to = call.results[0];
-  bool gathers = call.site.variant() == Variant::RegathersAtMaxima;
-  if (gathers || call.site.variant() == Variant::RecomputesMaxima) { // by XLA
+  bool gathers = call.context.variant() == Variant::RegathersAtMaxima;
+  if (gathers || call.context.variant() == Variant::RecomputesMaxima) { // by XLA
     const Dims &result = gathers ? *to.dims : *g.dims;
-    auto taps = pool_taps(call.site, *i.dims, result, false);
+    auto taps = pool_taps(call.context, *i.dims, result, false);
     if (!taps)
-      return unknown(call.site);
-    Positions best = largest(i, result, *taps, takes_smallest(call.site));
+      return unknown(call.context);
+    Positions best = largest(i, result, *taps, takes_smallest(call.context));
     for (size_t k = 0; k < best.size(); ++k)
       if (best[k] >= 0)
         (gathers ? to.data[k] : to[best[k]]) += gathers ? g[best[k]] : g.data[k];
     return Error::success();
   }
-  std::optional<llvm::SmallVector<Window, 4>> windows = pool_windows(call.site, to.rank());
+  std::optional<llvm::SmallVector<Window, 4>> windows = pool_windows(call.context, to.rank());
   if (!windows)
-    return unknown(call.site);
+    return unknown(call.context);
   int64_t plane = plane_of(*to.dims, windows->size()), own = plane_of(*g.dims, windows->size());
   for (int64_t k = 0; k < g.size(); ++k) {
     std::optional<int64_t> at = position(i[k], plane);
     if (!at)
-      return no_position(call.site, plain(i[k]), plane);
+      return no_position(call.context, plain(i[k]), plane);
     to[k / own * plane + *at] += g[k];
   }
   return Error::success();
@@ -153,10 +155,10 @@ template <class T> Error max_pool_backward(const Call<T> &call) {
 // Interpolation: along each spatial dimension a few neighbours with weights.
 
 enum class Mode : uint8_t { Nearest, NearestExact, Linear, Cubic, Area };
-std::optional<Mode> mode_of(const Site &site) {
-  llvm::StringRef word = rules::word_attr(site.app, {"mode"});
+std::optional<Mode> mode_of(const KernelContext &context) {
+  llvm::StringRef word = rules::word_attr(context.app, {"mode"});
   if (word.empty())
-    switch (site.variant()) {
+    switch (context.variant()) {
     case Variant::LinearWeights:
       return Mode::Linear;
     case Variant::CubicWeights:
@@ -180,16 +182,18 @@ std::optional<Mode> mode_of(const Site &site) {
 }
 
 // The i-th of n stated scales, result over image; none: by the extents.
-std::optional<double> stated_scale(const Site &site, size_t i, size_t n) {
-  if (const ir::AttrValue *value = rules::any_attr(site.app, {"scale_factors", "scale_factor"})) {
+std::optional<double> stated_scale(const KernelContext &context, size_t i, size_t n) {
+  if (const ir::AttrValue *value =
+          rules::any_attr(context.app, {"scale_factors", "scale_factor"})) {
     if (value->form != ir::AttrForm::List)
       return number_of(*value);
-    llvm::ArrayRef<ir::AttrValue> items = site.app.program.lists[value->as<ir::AttrListId>()].items;
+    llvm::ArrayRef<ir::AttrValue> items =
+        context.app.program.lists[value->as<ir::AttrListId>()].items;
     return i < items.size() ? number_of(items[i]) : std::nullopt;
   }
   static constexpr llvm::StringLiteral kNames[] = {"scales_d", "scales_h", "scales_w"};
   const ir::AttrValue *value =
-      site.app.attr(n == 1 ? llvm::StringRef("scales") : llvm::StringRef(kNames[3 - n + i]));
+      context.app.attr(n == 1 ? llvm::StringRef("scales") : llvm::StringRef(kNames[3 - n + i]));
   return value ? number_of(*value) : std::nullopt;
 }
 
@@ -226,12 +230,12 @@ Taps neighbours(Mode mode, bool corners, double scale, int64_t in, int64_t out) 
 }
 
 // None: the mode is not known.
-std::optional<std::vector<Taps>> interpolation_taps(const Site &site, const Dims &image,
+std::optional<std::vector<Taps>> interpolation_taps(const KernelContext &context, const Dims &image,
                                                     const Dims &result) {
-  std::optional<Mode> mode = mode_of(site);
-  if (!mode || image.size() < 3 || rules::flag_attr(site.app, "antialias"))
+  std::optional<Mode> mode = mode_of(context);
+  if (!mode || image.size() < 3 || rules::flag_attr(context.app, "antialias"))
     return std::nullopt;
-  bool corners = rules::flag_attr(site.app, "align_corners");
+  bool corners = rules::flag_attr(context.app, "align_corners");
   size_t dims = image.size() - 2;
   std::vector<Taps> taps;
   for (size_t d = 2; d < image.size(); ++d) {
@@ -243,8 +247,8 @@ std::optional<std::vector<Taps>> interpolation_taps(const Site &site, const Dims
           weight = 1 / static_cast<double>(window.size());
       continue;
     }
-    bool recomputed = rules::flag_attr(site.app, "recompute_scale_factor");
-    std::optional<double> stated = recomputed ? std::nullopt : stated_scale(site, d - 2, dims);
+    bool recomputed = rules::flag_attr(context.app, "recompute_scale_factor");
+    std::optional<double> stated = recomputed ? std::nullopt : stated_scale(context, d - 2, dims);
     double scale =
         stated && *stated > 0 ? 1 / *stated : static_cast<double>(in) / static_cast<double>(out);
     bool between = *mode == Mode::Linear || *mode == Mode::Cubic;
@@ -256,17 +260,17 @@ std::optional<std::vector<Taps>> interpolation_taps(const Site &site, const Dims
 }
 template <class T> Error interpolate(const Call<T> &call) {
   View<const T> x = call.operand("x");
-  auto taps = interpolation_taps(call.site, *x.dims, *call.results[0].dims);
+  auto taps = interpolation_taps(call.context, *x.dims, *call.results[0].dims);
   if (!taps)
-    return unknown(call.site);
+    return unknown(call.context);
   apply(*taps, x, call.results[0]);
   return Error::success();
 }
 template <class T> Error interpolate_backward(const Call<T> &call) {
   View<const T> g = call.operand("g");
-  auto taps = interpolation_taps(call.site, *call.results[0].dims, *g.dims);
+  auto taps = interpolation_taps(call.context, *call.results[0].dims, *g.dims);
   if (!taps)
-    return unknown(call.site);
+    return unknown(call.context);
   apply_back(*taps, g, call.results[0]);
   return Error::success();
 }
@@ -275,9 +279,9 @@ template <class T> Error interpolate_backward(const Call<T> &call) {
 template <class T, bool Reflected> Error pad_backward(const Call<T> &call) {
   View<const T> g = call.operand("g");
   View<T> to = call.results[0];
-  std::optional<rules::Numbers> pad = rules::numbers_attr(call.site.app, {"padding", "pad"});
+  std::optional<rules::Numbers> pad = rules::numbers_attr(call.context.app, {"padding", "pad"});
   if (!pad || pad->size() % 2 || pad->size() / 2 > to.rank())
-    return unknown(call.site);
+    return unknown(call.context);
   std::vector<Taps> taps;
   for (size_t i = pad->size() / 2; i-- > 0;) {
     auto d = static_cast<unsigned>(to.rank() - 1 - i);
@@ -297,11 +301,12 @@ template <class T, bool Reflected> Error pad_backward(const Call<T> &call) {
 // Patches: for each channel and place of the kernel one row of the positions of the result. Calls
 // f(patches, image) for each pair.
 template <class F>
-std::optional<bool> each_patch(const Site &site, const Dims &image, const Dims &patches, F f) {
-  std::optional<llvm::SmallVector<Window, 4>> windows = pool_windows(site, 2);
-  if (!windows || image.size() < 3 || site.variant() == Variant::AnyLayout)
+std::optional<bool> each_patch(const KernelContext &context, const Dims &image, const Dims &patches,
+                               F f) {
+  std::optional<llvm::SmallVector<Window, 4>> windows = pool_windows(context, 2);
+  if (!windows || image.size() < 3 || context.variant() == Variant::AnyLayout)
     return std::nullopt;
-  if (!rules::any_attr(site.app, {"stride"}))
+  if (!rules::any_attr(context.app, {"stride"}))
     for (Window &window : *windows)
       window.stride = 1;
   const Window &v = (*windows)[0], &u = (*windows)[1];
@@ -327,31 +332,31 @@ std::optional<bool> each_patch(const Site &site, const Dims &image, const Dims &
 template <class T> Error im2col(const Call<T> &call) {
   View<const T> x = call.operand("x");
   View<T> to = call.results[0];
-  auto done = each_patch(call.site, *x.dims, *to.dims,
+  auto done = each_patch(call.context, *x.dims, *to.dims,
                          [&](int64_t patch, int64_t image) { to[patch] = x[image]; });
-  return done ? Error::success() : unknown(call.site);
+  return done ? Error::success() : unknown(call.context);
 }
 template <class T> Error col2im(const Call<T> &call) {
   View<const T> x = call.operand("x");
   View<T> to = call.results[0];
-  auto done = each_patch(call.site, *to.dims, *x.dims,
+  auto done = each_patch(call.context, *to.dims, *x.dims,
                          [&](int64_t patch, int64_t image) { to[image] = to[image] + x[patch]; });
-  return done ? Error::success() : unknown(call.site);
+  return done ? Error::success() : unknown(call.context);
 }
 
 // Samples of an image at positions that a grid gives, -1 to 1 along each spatial dimension, the
 // last one first.
 enum class PaddingMode : uint8_t { Zeros, Border, Reflection };
-int64_t choice(const Site &site, std::initializer_list<llvm::StringRef> names,
+int64_t choice(const KernelContext &context, std::initializer_list<llvm::StringRef> names,
                std::initializer_list<llvm::StringRef> words) {
-  llvm::StringRef word = rules::word_attr(site.app, names);
+  llvm::StringRef word = rules::word_attr(context.app, names);
   int64_t at = 0;
   for (llvm::StringRef each : words) {
     if (word == each)
       return at;
     ++at;
   }
-  return rules::number_attr(site.app, names).value_or(0);
+  return rules::number_attr(context.app, names).value_or(0);
 }
 
 // The coordinate brought between `low` and `high` by mirrors at both.
@@ -366,16 +371,17 @@ template <class T> T reflected(T x, double low, double high) {
 }
 
 template <class T> Error grid_sample(const Call<T> &call) {
-  const Site &site = call.site;
+  const KernelContext &context = call.context;
   View<const T> x = call.operand("x"), grid = call.operand("g");
   View<T> to = call.results[0];
   unsigned dims = x.rank() - 2;
-  int64_t mode = choice(site, {"mode", "interpolation_mode"}, {"bilinear", "nearest", "bicubic"});
-  auto beyond =
-      static_cast<PaddingMode>(choice(site, {"padding_mode"}, {"zeros", "border", "reflection"}));
-  bool corners = rules::flag_attr(site.app, "align_corners");
+  int64_t mode =
+      choice(context, {"mode", "interpolation_mode"}, {"bilinear", "nearest", "bicubic"});
+  auto beyond = static_cast<PaddingMode>(
+      choice(context, {"padding_mode"}, {"zeros", "border", "reflection"}));
+  bool corners = rules::flag_attr(context.app, "align_corners");
   if (x.rank() < 3 || grid.dims->back() != dims || mode > 1)
-    return cannot_run(site, "this interpolation is not known");
+    return cannot_run(context, "this interpolation is not known");
   Strides steps = strides_of(*x.dims);
   int64_t samples = grid.size() / dims / std::max<int64_t>(x.dim(0), 1);
   for (int64_t b = 0; b < x.dim(0); ++b)
@@ -412,8 +418,9 @@ Error grid_sample_backward(const Call<double> &call) {
   const std::string_view names[] = {"x", "g"};
   for (size_t r = 0; r < call.results.size() && r < std::size(names); ++r)
     if (call.results[r])
-      if (Error error = run_taped_vjp(
-              grid_sample<Var>, {call, gradient, call.site.operand(names[r]), 0, call.results[r]}))
+      if (Error error =
+              run_taped_vjp(grid_sample<Var>,
+                            {call, gradient, call.context.operand(names[r]), 0, call.results[r]}))
         return error;
   return Error::success();
 }

@@ -5,15 +5,15 @@ namespace spmd::runtime {
 
 using rules::Numbers;
 
-std::optional<llvm::SmallVector<Margin, 4>> margins_of(const Site &site, size_t count) {
-  const ir::AttrValue *padding = rules::any_attr(site.app, {"padding"});
+std::optional<llvm::SmallVector<Margin, 4>> margins_of(const KernelContext &context, size_t count) {
+  const ir::AttrValue *padding = rules::any_attr(context.app, {"padding"});
   if (!padding)
     return llvm::SmallVector<Margin, 4>(count);
   if (padding->form != ir::AttrForm::List)
     return std::nullopt;
   llvm::SmallVector<Margin, 4> margins;
-  for (const ir::AttrValue &item : site.app.program.lists[padding->as<ir::AttrListId>()].items) {
-    std::optional<Numbers> pair = rules::numbers_of(site.app, item);
+  for (const ir::AttrValue &item : context.app.program.lists[padding->as<ir::AttrListId>()].items) {
+    std::optional<Numbers> pair = rules::numbers_of(context.app, item);
     if (!pair || pair->size() != 2)
       return std::nullopt;
     margins.push_back({(*pair)[0], (*pair)[1]});
@@ -43,14 +43,15 @@ Taps adaptive_taps(int64_t in, int64_t out) {
   return taps;
 }
 
-std::optional<llvm::SmallVector<Window, 4>> pool_windows(const Site &site, unsigned rank) {
+std::optional<llvm::SmallVector<Window, 4>> pool_windows(const KernelContext &context,
+                                                         unsigned rank) {
   llvm::SmallVector<Window, 4> windows;
-  if (rules::any_attr(site.app, {"window_dimensions"})) {
-    std::optional<Numbers> size = rules::numbers_attr(site.app, {"window_dimensions"}),
-                           stride = rules::numbers_attr(site.app, {"window_strides"}),
-                           dilation = rules::numbers_attr(site.app, {"window_dilation"}),
-                           base = rules::numbers_attr(site.app, {"base_dilation"});
-    std::optional<llvm::SmallVector<Margin, 4>> margins = margins_of(site, rank);
+  if (rules::any_attr(context.app, {"window_dimensions"})) {
+    std::optional<Numbers> size = rules::numbers_attr(context.app, {"window_dimensions"}),
+                           stride = rules::numbers_attr(context.app, {"window_strides"}),
+                           dilation = rules::numbers_attr(context.app, {"window_dilation"}),
+                           base = rules::numbers_attr(context.app, {"base_dilation"});
+    std::optional<llvm::SmallVector<Margin, 4>> margins = margins_of(context, rank);
     for (int64_t spread : base.value_or(Numbers()))
       if (spread != 1)
         return std::nullopt;
@@ -62,12 +63,12 @@ std::optional<llvm::SmallVector<Window, 4>> pool_windows(const Site &site, unsig
                          dilation ? (*dilation)[d] : 1});
     return windows;
   }
-  std::optional<Numbers> size = rules::numbers_attr(site.app, {"kernel_size"});
+  std::optional<Numbers> size = rules::numbers_attr(context.app, {"kernel_size"});
   size_t stated = size ? size->size() : 0;
-  size_t by_name = site.app.op.alias ? site.app.op.alias->spatial_dims : 0;
+  size_t by_name = context.app.op.alias ? context.app.op.alias->spatial_dims : 0;
   size_t dims = by_name ? by_name : stated ? stated : 2;
   auto numbers = [&](llvm::StringRef key, const Numbers &absent) -> std::optional<Numbers> {
-    std::optional<Numbers> found = rules::numbers_attr(site.app, {key});
+    std::optional<Numbers> found = rules::numbers_attr(context.app, {key});
     if (!found || found->empty())
       return absent;
     if (found->size() == 1)

@@ -12,7 +12,7 @@ struct Margin {
   int64_t low = 0, high = 0;
 };
 // Attribute `padding` as pairs, one for each of `count` dimensions; zeros if it is not there.
-std::optional<llvm::SmallVector<Margin, 4>> margins_of(const Site &site, size_t count);
+std::optional<llvm::SmallVector<Margin, 4>> margins_of(const KernelContext &context, size_t count);
 
 // One dimension of a pool: window p covers the positions start + k * dilation, k < size.
 struct Window {
@@ -30,7 +30,8 @@ Taps taps_of(const Window &window, int64_t in, int64_t out, int64_t high,
 Taps adaptive_taps(int64_t in, int64_t out);
 
 // How many dimensions, the last ones, a pool slides along, and its window in each.
-std::optional<llvm::SmallVector<Window, 4>> pool_windows(const Site &site, unsigned rank);
+std::optional<llvm::SmallVector<Window, 4>> pool_windows(const KernelContext &context,
+                                                         unsigned rank);
 
 // Calls f(to, from, weight) for all pairs of a result and an operand that meet: dimensions that
 // `taps` leaves out come first and are the same in both.

@@ -76,7 +76,7 @@ llvm::Error BoundaryPlanner::axis_index(PlanSite &site) {
   llvm::Expected<llvm::SmallVector<ir::AxisId, 4>> axes = call_axes(site.application(program_));
   if (!axes)
     return axes.takeError();
-  rules::Arg known = checked_.known(site.inst.result(0), site.frame.typing);
+  rules::TensorInfo known = checked_.known(site.inst.result(0), site.frame.typing);
   llvm::Expected<Dims> dims =
       dims_of(program_, known.shape, values_.who(site.frame, site.inst.result(0)));
   if (!dims)
@@ -131,7 +131,7 @@ llvm::Error BoundaryPlanner::rescale(PlanSite &site) {
 // Random numbers are a hash of where they are drawn, and of the entries of a state that is data:
 // one that is made here has none.
 llvm::Error BoundaryPlanner::random_state(PlanSite &site) {
-  rules::Arg known = checked_.known(site.inst.result(0), site.frame.typing);
+  rules::TensorInfo known = checked_.known(site.inst.result(0), site.frame.typing);
   Dims dims = {0};
   if (known.shape.valid()) {
     llvm::Expected<Dims> stated =
@@ -187,7 +187,7 @@ llvm::Error BoundaryPlanner::recv(PlanSite &site) {
     return llvm::Error::success();
   }
   std::string name = values_.who(site.frame, site.inst.result(0));
-  rules::Arg known = checked_.known(site.inst.result(0), site.frame.typing);
+  rules::TensorInfo known = checked_.known(site.inst.result(0), site.frame.typing);
   std::vector<PlannedId> &waiting = sent_[static_cast<uint32_t>(site.integer(program_, "tag"))];
   if (waiting.empty())
     return make_error(

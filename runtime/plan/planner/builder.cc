@@ -64,7 +64,7 @@ Span PlanBuilder::members(llvm::ArrayRef<PlannedId> list) {
 
 // A block of a whole, if the extents on all ranks are those that the type says; else what a rank
 // holds is all there is.
-PlacementId PlanBuilder::place_of(const rules::Arg &known, const Buffer &buffer) {
+PlacementId PlanBuilder::place_of(const rules::TensorInfo &known, const Buffer &buffer) {
   auto [at, added] = placements_.try_emplace(
       {known.type.index, known.shape.index, known.sizes.index}, PlacementId());
   PlacementId &id = at->second;

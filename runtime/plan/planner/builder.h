@@ -23,11 +23,11 @@ public:
   // The same function of the extents on each rank of the mesh.
   llvm::Expected<RankDims> map_dims(ir::MeshId mesh,
                                     llvm::function_ref<llvm::Expected<Dims>(RankId)> of) const;
-  ir::DType dtype_of(const rules::Arg &known) const {
+  ir::DType dtype_of(const rules::TensorInfo &known) const {
     return known.shape.valid() ? program_.shapes[known.shape].dtype : ir::DType::Unknown;
   }
   // Where what the buffer holds lies in the whole; none: it is not as the type says.
-  PlacementId place_of(const rules::Arg &known, const Buffer &buffer);
+  PlacementId place_of(const rules::TensorInfo &known, const Buffer &buffer);
 
   CommunicatorId communicator(ir::MeshId mesh, llvm::ArrayRef<ir::AxisId> axes);
   const Groups &groups(CommunicatorId id) const { return groups_[id.index]; }

@@ -132,7 +132,7 @@ llvm::Expected<BufferId> ControlFlowPlanner::stack_rows(PlanSite &site, unsigned
                                                         llvm::ArrayRef<BufferId> rows) {
   LocalStep made{LocalStepForm::StackRows};
   if (rows.empty()) {
-    rules::Arg known = checked_.known(site.inst.result(result), site.frame.typing);
+    rules::TensorInfo known = checked_.known(site.inst.result(result), site.frame.typing);
     llvm::Expected<Dims> dims =
         dims_of(program_, known.shape, values_.who(site.frame, site.inst.result(result)));
     if (!dims)

@@ -20,7 +20,7 @@ static bool is_stated(const ir::Shape &shape) {
 // inferred from those of the operands.
 llvm::Expected<RankDims>
 EquationPlanner::result_dims(PlanSite &site, llvm::ArrayRef<PlannedId> values, unsigned result) {
-  rules::Arg known = checked_.known(site.inst.result(result), site.frame.typing);
+  rules::TensorInfo known = checked_.known(site.inst.result(result), site.frame.typing);
   std::string name = values_.who(site.frame, site.inst.result(result));
   ir::MeshId mesh = site.mesh(program_);
   bool regular =
@@ -70,7 +70,7 @@ llvm::Expected<Dims> EquationPlanner::inferred_dims(PlanSite &site,
   }
   if (std::optional<Dims> dims = row_dims(program_, site.application(program_), forms, result))
     return std::move(*dims);
-  rules::Arg known = checked_.known(site.inst.result(result), site.frame.typing);
+  rules::TensorInfo known = checked_.known(site.inst.result(result), site.frame.typing);
   std::string name = values_.who(site.frame, site.inst.result(result));
   bool first = llvm::all_of(values, [&](PlannedId value) {
     const PlannedValue &operand = plan_.values[value];
@@ -101,7 +101,7 @@ EquationPlanner::compute(PlanSite &site, llvm::ArrayRef<PlannedId> values, ir::D
   llvm::SmallVector<BufferId, 2> buffers;
   ir::MeshId mesh = site.mesh(program_);
   for (unsigned r = 0; r < site.inst.result_count; ++r) {
-    rules::Arg known = checked_.known(site.inst.result(r), site.frame.typing);
+    rules::TensorInfo known = checked_.known(site.inst.result(r), site.frame.typing);
     llvm::Expected<RankDims> dims = result_dims(site, values, r);
     if (!dims)
       return dims.takeError();

@@ -40,7 +40,7 @@ llvm::Error Planner::read_operands(PlanSite &site) {
     if (!found)
       return found.takeError();
     site.values.push_back(*found);
-    rules::Arg arg = task_.plan.values[*found].known;
+    rules::TensorInfo arg = task_.plan.values[*found].known;
     if (arg.type.valid() && task_.program.types[arg.type].mesh() != mesh)
       arg.type = task_.program.types.add(
           rules::remesh(task_.program, ir::Type(task_.program.types[arg.type]), mesh, {}).type);
@@ -97,7 +97,7 @@ llvm::Error Planner::body(PlanFrame &frame, const ir::Body &body) {
 
 llvm::Error Planner::params(PlanFrame &frame) {
   for (const ir::Param &param : task_.program.params) {
-    rules::Arg known = task_.checked.known(param.value);
+    rules::TensorInfo known = task_.checked.known(param.value);
     std::string name = values_.who(frame, param.value);
     llvm::Expected<Placement> place = Placement::make(task_.program, task_.world, known, name);
     if (!place)

@@ -56,8 +56,8 @@ struct PlanSite {
   ir::Inst inst;
   const rules::ResolvedOp &op;
   checker::OperandList operands;
-  llvm::SmallVector<PlannedId, 4> values; // per arg
-  llvm::SmallVector<rules::Arg, 4> args;  // as seen on the mesh of the instruction
+  llvm::SmallVector<PlannedId, 4> values;       // per arg
+  llvm::SmallVector<rules::TensorInfo, 4> args; // as seen on the mesh of the instruction
   llvm::SmallVector<rules::ResultClaim, 2> claims;
 
   ir::MeshId mesh(const ir::Program &program) const { return program.contexts[inst.context].mesh; }

@@ -41,7 +41,8 @@ void BlockLookups::judge(InstId id, const rules::Application &app) {
     const Type &source = app.type(app.args[found_.source]);
     const AxisSet known = result_.proved[state_.operands.values[found_.source].index];
     now_.open |= found_.foreign;
-    if (AxisSet axes = found_.foreign & ((source.equal() & known) - source.zero()) & ~now_.reported)
+    if (AxisSet axes = found_.foreign & ((source.same_on_all_ranks() & known) - source.zero()) &
+                       ~now_.reported)
       state_.report(Place::inst(id), rules::ForeignRows{{found_.source}, axes});
   }
   const ir::Inst &inst = program_.insts[id];
@@ -57,7 +58,7 @@ void BlockLookups::keep_offsets(ValueId value, uint32_t index, Type &type) const
     type.set_unknown(
         (offset_axes_ - type.sharded()) -
         (found_.looked_up | found_.addends | found_.scattered | found_.shared | found_.summed));
-  type.set_kind(found_.shared & type.equal(), Kind::Varying);
+  type.set_kind(found_.shared & type.same_on_all_ranks(), Kind::Varying);
 }
 
 // What was looked up in a rank's own rows is an addend.

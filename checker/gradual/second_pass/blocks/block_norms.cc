@@ -46,7 +46,7 @@ void BlockNorms::begin() {
 void BlockNorms::judge(InstId id, const rules::Application &app, llvm::ArrayRef<ValueId> results) {
   begin();
   if (app.op.computes(Computes::Norm) && app.args.size() == 1)
-    of_one_rank_ = axes_in(program_.insts[id], "alone") & app.type(app.args[0]).equal();
+    of_one_rank_ = axes_in(program_.insts[id], "alone") & app.type(app.args[0]).same_on_all_ranks();
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Facts facts = norms_.infer(app, state_.operands.values, r, results[r]);
     facts.root.axes |= of_one_rank_;

@@ -32,7 +32,7 @@ void RingBlocks::find_sent(const rules::Application &app) {
     received_ = rules::communicated_axes(app);
   for (ValueId operand : state_.operands.values)
     received_ |= made_of_sent_.lookup(operand.index);
-  for (const rules::Arg &arg : app.args) {
+  for (const rules::TensorInfo &arg : app.args) {
     const AxisSet now = app.type(arg).of(Kind::Partial) - app.type(arg).zero();
     sums_received_ |= adds ? received_ & pending & now : AxisSet();
     pending |= now;

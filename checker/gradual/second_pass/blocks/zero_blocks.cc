@@ -54,8 +54,8 @@ void ZeroBlocks::find_padded(const rules::Application &app) {
   auto *factors = now_.takes_block && app.op.row ? app.op.row->factors : nullptr;
   if (factors != rules::cat_factors && factors != rules::slice_backward_factors)
     return;
-  const rules::Arg *block = nullptr;
-  for (const rules::Arg &arg : app.args)
+  const rules::TensorInfo *block = nullptr;
+  for (const rules::TensorInfo &arg : app.args)
     if (!app.type(arg).zero().contains(app.mesh().typed_axes())) {
       if (block)
         return;

@@ -41,7 +41,8 @@ AxisSet DataOrigins::written_rows(InstId id, const Type &type) const {
     return {};
   AxisSet axes;
   // The operand is what is left of all writes by now; the value, what was written last.
-  for (AxisId axis : program_.types[result_.types[values[0].index]].equal() & type.sharded())
+  for (AxisId axis :
+       program_.types[result_.types[values[0].index]].same_on_all_ranks() & type.sharded())
     if (type.dim(axis) == 0U)
       axes |= axis;
   return axes - shared_out_;

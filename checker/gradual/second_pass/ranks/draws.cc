@@ -52,7 +52,7 @@ llvm::SmallVector<Draws::Repeated, 1> Draws::repeated(const rules::Application &
       const ir::Type &other = app.type(app.args[j]);
       if (other.mesh() != type.mesh())
         continue;
-      for (ir::AxisId axis : other.sharded() & type.equal())
+      for (ir::AxisId axis : other.sharded() & type.same_on_all_ranks())
         if (const auto cls = positions_.in_front(operands[j], *other.dim(axis));
             cls && llvm::is_contained(*drawn, *cls))
           axes |= axis;

@@ -36,8 +36,8 @@ void ExpertRows::take_rows(const ir::Inst &inst, const rules::Application &app) 
 void ExpertRows::keep(InstId id, ValueId value, uint32_t index, Type &type) {
   const ir::Inst &inst = program_.insts[id];
   const ValueId of = program_.values[value].grad_of;
-  AxisSet own =
-      routed_.owned_by(index) & (type.equal() | (type.of(Kind::Varying) - type.sharded()));
+  AxisSet own = routed_.owned_by(index) &
+                (type.same_on_all_ranks() | (type.of(Kind::Varying) - type.sharded()));
   if (of.valid())
     own |= routes_.used_for_sent(of) & type.of(Kind::Partial) & routed_.summed;
   own -= routed_.astray | routed_.unsent | type.unknown | type.zero();

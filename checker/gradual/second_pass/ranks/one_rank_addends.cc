@@ -16,7 +16,7 @@ void OneRankAddends::add(const ir::Inst &inst, const rules::ResolvedOp &op) {
   if (!axes || !op.computes(Computes::Add) || state_.args.size() != 2)
     return;
   Type type = program_.types[state_.args[1].type];
-  const AxisSet equal = type.equal() - type.zero();
+  const AxisSet equal = type.same_on_all_ranks() - type.zero();
   type.set_unknown(axes - equal - type.zero());
   type.set_kind(axes & equal, Kind::Partial);
   state_.args[1].type = state_.intern(type);

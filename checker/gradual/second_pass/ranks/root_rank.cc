@@ -51,7 +51,7 @@ void RootRank::judge_handed_out(const ir::Inst &inst, const rules::ResolvedOp &o
     const Type &type = program_.types[seen ? seen->type : result_.types[gradient.index]];
     const bool known =
         seen ? *seen == *call && seen->proved : result_.proved[gradient.index].contains(call->axis);
-    if (!known || !type.equal().contains(call->axis) || !type.scale.valid() ||
+    if (!known || !type.same_on_all_ranks().contains(call->axis) || !type.scale.valid() ||
         ir::exponent_of(program_, type.scale, type.mesh(), call->axis) != 0)
       now_.open |= call->axis;
   }

@@ -82,7 +82,7 @@ void GradientAddends::take_joined_counts(const rules::ResolvedOp &op) {
     return;
   AxisSet pending;
   std::optional<ir::ScaleId> scale;
-  for (const rules::Arg &arg : state_.args) {
+  for (const rules::TensorInfo &arg : state_.args) {
     const Type &type = program_.types[arg.type];
     if (AxisSet axes = type.of(Kind::Partial) - type.zero() - type.unknown) {
       pending |= axes;
@@ -94,7 +94,7 @@ void GradientAddends::take_joined_counts(const rules::ResolvedOp &op) {
     if (!param || param->role != ir::Role::Const)
       continue;
     Type type = program_.types[state_.args[i].type];
-    type.set_kind(pending & type.equal(), Kind::Partial);
+    type.set_kind(pending & type.same_on_all_ranks(), Kind::Partial);
     type.scale = *scale;
     state_.args[i].type = state_.intern(type);
   }
@@ -114,7 +114,7 @@ void GradientAddends::take_shares(const ir::Inst &inst, const rules::ResolvedOp 
   const AxisSet axes = call->axes.all(), gradient = addends_of_gradient(inst);
   for (size_t i = 0; i < state_.args.size(); ++i) {
     Type type = program_.types[state_.args[i].type];
-    const AxisSet same = (type.equal() - type.zero()) & axes;
+    const AxisSet same = (type.same_on_all_ranks() - type.zero()) & axes;
     AxisSet addends = gradient;
     if (i < inst.result_count)
       addends |= gradual_.numbers().averaged(inst.result(static_cast<uint32_t>(i)), type.mesh());
@@ -154,7 +154,8 @@ void GradientAddends::keep_shared(const ir::Inst &inst, ValueId value) {
   if (!inst.bwd_of.valid() || values.empty())
     return;
   const Type &first = program_.types[result_.types[values[0].index]];
-  const bool begins = op.transition == rules::TransitionOp::Reinterpret && first.equal();
+  const bool begins =
+      op.transition == rules::TransitionOp::Reinterpret && first.same_on_all_ranks();
   const bool scales = op.computes(Computes::Mul) || op.computes(Computes::Div);
   const bool handed_on = (scales || moves_elements(op)) && llvm::all_of(values, [&](ValueId each) {
                            return shared_.contains(each.index);
@@ -189,7 +190,7 @@ void GradientAddends::keep_equal(const ir::Inst &inst, ValueId value, Type &type
     for (ValueId operand : state_.operands.values)
       equal |= equal_.lookup(operand.index);
   }
-  equal &= type.equal() - type.zero();
+  equal &= type.same_on_all_ranks() - type.zero();
   const ValueId of = program_.values[value].grad_of;
   const ir::TypeId whose = of.valid() ? result_.types[of.index] : ir::TypeId();
   if (whose.valid() && program_.types[whose].mesh() == type.mesh()) {

@@ -61,7 +61,7 @@ void RankMeans::add_to_means(const rules::ResolvedOp &op) {
   for (size_t mean : {0, 1}) {
     const Type &of = program_.types[state_.args[mean].type];
     Type other = program_.types[state_.args[1 - mean].type];
-    const AxisSet equal = other.equal() - other.zero();
+    const AxisSet equal = other.same_on_all_ranks() - other.zero();
     const ir::ScaleId times = ir::quotient(program_, of.scale, other.scale);
     if (!times.valid() || of.mesh() != other.mesh())
       continue;

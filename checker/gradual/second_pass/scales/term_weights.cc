@@ -44,7 +44,7 @@ bool TermWeights::explain(Place place, const rules::Violation &violation) const 
     return false;
   const ir::Inst &inst = program_.insts[place.as_inst()];
   const bool numbers =
-      llvm::all_of(state_.args, [&](const rules::Arg &arg) { return is_scalar(arg.shape); });
+      llvm::all_of(state_.args, [&](const rules::TensorInfo &arg) { return is_scalar(arg.shape); });
   if (inst.phase != ir::Phase::Backward && !(is_forward(inst) && numbers))
     return false;
   AxisSet all = ~AxisSet(), any;
