@@ -26,6 +26,8 @@ _COMPOSITES = {
     torch.Tensor.matmul: (_aten.matmul.default, None),
     torch.Tensor.__matmul__: (_aten.matmul.default, None),
     torch.einsum: (_aten.einsum.default, _einsum),
+    # By parts, it is a copy of bytes.
+    torch.Tensor.__deepcopy__: (_aten.clone.default, lambda tensor, memo: (tensor,)),
 }
 
 

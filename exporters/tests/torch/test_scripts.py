@@ -36,7 +36,7 @@ _JOBS = {"hsdp": ["--nproc-per-node", 2, "--nnodes", 2]}  # copies on each host
 _RIGHT = ["ddp", "ddp_accumulation", "fsdp2", "tp_dtensor", "megatron_by_hand", "zero1_by_hand"]
 _RIGHT += ["sgd_by_hand", "fsdp1", "ddp_hook", "ring", "logged_loss", "hsdp", "tp_sp_loss", "llama"]
 _RIGHT += ["vocab_by_hand", "zero_optimizer", "moe", "ulysses", "compiled_resnet"]
-_RIGHT += ["pipeline_by_hand", "pipeline_library", "cp_library"]
+_RIGHT += ["pipeline_by_hand", "pipeline_library", "cp_library", "weights_by_hand"]
 # Those that need a package which the other tests do without.
 _NEEDS = {"accelerate_ddp": "accelerate", "lightning_ddp": "lightning"}
 _NEEDS |= {"lora_tp": "peft", "hf_tp": "transformers", "hf_trainer": "transformers"}
@@ -65,6 +65,7 @@ _FOUND = {
     "ring_broken": {"invariant-mixed": "model(x)"},
     "logged_loss_broken": {"rank-divergence": "dist.all_reduce(parameter.grad)"},
     "zero1_by_hand_broken": {"invariant-mixed": "model(x)"},
+    "weights_by_hand_broken": {"no-transition": "chunk(self.world)[self.rank]"},
     "hsdp_broken": {"copies-differ": "model(tokens"},
     "tp_sp_loss_broken": {"partial-plus-replicate": "optimizer.step()"},
     "vocab_by_hand_broken": {"invariant-mixed": "F.linear(x, self.embed.weight)"},

@@ -25,8 +25,9 @@ from ..recorder import Recorder, Refusal, unrecorded
 from . import axes, calls, evidence, roles, transforms, updates
 from .batch import Batch, Numbers, leave_out
 from .origins import HANDED_OUT, Origins
+from .sources import tensors
 from .takes import Taken, Takes
-from .world import Job, Seen
+from .world import Job, Seen, everywhere
 
 # Functions whose results are data where no module calls them.
 _DATA = {torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, torch.as_tensor}
@@ -63,7 +64,10 @@ class _Watch(TorchFunctionMode):
         # Else a use says nothing: an optimizer takes the steps, and the one to record has begun or
         # is far.
         if steps.by_hand or steps.between:
-            if used := updates.trained_in(func, args):
+            used = updates.trained_in(func, args)
+            if steps.copies:
+                used += steps.updates.sources.fed_by(func.__name__, tensors(args))
+            if used:
                 steps.uses(used)
         if func in _CLEARS and steps.clears(args):
             with steps.clearing():
@@ -71,6 +75,8 @@ class _Watch(TorchFunctionMode):
         if func in _DATA or func in _TAKES or func in _DRAWS:
             steps.makes_batch()
         result = self._seen(func, types, args, kwargs)
+        if steps.copies:
+            steps.updates.sources.note(func.__name__, tensors((args, kwargs)), tensors(result))
         if steps.digests and steps.initial is None:
             steps.origins.note(func, args, kwargs, result)
             steps.takes.note(func, args, kwargs, result)
@@ -127,6 +133,7 @@ class Steps:
         # Called where a model is used in a later step, with the steps so far.
         self.at_later = lambda steps: None
         self._ended = False  # whether the script is over
+        self._optimizes = False  # whether it has made an optimizer
         # Where another step may have begun, after a step of an optimizer: numbers of operations and
         # of losses so far.
         self._again: tuple[int, int] | None = None
@@ -225,6 +232,11 @@ class Steps:
         return not self.counts
 
     @property
+    def copies(self) -> bool:
+        """Whether the script may train copies of its weights, which are made for each step."""
+        return not self._optimizes and not self.over
+
+    @property
     def between(self) -> bool:
         """Whether the next step would be begun, or the recorded one be over, by a use of the
         model."""
@@ -279,6 +291,12 @@ class Steps:
         """Watches the optimizers and modules of a script."""
         cls = torch.optim.Optimizer
         clear, clear_module = cls.zero_grad, torch.nn.Module.zero_grad
+        make = cls.__init__
+
+        @functools.wraps(make)
+        def optimizer_made(optimizer, *args, **kwargs):
+            self._optimizes = True
+            return make(optimizer, *args, **kwargs)
 
         @functools.wraps(clear)
         def zero_grad(optimizer, *args, **kwargs):
@@ -312,9 +330,10 @@ class Steps:
                 self._inside = False
 
         with (
-            replaced(cls, zero_grad=zero_grad),
+            replaced(cls, zero_grad=zero_grad, __init__=optimizer_made),
             replaced(torch.nn.Module, zero_grad=zero_grad_of_module, __call__=module_called),
             self.updates.backwards(),
+            self.updates.sources.gathers(everywhere, self.uses),
             transforms.by_autograd(self.differentiates),
             self._loading(),
             _Watch(self),
@@ -660,6 +679,8 @@ class Steps:
             leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
         evidence.take_hooks(program)
+        if self.by_hand:
+            evidence.link_copies(program)
         self.summed = evidence.summed(program)
         if self.inference:  # no gradient tells how copies are used
             along = [axis.name for axis in program.mesh.axes]

@@ -14,6 +14,7 @@ from ..frameworks.cpu import replaced
 from ..frameworks.fsdp import local_shard
 from . import roles
 from .evidence import content
+from .sources import Sources
 
 # What asks a parameter for something and does not compute with it.
 _ASKS = set(
@@ -26,10 +27,15 @@ _ASKS |= set("register_hook backward equal allclose".split())
 _ASKS |= set("register_post_accumulate_grad_hook new_zeros new_empty new_ones new_full".split())
 _ASKS |= set("new_tensor zeros_like empty_like ones_like full_like rand_like randn_like".split())
 
+_TRANSPOSED = set("T mT H mH".split())  # properties that compute
+
 
 def trained_in(func, args) -> list[torch.Tensor]:
     """The tensors that collect gradients, among those that a function computes with."""
     name = getattr(func, "__name__", "")
+    if name == "__get__":  # of a property, such as `T`
+        name = getattr(getattr(func, "__self__", None), "__name__", "")
+        name = name if name in _TRANSPOSED else "__get__"
     initializes = name.endswith("_") and not name.endswith(
         "__"
     )  # a leaf is written for no other reason
@@ -53,6 +59,7 @@ class Updates:
         self._used: dict[int, tuple[torch.Tensor, int]] = {}  # by storage: as it was when used
         self._due = False
         self.asked = False  # whether there was a backward
+        self.sources = Sources()
         # What the script passes to a transform that differentiates, and what it has passed before.
         self._passed: list[torch.Tensor] = []
         self.replaced: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -79,9 +86,9 @@ class Updates:
         return changed
 
     def use(self, tensors: list[torch.Tensor]) -> None:
-        """Parameters are used by a forward."""
+        """Parameters, or copies of them, are used by a forward."""
         with recording.unrecorded():
-            for tensor in tensors:
+            for tensor in [*tensors, *(one for leaf in tensors for one in self.sources.of(leaf))]:
                 # What wraps a parameter may give it other memory.
                 shard = local_shard(tensor).detach()
                 if roles.storage_of(shard) not in self._used:

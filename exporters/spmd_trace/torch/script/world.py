@@ -71,7 +71,7 @@ class Seen:
     unanswered: bool = False  # whether it has asked another rank for an object, and got none
 
 
-def _everywhere(stack: contextlib.ExitStack, original, replacement) -> None:
+def everywhere(stack: contextlib.ExitStack, original, replacement) -> None:
     """Replaces a function in all modules of torch.distributed that have imported it."""
     for name, module in list(sys.modules.items()):
         if name.startswith("torch.distributed") and module is not None:
@@ -102,8 +102,8 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
         backend_of(group)  # refuses as torch does
         return seen.backend
 
-    _everywhere(stack, init, init_process_group)
-    _everywhere(stack, new, new_group)
+    everywhere(stack, init, init_process_group)
+    everywhere(stack, new, new_group)
     stack.enter_context(replaced(dist, get_backend=get_backend, is_nccl_available=lambda: True))
     _objects(stack, job.meeting is None, seen)
     if job.meeting is None:
@@ -153,7 +153,7 @@ def _objects(stack: contextlib.ExitStack, alone: bool, seen: Seen) -> None:
         exchange = getattr(dist, name, None)
         if exchange is not None:
             wrapped = hidden(exchange, receives.get(name, lambda *call: False))
-            _everywhere(stack, exchange, wrapped)
+            everywhere(stack, exchange, wrapped)
 
 
 _SCATTERING = ("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single")
@@ -176,7 +176,7 @@ def _receiving(stack: contextlib.ExitStack, job: Job) -> None:
         return wrapper
 
     for name in ("recv", "irecv"):
-        _everywhere(stack, getattr(dist, name), filling(getattr(dist, name)))
+        everywhere(stack, getattr(dist, name), filling(getattr(dist, name)))
 
 
 class _Together:
@@ -201,7 +201,7 @@ def _batches(stack: contextlib.ExitStack, seen: Seen) -> None:
         works = send(p2p_op_list)
         return [_Together(works)] if seen.backend == "nccl" and works else works
 
-    _everywhere(stack, send, batch_isend_irecv)
+    everywhere(stack, send, batch_isend_irecv)
 
 
 def _waiting(wait):
@@ -316,7 +316,7 @@ def simulated(job: Job, log: calls.Log | None = None):
         stack.enter_context(groupsizes.followed_in_script(locations.is_own_frame))
         stack.enter_context(environment.followed(job.world, locations.is_own_code))
         if log is not None:
-            stack.enter_context(calls.watched(log, job.world, _everywhere))
+            stack.enter_context(calls.watched(log, job.world, everywhere))
         yield seen
 
 
