@@ -26,6 +26,9 @@
 #include "rules/violations/meshes.h"
 #include "rules/violations/transitions.h"
 
+#include "ir/mesh/symbols.h"
+#include "ir/support/product.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/Sequence.h"
@@ -264,6 +267,18 @@ bool Gradual::only_restates(const rules::Application &app) {
          (varies("src") || varies("dst"));
 }
 
+// Whether a list of addends is added up close behind.
+static bool is_added_up(const ir::Program &program, ir::InstId made) {
+  constexpr uint32_t kClose = 8;
+  const ValueId value = program.insts[made].first_result;
+  const auto end = std::min<uint32_t>(made.index + 1 + kClose, program.insts.size());
+  for (uint32_t i = made.index + 1; i < end; ++i)
+    if (op_of(program, ir::InstId{i}).computes(rules::Computes::ReduceSum) &&
+        llvm::is_contained(tensors_of(program, ir::InstId{i}), value))
+      return true;
+  return false;
+}
+
 // What lies side by side is not added up, and ranks that send their addends to each other, one
 // after the other, may add them up themselves. What one rank has, or the greatest addend, may
 // decide or tell something; a gradient it is not.
@@ -282,8 +297,9 @@ static bool keeps_addends_apart(const ir::Program &program, const Updates &updat
     return op.transition == rules::TransitionOp::Broadcast &&
            (!updates.feeds_parameter(place.as_inst()) ||
             updates.is_broadcast_by_each_owner(place.as_inst()));
-  return op.row &&
-         (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
+  const bool lists =
+      op.row && (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
+  return lists && !is_added_up(program, place.as_inst());
 }
 
 // Whether a value is made of whole numbers alone, in a few steps.
@@ -324,6 +340,35 @@ static bool adds_counts(const ir::Program &program, const Place &place,
   });
 }
 
+// Where all ranks have one loss and each has divided it by their number, the transpose of a sum
+// adds up equal gradients to that of the whole loss.
+static bool adds_shares(const ir::Program &program, const Place &place,
+                        const rules::Violation &violation) {
+  if (place.form != Place::Form::Inst || !violation.is<rules::ReduceOfReplicated>() ||
+      is_forward(program.insts[place.as_inst()]))
+    return false;
+  const ir::Mesh &mesh =
+      program.meshes[program.contexts[program.insts[place.as_inst()].context].mesh];
+  int64_t ranks = 1;
+  for (ir::AxisId axis : rules::axes_of(violation))
+    ranks = ir::saturating_product(ranks, ir::assumed_ranks(program, mesh[axis].size()));
+  constexpr unsigned kSteps = 32; // between the loss and the first sum
+  ir::InstId at = place.as_inst();
+  for (unsigned step = 0; step < kSteps && at.valid() && !is_forward(program.insts[at]); ++step) {
+    OperandList operands;
+    operands.read(program, program.insts[at].operands);
+    if (std::optional<double> factor = factor_of(op_of(program, at), operands))
+      if (std::abs(*factor * double(ranks) - 1) < 1e-9)
+        return true;
+    const auto from = llvm::find_if(operands.values, [&](ValueId value) {
+      const ir::InstId by = defining_inst(program, value);
+      return by.valid() && !is_forward(program.insts[by]);
+    });
+    at = from == operands.values.end() ? ir::InstId() : defining_inst(program, *from);
+  }
+  return false;
+}
+
 // What a script keeps count of, and no parameter is made of, it may weigh and add up as it likes:
 // what it has of it, nobody has declared.
 static bool keeps_count(const Updates &updates, const Place &place,
@@ -339,7 +384,8 @@ static bool keeps_count(const Updates &updates, const Place &place,
 static bool is_meant(const ir::Program &program, const Updates &updates, const Place &place,
                      const rules::Violation &violation) {
   return keeps_addends_apart(program, updates, place, violation) ||
-         adds_counts(program, place, violation) || keeps_count(updates, place, violation);
+         adds_counts(program, place, violation) || adds_shares(program, place, violation) ||
+         keeps_count(updates, place, violation);
 }
 
 // Whether all that follows close behind a value, and takes it, compares it with infinity.

@@ -58,7 +58,9 @@ ranks. Here they part: one rank calls a collective that another one of its group
 calls in another order, or calls with another shape, reduction or root. On devices the ranks wait
 for each other for ever, or exchange bytes that do not belong together. Usually a collective is
 under a condition that depends on the rank, on the data of the rank, or on the order of a set or a
-dictionary. The notes say how each side came there.
+dictionary. A `DistributedSampler` is compared as well: ranks whose samplers have other seeds or
+epochs order the samples each in its own way, so that their parts overlap, and samples are missing.
+The notes say how each side came there.
 )",
     .wrong = R"(
 trace { mode = local }

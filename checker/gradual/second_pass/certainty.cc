@@ -107,8 +107,23 @@ bool Certainty::is_of_zeros(Place place, const rules::Violation &violation) cons
   return false;
 }
 
+// What the step starts from, and is no block that anybody knows, may be a rank's addend, such as
+// what was left of a gradient that was compressed.
+bool Certainty::meets_kept_addend(Place place, const rules::Violation &violation) const {
+  if (place.form != Place::Form::Inst || !violation.is<rules::PartialWithVarying>())
+    return false;
+  return llvm::any_of(program_.params, [&](const ir::Param &param) {
+    const Type &type = program_.types[result_.types[param.value.index]];
+    const AxisSet own = type.of(Kind::Varying) - type.sharded();
+    return param.role != ir::Role::Param &&
+           llvm::is_contained(state_.operands.values, param.value) &&
+           (own & rules::axes_of(violation));
+  });
+}
+
 bool Certainty::certain(Place place, rules::Violation &violation) {
-  if (is_of_zeros(place, violation) || parts_.weights.explain(place, violation))
+  if (is_of_zeros(place, violation) || meets_kept_addend(place, violation) ||
+      parts_.weights.explain(place, violation))
     return false;
   // The gradient of a loss that all ranks share is what each has, or an addend of as many.
   if (violation.is<rules::PartialWithVarying>() && place.form == Place::Form::Inst &&
@@ -160,6 +175,12 @@ AxisSet Certainty::open_addends(const ir::Inst &inst, const rules::Violation &vi
   return open;
 }
 
+// The operands of the forward instruction that one of the backward belongs to.
+llvm::SmallVector<ValueId, 4> Certainty::forward_operands(const ir::Inst &inst) const {
+  const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : ir::InstId();
+  return forward.valid() ? tensors_of(program_, forward) : llvm::SmallVector<ValueId, 4>();
+}
+
 // The axes on which something that a finding depends on is not known.
 AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
@@ -204,7 +225,7 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
     const ir::TypeId of =
         mismatch->value.valid() ? result_.types[mismatch->value.index] : ir::TypeId();
     for (AxisId axis : of.valid() ? program_.types[of].sharded() : AxisSet())
-      if (gradual_.cuts().origin(mismatch->value, axis).value_or(Origin::Stated) != Origin::Stated)
+      if (gradual_.cuts().origin(mismatch->value, axis) != Origin::Stated)
         open |= axis;
   }
   // Where a rank has data of its own, which it does not by an index of its own, the scale is a
@@ -216,6 +237,10 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
         open |= ~result_.scaled[value.index];
     if (const ValueId *value = violation.value(); value && value->valid())
       open |= ~result_.scaled[value->index];
+    // So it is of a gradient where something else that the forward added was not known.
+    if (place.form == Place::Form::Inst)
+      for (ValueId value : forward_operands(program_.insts[place.as_inst()]))
+        add(result_.types[value.index]);
   }
   if (place.form == Place::Form::Inst)
     open |= open_addends(program_.insts[place.as_inst()], violation);

@@ -14,9 +14,11 @@ public:
 private:
   bool certain(Place place, rules::Violation &violation);
   bool is_of_zeros(Place place, const rules::Violation &violation) const;
+  bool meets_kept_addend(Place place, const rules::Violation &violation) const;
   bool steps_inside(Place place, const rules::Violation &violation) const;
   ir::AxisSet open_at(Place place, rules::Violation &violation);
   ir::AxisSet open_addends(const ir::Inst &inst, const rules::Violation &violation) const;
+  llvm::SmallVector<ir::ValueId, 4> forward_operands(const ir::Inst &inst) const;
   ir::AxisSet moved(ir::InstId id) const;
   bool again_in_optimizer(Place place, rules::Violation &violation);
 

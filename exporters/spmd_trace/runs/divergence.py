@@ -86,8 +86,8 @@ def parted(logs: dict[int, list[dict]]) -> Divergence | None:
         for one, other in zip(sent, received):
             if one["message"]["size"] != other["message"]["size"]:
                 return Divergence(_message(source, one), _message(target, other))
-    for calls in _by_group(logs).values():
-        for place in range(max(map(len, calls.values()))):
+    for calls in [*_chosen(logs), *_by_group(logs).values()]:
+        for place in range(max(map(len, calls.values()), default=0)):
             rows = {rank: one[place] for rank, one in calls.items() if len(one) > place}
             ranks: dict[tuple, list[int]] = {}
             for rank, row in rows.items():
@@ -100,6 +100,21 @@ def parted(logs: dict[int, list[dict]]) -> Divergence | None:
     return None
 
 
+def _chosen(logs: dict[int, list[dict]]) -> list[dict[int, list[dict]]]:
+    """What each rank has chosen by itself, of one line of the script at a time."""
+    found: dict[str, dict[int, list[dict]]] = {}
+    for rank, rows in logs.items():
+        for row in rows:
+            if row.get("chosen") and row["stack"]:
+                found.setdefault(_frame(row["stack"][0]), {}).setdefault(rank, []).append(row)
+    return list(found.values())
+
+
+def _together(logs: dict[int, list[dict]]) -> dict[int, list[dict]]:
+    """What ranks do with each other: not what each has chosen by itself."""
+    return {rank: [row for row in rows if not row.get("chosen")] for rank, rows in logs.items()}
+
+
 def _side(rows: dict[int, dict], ranks: list[int]) -> Side:
     row = rows[ranks[0]]
     return Side(ranks, _call(row), row["stack"])
@@ -107,6 +122,7 @@ def _side(rows: dict[int, dict], ranks: list[int]) -> Side:
 
 def left_waiting(logs: dict[int, list[dict]]) -> Divergence | None:
     """A call that some ranks of a group have reached and others do not: all wait, or have ended."""
+    logs = _together(logs)
     for key, calls in _by_group(logs).items():
         reached = min(map(len, calls.values()))
         waiting = [rank for rank, one in calls.items() if len(one) > reached]
@@ -130,6 +146,7 @@ def unmatched(logs: dict[int, list[dict]]) -> Divergence | None:
     What its other rank does instead is a message between the two of another tag, or what it called
     last.
     """
+    logs = _together(logs)
     left: dict[str, list[tuple[int, int, dict]]] = {"recv": [], "send": []}
     for (source, target, _), (sent, received) in _messages(logs).items():
         left["send"] += [(source, target, row) for row in sent[len(received) :]]
@@ -192,7 +209,7 @@ def _by_group(logs: dict[int, list[dict]]) -> dict[tuple, dict[int, list[dict]]]
     found: dict[tuple, dict[int, list[dict]]] = {}
     for rank, rows in logs.items():
         for row in rows:
-            if row.get("end") or row.get("message"):
+            if row.get("end") or row.get("message") or row.get("chosen"):
                 continue
             name, ranks = row["group"]
             calls = found.setdefault((name, *ranks), {one: [] for one in ranks if one in logs})

@@ -119,6 +119,36 @@ def test_a_script_without_a_shard_map(tmp_path):
     )
 
 
+_SHARES = """
+import jax, jax.numpy as jnp
+from jax import lax
+from jax.sharding import PartitionSpec as P
+mesh = jax.make_mesh((4,), ("tp",), axis_types=(jax.sharding.AxisType.Auto,))
+def loss(w, x, labels):
+    logits = x @ w
+    total = lax.psum(jnp.exp(logits).sum(-1), "tp")
+    local = labels - lax.axis_index("tp") * logits.shape[-1]
+    mine = (local >= 0) & (local < logits.shape[-1])
+    rows = jnp.clip(local, 0, logits.shape[-1] - 1)
+    picked = jnp.take_along_axis(logits, rows[:, None], -1)[:, 0]
+    target = lax.psum(jnp.where(mine, picked, 0.0), "tp")
+    return (jnp.log(total) - target).mean() {divided}
+def step(w, x, labels):
+    return w - 0.1 * jax.grad(loss)(w, x, labels)
+specs = dict(in_specs=(P(None, "tp"), P(), P()), out_specs=P(None, "tp"))
+run = jax.jit(jax.shard_map(step, mesh=mesh, check_vma=False, **specs))
+run(jnp.ones((8, 16)), jnp.ones((6, 8)), jnp.arange(6))
+"""
+
+
+def test_a_loss_that_ranks_have_in_common_is_divided_by_their_number(tmp_path):
+    """The transposes of its sums add up the gradients of all of them."""
+    done = linted(tmp_path, _SHARES.format(divided="/ 4"), "--format=concise")
+    assert "no findings" in done.stdout + done.stderr
+    done = linted(tmp_path, _SHARES.format(divided=""), "--format=concise")
+    assert done.stdout.count("error[reduce-of-replicated]") == 2
+
+
 def test_lint_of_a_function():
     mesh = AbstractMesh((4,), ("tp",), axis_types=(AxisType.Auto,))
 

@@ -51,6 +51,19 @@ def test_groups_are_compared_one_by_one():
     assert found.call.ranks == [0] and found.instead.ranks == [1]
 
 
+def _chosen(about: str, line: int) -> dict:
+    return _row("DistributedSampler", about, line=line) | {"chosen": True}
+
+
+def test_what_ranks_choose_is_compared_line_by_line():
+    """One rank alone may go through the samples of a test; none waits for another there."""
+    train, test = _chosen("8 samples, seed 0", 1), _chosen("4 samples", 2)
+    assert divergence.parted({0: [train, test, train], 1: [train, train]}) is None
+    assert divergence.left_waiting({0: [train, test], 1: [train]}) is None
+    found = divergence.parted({0: [test, train], 1: [_chosen("8 samples, seed 1", 1)]})
+    assert found.call.ranks == [0] and found.instead.ranks == [1]
+
+
 def _send(peer: int, size: int = 8, tag: int = 0, call: str = "send", line: int = 1) -> dict:
     words = f"f32[{size}], {'to' if call == 'send' else 'from'} rank {peer}"
     message = {"peer": peer, "tag": tag, "size": [["f32", size]]}
@@ -205,6 +218,34 @@ def _lint(folder, code: str, *words):
     start = time.monotonic()
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
     return done, time.monotonic() - start
+
+
+_SAMPLES = """
+import torch, torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+dist.init_process_group("nccl")
+data = torch.randn(60, 4)
+sampler = DistributedSampler(data, seed=%s)
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    sampler.set_epoch(epoch)
+    for x in DataLoader(data, batch_size=10, sampler=sampler):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+"""
+
+
+@needs_checker
+def test_samplers_that_order_the_samples_differently_are_a_finding(tmp_path):
+    done, _ = _lint(tmp_path, _SAMPLES % "dist.get_rank()", "lint", "--format=json")
+    assert done.returncode == 1, done.stderr
+    found = [one["places"][0]["line"] for one in json.loads(done.stdout)["findings"]]
+    assert found == [6]
+    done, _ = _lint(tmp_path, _SAMPLES % "7", "lint")
+    assert "no findings" in done.stdout + done.stderr
 
 
 @needs_checker

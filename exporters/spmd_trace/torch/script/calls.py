@@ -5,19 +5,23 @@ one that does not come has no other way to tell where it is.
 """
 
 import contextlib
+import functools
 import itertools
 import json
 import pathlib
+import weakref
 
 import torch
 import torch.distributed as dist
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import DistributedSampler
 
 from ...locations import relative_path
 from .. import locations
 from ..communication import collectives
+from ..frameworks.cpu import replaced
 from ..values import DTYPES
 
 # What must be the same on all ranks of a group: by the name below c10d, that of the function in
@@ -73,6 +77,11 @@ class Log:
         self.called.add(call)
         row = {"call": call, "group": group, "about": about, "stack": _stack()}
         self._write(row | ({"message": message} if message else {}))
+
+    def choose(self, call: str, about: str, stack: list[dict]) -> None:
+        """What a rank chooses by itself, and all that choose have to choose alike."""
+        row = {"call": call, "group": [call, []], "about": about, "stack": stack}
+        self._write(row | {"chosen": True})
 
     def goes_on(self, file: pathlib.Path) -> None:
         """In a fork: what is called from here on is another run's."""
@@ -178,6 +187,29 @@ def _named(group) -> list:
 
 
 @contextlib.contextmanager
+def _samplers(log: Log):
+    """Ranks take parts of one order of the samples, which each of them makes by itself."""
+    make, iterate = DistributedSampler.__init__, DistributedSampler.__iter__
+    made: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+    @functools.wraps(make)
+    def __init__(sampler, *args, **kwargs):
+        make(sampler, *args, **kwargs)
+        made[sampler] = _stack()
+
+    @functools.wraps(iterate)
+    def __iter__(sampler):
+        words = [f"{len(sampler.dataset)} samples in {sampler.num_replicas} parts"]
+        if sampler.shuffle:
+            words += [f"seed {sampler.seed}", f"epoch {sampler.epoch}"]
+        log.choose("DistributedSampler", ", ".join(words), made.get(sampler, []))
+        return iterate(sampler)
+
+    with replaced(DistributedSampler, __init__=__init__, __iter__=__iter__):
+        yield
+
+
+@contextlib.contextmanager
 def watched(log: Log, world: int, everywhere):
     """Writes down what the script calls together with other ranks, while the context lasts.
 
@@ -197,5 +229,6 @@ def watched(log: Log, world: int, everywhere):
     with contextlib.ExitStack() as stack:
         for function in (dist.init_process_group, dist.new_group):
             everywhere(stack, function, noting(function))
+        stack.enter_context(_samplers(log))
         stack.enter_context(Watched(log))
         yield

@@ -174,18 +174,19 @@ def trained(gradient: Value) -> Value | None:
     return of.root if of is not None and of.root.claims.get("role") == "param" else None
 
 
-def summed_into(program: Program, gradient: Value) -> set[str]:
-    """The axes along which a gradient was summed on its way, whosever it is."""
-    found: set[str] = set()
-    wanted = {id(gradient)}
-    for op in reversed(program.ops):
+def summed_along(program: Program) -> dict[int, set[str]]:
+    """By value: the axes along which it was summed on its way, as the gradient of anything."""
+    found: dict[int, set[str]] = {}
+    for op in program.ops:
         reduces = _sums(op)
         for value, operands in _results(op) if reduces or _passes(op) else ():
-            if id(value) in wanted:
-                found.update(program.axes_of(op) if reduces else ())
-                wanted.update(map(id, operands))
+            axes = set().union(*(found.get(id(one), ()) for one in operands))
+            if axes := axes.union(program.axes_of(op) if reduces else ()):
+                found[id(value)] = axes
         # What is written in place, as by a fused optimizer, is what it was before.
-        wanted.update(id(value.alias_of) for value in op.outs if id(value) in wanted)
+        for value in op.outs:
+            if before := found.get(id(value.alias_of)):
+                found[id(value)] = before | found.get(id(value), set())
     return found
 
 

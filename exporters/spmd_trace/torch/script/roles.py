@@ -26,7 +26,7 @@ from ..recorder import Recorder
 from ..values import Value, ValueTable
 from . import shapes, variables
 from .batch import differing
-from .evidence import digest, sketch, summed_into, trained
+from .evidence import digest, sketch, summed_along, trained
 from .takes import Taken
 from .world import Seen
 
@@ -86,14 +86,17 @@ def _is_count(op: Op | None) -> bool:
 
 
 def _summed(program, numbers: list[Value]) -> dict[int, set[str]]:
-    """By number: the axes over which it, or what is made of such numbers alone, is summed."""
+    """By number: the axes over which it, or what is made of such numbers, is summed."""
     from_numbers = {id(value): {id(value)} for value in numbers}
     found: dict[int, set[str]] = {}
     for op in program.ops if numbers else ():
         operands = op.operands()
-        if not operands or any(id(one) not in from_numbers for one in operands):
+        given = [from_numbers[id(one)] for one in operands if id(one) in from_numbers]
+        # A list of sums and counts has each in its own place.
+        beside = op.name.startswith(("aten.stack.", "aten.cat."))
+        if not given or (len(given) < len(operands) and not beside):
             continue
-        origins = set().union(*(from_numbers[id(one)] for one in operands))
+        origins = set().union(*given)
         if op.name in ("all_reduce", "all_reduce_"):
             for origin in origins if op.attrs.get("op", "sum") == "sum" else ():
                 found.setdefault(origin, set()).update(program.axes_of(op))
@@ -816,6 +819,7 @@ class Roles:
                 if op.name == "convert" and op.attrs.get("src") == "R"
                 for value in op.operands()
             }
+            along = None
             for parameter in trained.values():
                 value = self.recorder.values.find(local_shard(parameter))
                 gradient = parameter.grad
@@ -827,7 +831,9 @@ class Roles:
                 axes -= {*summed.get(name, []), *self.wrapped_axes}
                 made = self.recorder.values.find(local_shard(gradient))
                 if axes and made is not None:
-                    axes -= summed_into(self.recorder.program, made)
+                    if along is None:
+                        along = summed_along(self.recorder.program)
+                    axes -= along.get(id(made), set())
                 own = id(value.root) not in divided and value.root.claims.get("role") == "param"
                 if own and axes:
                     self._used_as_one(value.root, axes)

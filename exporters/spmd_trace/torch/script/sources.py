@@ -19,8 +19,16 @@ _MOST = 64  # tensors of which one is made: what is made of more, such as a batc
 
 
 def tensors(items) -> list[torch.Tensor]:
-    leaves = torch.utils._pytree.tree_leaves(items)
-    return [one for one in leaves if isinstance(one, torch.Tensor)]
+    """Those among arguments or results, and in lists of them."""
+    items = items if isinstance(items, (list, tuple)) else [items]
+    listed = [each for one in items for each in (one if isinstance(one, (list, tuple)) else [one])]
+    return [one for one in listed if isinstance(one, torch.Tensor)]
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether it may be a copy. Torch refuses to swap tensors that are referred to, such as those
+    that a module takes for its parameters."""
+    return type(tensor) is torch.Tensor and tensor.is_floating_point()
 
 
 class Sources:
@@ -34,8 +42,8 @@ class Sources:
     def note(self, name: str, given: list[torch.Tensor], made: list[torch.Tensor]) -> None:
         """A function has made tensors of others."""
         with torch._C.DisableTorchFunction():
-            given = [one for one in given if one.is_floating_point()]
-            made = [one for one in made if one.is_floating_point() and one.is_leaf]
+            given, made = ([one for one in of if _is_plain(one)] for of in (given, made))
+            made = [one for one in made if one.is_leaf]
             found: dict[int, tuple[TensorWeakRef, str]] = {}
             for one in given:
                 for ref, function in self._made.get(one, ()):

@@ -76,7 +76,8 @@ class _Watch(TorchFunctionMode):
             steps.makes_batch()
         result = self._seen(func, types, args, kwargs)
         if steps.copies:
-            steps.updates.sources.note(func.__name__, tensors((args, kwargs)), tensors(result))
+            given = tensors([*args, *kwargs.values()])
+            steps.updates.sources.note(func.__name__, given, tensors(result))
         if steps.digests and steps.initial is None:
             steps.origins.note(func, args, kwargs, result)
             steps.takes.note(func, args, kwargs, result)
@@ -121,6 +122,8 @@ class Steps:
         self.observed, self.digests = observed, digests
         self.counts: dict[torch.optim.Optimizer, int] = {}
         self._held: set[torch.optim.Optimizer] = set()  # when the first of them had stepped
+        # Of how many optimizers it was asked whether some have still to take their first step.
+        self._first_round = 0, False
         self.recorder: Recorder | None = None
         self.composites: Composites | None = None  # of the recording
         self.batch: Batch | None = None  # likewise
@@ -166,7 +169,10 @@ class Steps:
         """
         if self._ended or max(self.counts.values(), default=0) != 1:
             return False
-        return not roles.trained_by(self._held) <= roles.trained_by(self.counts)
+        if len(self.counts) != self._first_round[0]:  # asked at every function of the script
+            left = roles.trained_by(self._held) - roles.trained_by(self.counts)
+            self._first_round = len(self.counts), bool(left)
+        return self._first_round[1]
 
     def go_on(self, at_step) -> None:
         """Where a step began and was not recorded: the next one is the one that is waited for."""
