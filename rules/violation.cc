@@ -27,31 +27,30 @@ namespace spmd::rules {
 namespace {
 
 template <class... Kinds> constexpr const DiagnosticInfo *kInfos[] = {&Kinds::info...};
-constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable =
-    kInfos<PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate, PartialWithVarying,
-           InvariantMixed, PartialCombiner, MissingClaim, UndecidedKind, ShapeMismatch,
-           OperandMismatch, NeedlessPartial, RandomDiverges, ShardedRandomRepeats, WrongSource,
-           ReduceOfReplicated, NoTransition, ReducedWithoutOwner, ExpertTransition, WrongAxis,
-           UnknownGroup, UnknownAxis, ReductionMismatch, NonSumGradient, Indivisible,
-           AttributeMismatch, ClaimMismatch, BoundaryMismatch, BoundaryShape,
-           CollectiveUnderVaryingControl, RanksDiverge, BranchMismatch, CarryMismatch,
-           VaryingChoice, PartialCondition, NormOvercount, NormUndercount, UnreducedGradient,
-           OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch, SameBatch,
-           CopiesDiffer, CopiesDrift, BuffersDiffer, UnequalCounts, UnlikeSteps, UnseenCollective,
-           AccumulatedMeans, DroppedGradients, WrongGradient, UnlikeOneDevice, CrossedGradient,
-           UnusedGradient, OverwrittenMessage, TiedCopiesDrift, UnclearedGradient, BlockOffset,
-           ForeignRows, RepeatedPositions, RepeatedDraws, MisplacedEdge, HalfOpenRing,
-           EdgeOfOtherAxis, MissingEdge, EdgeGradientKept, MixedBlocks, MissingBlock, RepeatedBlock,
-           UnlikeScales, GradientOfOtherBlock, UnlikeParts, UnstatedPartial, SpecMismatch,
-           UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard, StridedUneven,
-           UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
-           SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
-           UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective,
-           ReduceThenSlice, GatherThenSlice, FusableCollectives, Overlappable, UnknownOp,
-           ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression,
-           MalformedSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted,
-           InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted,
-           ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
+constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
+    PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate, PartialWithVarying,
+    InvariantMixed, PartialCombiner, MissingClaim, UndecidedKind, ShapeMismatch, OperandMismatch,
+    NeedlessPartial, RandomDiverges, ShardedRandomRepeats, WrongSource, ReduceOfReplicated,
+    NoTransition, ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis,
+    ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
+    BoundaryMismatch, BoundaryShape, CollectiveUnderVaryingControl, RanksDiverge, BranchMismatch,
+    CarryMismatch, VaryingChoice, PartialCondition, NormOvercount, NormUndercount,
+    UnreducedGradient, OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch,
+    SameBatch, CopiesDiffer, CopiesDrift, BuffersDiffer, UnequalCounts, UnlikeSteps,
+    UnseenCollective, AccumulatedMeans, DroppedGradients, WrongGradient, UnlikeOneDevice,
+    CrossedGradient, UnusedGradient, UnreturnedGradient, OverwrittenMessage, TiedCopiesDrift,
+    UnclearedGradient, BlockOffset, ForeignRows, RepeatedPositions, RepeatedDraws, MisplacedEdge,
+    HalfOpenRing, EdgeOfOtherAxis, MissingEdge, EdgeGradientKept, MixedBlocks, MissingBlock,
+    RepeatedBlock, UnlikeScales, GradientOfOtherBlock, UnlikeParts, UnstatedPartial, SpecMismatch,
+    UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard, StridedUneven,
+    UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
+    SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
+    MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective, ReduceThenSlice,
+    GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast, AssumedRule,
+    UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression, SourceChanged,
+    ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
+    GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank,
+    RunTimeout>;
 
 } // namespace
 

@@ -181,6 +181,21 @@ llvm::SmallVector<ValueId, 4> Certainty::forward_operands(const ir::Inst &inst) 
   return forward.valid() ? tensors_of(program_, forward) : llvm::SmallVector<ValueId, 4>();
 }
 
+// The axes on which a gradient may be right, although it is of another type than its value.
+AxisSet Certainty::open_gradient(const rules::GradientTypeMismatch &mismatch) const {
+  const Type &found = program_.types[mismatch.found];
+  // What a rank adds up over its rows is all that its own parameter gets.
+  AxisSet open = parts_.experts.owned(mismatch.value) & found.of(Kind::Partial);
+  const ir::TypeId of = mismatch.value.valid() ? result_.types[mismatch.value.index] : ir::TypeId();
+  for (AxisId axis : of.valid() ? program_.types[of].sharded() : AxisSet()) {
+    // What is equal on all ranks may be the gradient of what is cut in no dimension that is known.
+    const std::optional<Origin> origin = gradual_.cuts().origin(mismatch.value, axis);
+    if (origin ? *origin != Origin::Stated : !found.sharded().contains(axis))
+      open |= axis;
+  }
+  return open;
+}
+
 // The axes on which something that a finding depends on is not known.
 AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
@@ -219,14 +234,7 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   // A gradient that is the rank's own, or that of a block which was inferred, may be right.
   if (const auto *mismatch = violation.as<rules::GradientTypeMismatch>()) {
     add(mismatch->found);
-    // What a rank adds up over its rows is all that its own parameter gets.
-    open |=
-        parts_.experts.owned(mismatch->value) & program_.types[mismatch->found].of(Kind::Partial);
-    const ir::TypeId of =
-        mismatch->value.valid() ? result_.types[mismatch->value.index] : ir::TypeId();
-    for (AxisId axis : of.valid() ? program_.types[of].sharded() : AxisSet())
-      if (gradual_.cuts().origin(mismatch->value, axis) != Origin::Stated)
-        open |= axis;
+    open |= open_gradient(*mismatch);
   }
   // Where a rank has data of its own, which it does not by an index of its own, the scale is a
   // guess.

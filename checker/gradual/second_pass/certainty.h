@@ -3,6 +3,8 @@
 
 #include "checker/gradual/second_pass/parts.h"
 
+#include "rules/violations/gradients.h"
+
 namespace spmd::checker {
 
 class Certainty : public SecondPassPart {
@@ -17,6 +19,7 @@ private:
   bool meets_kept_addend(Place place, const rules::Violation &violation) const;
   bool steps_inside(Place place, const rules::Violation &violation) const;
   ir::AxisSet open_at(Place place, rules::Violation &violation);
+  ir::AxisSet open_gradient(const rules::GradientTypeMismatch &mismatch) const;
   ir::AxisSet open_addends(const ir::Inst &inst, const rules::Violation &violation) const;
   llvm::SmallVector<ir::ValueId, 4> forward_operands(const ir::Inst &inst) const;
   ir::AxisSet moved(ir::InstId id) const;

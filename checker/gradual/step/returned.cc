@@ -12,6 +12,7 @@
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <vector>
@@ -63,6 +64,8 @@ public:
 private:
   void judge(InstId id);
   void find_overwritten(InstId id);
+  void find_unreturned();
+  bool depends_on_parameter(ValueId value) const;
   std::vector<InstId> uncleared();
 
   ir::Program &program_;
@@ -195,6 +198,68 @@ void Returned::find_overwritten(InstId id) {
             {rules::OverwrittenMessage{then, now}, Place::inst(messages_.received_by(now))});
 }
 
+// Whether a stage has made it of a parameter.
+bool Returned::depends_on_parameter(ValueId value) const {
+  llvm::SmallVector<ValueId, 16> open{value};
+  llvm::DenseSet<uint32_t> seen;
+  while (!open.empty()) {
+    const ValueId at = open.pop_back_val();
+    if (!seen.insert(at.index).second)
+      continue;
+    const InstId made = defining_inst(program_, at);
+    if (!made.valid() && llvm::any_of(program_.params, [&](const ir::Param &param) {
+          return param.value == at && param.role == ir::Role::Param;
+        }))
+      return true;
+    if (made.valid() && !messages_.is_message(made))
+      llvm::append_range(open, tensors_of(program_, made));
+  }
+  return false;
+}
+
+// What a stage has received, and makes a gradient of that nothing takes, although it sends another
+// one back.
+void Returned::find_unreturned() {
+  InstId returns;
+  llvm::MapVector<uint32_t, InstId> received;   // by value: a message of the forward
+  llvm::DenseMap<uint32_t, uint32_t> gradients; // by gradient: what was received
+  llvm::DenseSet<uint32_t> made, taken;         // of what was received
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, InstId{i});
+    const bool message = messages_.is_message(InstId{i});
+    llvm::DenseSet<uint32_t> of; // what was received, of which the operands are gradients
+    for (ValueId operand : operands)
+      if (const auto at = gradients.find(operand.index); at != gradients.end())
+        of.insert(at->second);
+    if (message && !of.empty() && !returns.valid())
+      returns = InstId{i};
+    const bool names =
+        !message && of.size() == 1 && inst.result_count == 1 &&
+        llvm::all_of(operands, [&](ValueId operand) {
+          return gradients.count(operand.index) &&
+                 result_.shapes[operand.index] == result_.shapes[inst.first_result.index];
+        });
+    if (names) // or copies
+      gradients[inst.first_result.index] = *of.begin();
+    else
+      taken.insert(of.begin(), of.end());
+    if (message && is_forward(inst))
+      received[inst.first_result.index] = InstId{i};
+    for (uint32_t r = 0; r < inst.result_count && !message; ++r)
+      if (const ValueId of = program_.values[inst.result(r)].grad_of;
+          of.valid() && received.count(messages_.root(of).index)) {
+        gradients[inst.result(r).index] = messages_.root(of).index;
+        made.insert(messages_.root(of).index);
+      }
+  }
+  for (const auto &[value, message] : received)
+    if (const ValueId sent = tensors_of(program_, message)[0];
+        returns.valid() && made.contains(value) && !taken.contains(value) &&
+        depends_on_parameter(sent))
+      result_.findings.push_back({rules::UnreturnedGradient{sent}, Place::inst(returns)});
+}
+
 // The backward pass that adds something to the gradient that the step before has left of a
 // parameter, by its first instruction, if the optimizer makes something of the sum; by parameter of
 // the program. All are followed in one pass.
@@ -268,8 +333,8 @@ llvm::SmallVector<ValueId> wrong_outputs(const ir::Program &program,
     else if (const auto *added = what.as<rules::UnclearedGradient>())
       wrong.insert(added->value.index);
     all |= what.is<rules::CrossedGradient>() || what.is<rules::UnusedGradient>() ||
-           what.is<rules::OverwrittenMessage>() || what.is<rules::AccumulatedMeans>() ||
-           what.is<rules::DroppedGradients>();
+           what.is<rules::UnreturnedGradient>() || what.is<rules::OverwrittenMessage>() ||
+           what.is<rules::AccumulatedMeans>() || what.is<rules::DroppedGradients>();
   }
   llvm::SmallVector<ValueId> found;
   for (const ir::Output &output : program.outputs)
@@ -297,6 +362,8 @@ void Returned::run() {
       judge(InstId{i});
     else if (program_.insts[InstId{i}].phase == ir::Phase::Backward)
       find_overwritten(InstId{i});
+  if (messages)
+    find_unreturned();
   const std::vector<InstId> added = uncleared();
   for (uint32_t i = 0; i < program_.params.size(); ++i) {
     const ir::Param &param = program_.params[i];

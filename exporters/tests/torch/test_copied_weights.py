@@ -88,7 +88,7 @@ def test_what_a_leaf_is_made_of_is_followed():
 
 
 def test_nothing_refers_to_the_parameters_of_a_module():
-    """Torch refuses to swap such ones, as a module does that is moved from one device to another."""
+    """Torch refuses to swap such ones, as a module does that is moved to another device."""
     sources = Sources()
     weight, made = torch.nn.Parameter(torch.zeros(4)), torch.ones(4)
     sources.note("copy_", [weight], [made])

@@ -128,6 +128,65 @@ output state %new of %w
 )",
 };
 
+constinit const DiagnosticInfo UnreturnedGradient::info = {
+    .name = "unreturned-gradient",
+    .holds_for_inferred_cuts = true,
+    .message = "the gradient of {value}, which was sent to another stage, is made there and not "
+               "sent back",
+    .explain = R"(
+A stage of a pipeline sends several tensors to the next one, such as a hidden state and the input of a skip connection.
+The next stage makes a gradient of each of them. Here it sends the gradients of some of them back, and this one is left
+where it is. The parameters that have made the tensor learn nothing from what the next stage does with it.
+
+Send the gradient back, and let the backward of the stage begin with all of them:
+`torch.autograd.backward([hidden, skip], [hidden_grad, skip_grad])`. Where no gradient is wanted, send a tensor for which
+the next stage asks none: without `requires_grad_()`.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 2 "data" }
+%x = input f32[8, 4] V
+%w = param f32[4] R { grad = P@dp, step = R@dp }
+%a = mul %x, %w
+%b = tanh %a
+%ra = wait %a                       // another stage receives both
+%rb = wait %b
+%m = mul %ra, %rb
+%l = sum %m
+with { grad = false } {
+  %gl grad_of %l = ones_like %l { bwd_of = %l, phase = bwd }
+  %gm grad_of %m = expand %gl { shape = [8, 4], bwd_of = %l, phase = bwd }
+  %ga grad_of %ra = mul %gm, %rb { bwd_of = %m, phase = bwd }
+  %gb grad_of %rb = mul %gm, %ra { bwd_of = %m, phase = bwd }
+  %ea grad_of %a = wait %ga { phase = bwd }
+  %ma = mul %ea, %x { bwd_of = %a, phase = bwd }
+  %wa grad_of %w = sum %ma { dim = [0], bwd_of = %a, phase = bwd }
+  %all = all_reduce %wa { axis = dp, op = sum, phase = opt }
+  %new aliases %w = sub_ mut %w, %all { phase = opt }
+}
+output state %new of %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 2 "data" }
+%x = input f32[8, 4] V
+%w = param f32[4] R { grad = P@dp, step = R@dp }
+%a = mul %x, %w
+%ra = wait %a
+%l = sum %ra
+with { grad = false } {
+  %gl grad_of %l = ones_like %l { bwd_of = %l, phase = bwd }
+  %ga grad_of %ra = expand %gl { shape = [8, 4], bwd_of = %l, phase = bwd }
+  %ea grad_of %a = wait %ga { phase = bwd }
+  %ma = mul %ea, %x { bwd_of = %a, phase = bwd }
+  %wa grad_of %w = sum %ma { dim = [0], bwd_of = %a, phase = bwd }
+  %all = all_reduce %wa { axis = dp, op = sum, phase = opt }
+  %new aliases %w = sub_ mut %w, %all { phase = opt }
+}
+output state %new of %w
+)",
+};
+
 constinit const DiagnosticInfo OverwrittenMessage::info = {
     .name = "overwritten-message",
     .holds_for_inferred_cuts = true,

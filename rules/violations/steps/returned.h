@@ -20,6 +20,13 @@ struct UnusedGradient {
   static const DiagnosticInfo info;
 };
 
+struct UnreturnedGradient {
+  ir::ValueId value; // what was sent, and was made of parameters
+  void fields(auto &&visit) const { visit("value", value); }
+  bool operator==(const UnreturnedGradient &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct OverwrittenMessage {
   ir::ValueId value; // what was received first
   ir::ValueId other; // what is in its place
