@@ -107,8 +107,20 @@ _TRANSPOSES |= dict.fromkeys(("clone", "detach", "alias"))
 def link_copies(program: Program) -> None:
     """The gradient of a copy that the script has made of a parameter, without autograd, becomes the
     parameter's by what the script does with it."""
-    made: dict[int, tuple[Op, Value]] = {}  # by copy
+    made: dict[int, tuple[Op, Value]] = {}  # by copy: of what
     whose: dict[int, Value] = {}  # by gradient: the copy, or what that was made of
+
+    def belongs(value: Value, of: Value) -> None:
+        while id(of) in made:
+            copy, inner = made[id(of)]
+            is_cast = _base_name(copy) == "_to_copy" and value.dtype == inner.dtype
+            if _TRANSPOSES[_base_name(copy)] is not None and not is_cast:
+                break
+            of = inner
+        whose[id(value)] = of
+        if id(of) not in made and value.dtype == of.dtype:
+            value.grad_of = of
+
     for op in program.ops:
         operands, name = op.operands(), _base_name(op)
         if len(op.outs) != 1 or not operands:
@@ -117,22 +129,17 @@ def link_copies(program: Program) -> None:
         if op.phase == "fwd" and name in _TRANSPOSES and not source.requires_grad:
             if id(source) in made or source.claims.get("role") == "param":
                 made[id(value)] = op, source
-        if id(of := value.grad_of) in made:
+        if id(value.grad_of) in made:
+            belongs(value, value.grad_of)
+        if value.grad_of is not None or (of := whose.get(id(source))) is None or id(of) not in made:
+            continue
+        copy, inner = made[id(of)]
+        undoes = name == _TRANSPOSES[_base_name(copy)] and value.shape == inner.shape
+        if undoes and program.axes_of(op) == program.axes_of(copy):
+            belongs(value, inner)
+            source.arrived_for = value.grad_of
+        elif _passes(op) and value.shape == of.shape:
             whose[id(value)] = of
-        elif (of := whose.get(id(source))) is not None and value.grad_of is None:
-            if _passes(op) and value.shape == of.shape and value.dtype == of.dtype:
-                whose[id(value)] = of
-            while id(of) in made:
-                copy, inner = made[id(of)]
-                undone = _TRANSPOSES[_base_name(copy)]
-                if undone is not None and (undone != name or value.shape != inner.shape):
-                    break
-                if undone == "reduce_scatter" and program.axes_of(op) != program.axes_of(copy):
-                    break
-                of, name = inner, "" if undone else name
-                whose[id(value)] = of
-            if id(of) not in made and value.shape == of.shape and value.dtype == of.dtype:
-                value.grad_of, source.arrived_for = of, of
 
 
 def summed(program: Program) -> dict[str, list[str]]:

@@ -47,9 +47,9 @@ class Sources:
             found: dict[int, tuple[TensorWeakRef, str]] = {}
             for one in given:
                 for ref, function in self._made.get(one, ()):
-                    found.setdefault(id(ref), (ref, function))
-                ref = TensorWeakRef(one)
-                found[id(ref)] = ref, name
+                    if (source := ref()) is not None:
+                        found[id(source)] = ref, function
+                found[id(one)] = TensorWeakRef(one), name
             for one in made:
                 if 0 < len(found) <= _MOST and all(one is not other for other in given):
                     self._made[one] = list(found.values())

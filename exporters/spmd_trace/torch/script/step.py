@@ -66,7 +66,7 @@ class _Watch(TorchFunctionMode):
         if steps.by_hand or steps.between:
             used = updates.trained_in(func, args)
             if steps.copies:
-                used += steps.updates.sources.fed_by(func.__name__, tensors(args))
+                used += steps.updates.sources.fed_by(_name(func), tensors(args))
             if used:
                 steps.uses(used)
         if func in _CLEARS and steps.clears(args):
@@ -77,7 +77,7 @@ class _Watch(TorchFunctionMode):
         result = self._seen(func, types, args, kwargs)
         if steps.copies:
             given = tensors([*args, *kwargs.values()])
-            steps.updates.sources.note(func.__name__, given, tensors(result))
+            steps.updates.sources.note(_name(func), given, tensors(result))
         if steps.digests and steps.initial is None:
             steps.origins.note(func, args, kwargs, result)
             steps.takes.note(func, args, kwargs, result)
@@ -702,6 +702,10 @@ class Steps:
         self.over = True
         self._recording.close()
         self.recorder = None
+
+
+def _name(func) -> str:
+    return getattr(func, "__name__", "")
 
 
 def _leaf(given) -> torch.Tensor | None:
