@@ -101,7 +101,7 @@ def test_nothing_refers_to_the_parameters_of_a_module():
 
 
 def test_what_is_made_of_a_gradient_is_no_gradient():
-    """Only its transpose undoes a copy: a square of a gradient, as of a second moment, is neither."""
+    """Only its transpose undoes a copy: the square of a gradient is neither of them."""
     weight = Value("f32", [4], {"role": "param", "name": "w"}, requires_grad=False)
     copy, gradient, square, half = (Value("f32", [4]) for _ in range(4))
     gradient.grad_of = copy
