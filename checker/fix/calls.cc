@@ -370,6 +370,13 @@ static std::string torch_hint(const ir::Program &program, const Finding &finding
     return broadcast(differ->value, differ->axes, "p.data", "parameter p");
   if (const auto *differ = finding.violation.as<rules::BuffersDiffer>())
     return broadcast(differ->value, differ->axes, "b", "buffer b");
+  if (const auto *none = finding.violation.as<rules::NoTransition>();
+      none && none->src.kind == ir::Kind::Partial && none->dst.form == ir::WrittenKind::Form::Shard)
+    return "in PyTorch, dist.reduce_scatter_tensor(part, x) makes this rank's part of the sum; a "
+           "part of x is that of its own addend";
+  if (finding.violation.is<rules::UnreturnedGradient>())
+    return "in PyTorch, dist.send(x.grad, stage) for each tensor that was received, and "
+           "torch.autograd.backward([x, y], [x_grad, y_grad]) where it was sent";
   if (finding.violation.is<rules::TiedCopiesDrift>())
     return "in PyTorch, dist.all_reduce(p.grad, group=embedding_group) on the stages that have a "
            "copy, between the backward and the step of the optimizer";
