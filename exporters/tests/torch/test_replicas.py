@@ -94,6 +94,35 @@ def test_the_reducer_is_one_average_of_each_gradient():
     assert weights[0]["x_reductions"][0]["origin"] == "DistributedDataParallel"
 
 
+def _hints(trace: dict) -> set[tuple[str, str]]:
+    weights = [one for one in trace["params"] if one["role"] == "param"]
+    hints = [hint for one in weights for hint in one["grad"].get("hints", [])]
+    return {(hint["axis"], hint["text"]) for hint in hints}
+
+
+def test_gradients_that_are_not_averaged_say_what_would_average_them():
+    assert not _hints(replicas())
+    ((axis, text),) = _hints(replicas(forgotten=True))
+    assert axis == "dp" and "outside of no_sync()" in text
+
+
+def test_the_call_of_the_module_inside_is_named():
+    with cpu.fake_ranks(0, _RANKS):
+        model, tokens = DistributedDataParallel(_layers()), torch.randn(6, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+        recorder = _recorder(tokens)
+        declared = ddp.declare(recorder, model)
+        with ddp.recorded(recorder, model), recorder.recording(model):
+            _step(model.module, tokens, optimizer, recorder)
+        for parameter, value in declared.items():
+            recorder.output(parameter, "state", value, type={"dp": "R"})
+        trace = json.loads(spmd_trace.torch.dumps(recorder.program))
+    jsonschema.Draft202012Validator(schema()).validate(trace)
+    line = _step.__code__.co_firstlineno + 1
+    ((axis, text),) = _hints(trace)
+    assert axis == "dp" and f"test_replicas.py:{line} calls the module inside" in text
+
+
 def test_what_was_frozen_when_the_model_was_wrapped_is_not_reduced():
     assert names(replicas(thawed=True)).count("all_reduce_") == 2
 

@@ -5,6 +5,7 @@ program. What is recorded is what that does to each gradient, where backward end
 """
 
 import contextlib
+import sys
 import weakref
 
 import torch
@@ -88,10 +89,16 @@ def recorded(recorder: Recorder, ddp):
     """Records the averages of gradients while the context lasts, which the recording is inside."""
     ddp.reducer._rebuild_buckets()  # as the first forward that sees all gradients ready would
     backward, reducer = recorder.backward, _Reducer(ddp.reducer)
+    bypassed: list[str] = []  # where the program has called the module by itself
+
+    def forward_of_module(*_):
+        if not _is_running(ddp):
+            bypassed.append(recorder.program.locations.text(recorder.program.locations.here()))
 
     def backward_and_reduction(loss, **options):
         with _touched(ddp) as touched:
             backward(loss, **options)
+        _hint(recorder, ddp, touched, None if reducer.waits else _remedy(bypassed))
         if not (reducer.waits and touched):
             return
         reducer.waits = False
@@ -100,8 +107,43 @@ def recorded(recorder: Recorder, ddp):
         else:
             _average(recorder, ddp, touched)
 
-    with replaced(ddp, reducer=reducer), replaced(recorder, backward=backward_and_reduction):
-        yield
+    hook = ddp.module.register_forward_pre_hook(forward_of_module)
+    try:
+        with replaced(ddp, reducer=reducer), replaced(recorder, backward=backward_and_reduction):
+            yield
+    finally:
+        hook.remove()
+
+
+def _is_running(ddp) -> bool:
+    """Whether the wrapper has been called and has not returned."""
+    forward, frame = type(ddp).forward.__code__, sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is forward and frame.f_locals.get("self") is ddp:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _remedy(bypassed: list[str]) -> str:
+    """What the program has to do for its gradients to be averaged."""
+    wrapper = "DistributedDataParallel"
+    if bypassed and (place := bypassed[-1].removesuffix(": ")):
+        instead = "which averages gradients only where it is called itself"
+        return f"{place} calls the module inside of {wrapper}, {instead}"
+    return f"{wrapper} averages gradients only where it is called itself, outside of no_sync()"
+
+
+def _hint(recorder: Recorder, ddp, touched: set[int], text: str | None) -> None:
+    """Says of parameters that got gradients why these are not averaged; None: they are."""
+    axes = axes_of(recorder, ddp.process_group)
+    for parameter in reduced(ddp):
+        value = recorder.values.find(parameter) if id(parameter) in touched else None
+        if value is None or "grad" not in value.root.claims:
+            continue
+        contract = {k: v for k, v in value.root.claims["grad"].items() if k != "hints"}
+        hints = [{"axis": axis, "text": text} for axis in axes] if text else []
+        value.root.claims["grad"] = contract | ({"hints": hints} if hints else {})
 
 
 def _average(recorder: Recorder, ddp, touched: set[int]) -> None:
