@@ -1,5 +1,6 @@
 """What a recording needs, says and leaves: versions of frameworks, files, exit codes."""
 
+import ctypes
 import importlib.metadata
 import importlib.util
 import os
@@ -11,6 +12,7 @@ import sys
 FAILED = 3
 IN_PART = 4  # recorded, but for some operations of which the trace says nothing
 _OLDEST = {"torch": (2, 6), "jax": (0, 6)}  # what differs between later ones: versions.py of each
+_BUILDERS = ("cc", "nm", "readelf")  # of stand-ins: torch/cuda_standins.py
 
 
 def say(text: str) -> None:
@@ -40,6 +42,34 @@ def unfit(package: str) -> str:
     if importlib.util.find_spec(package) is None:
         return f"{package} is not installed: {remedy}"
     found = importlib.metadata.version(package)
-    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) >= _OLDEST[package]:
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < _OLDEST[package]:
+        return f"{package} {found} is too old for recordings: {remedy}"
+    return without_standins() if package == "torch" else ""
+
+
+def torch_without_cuda() -> pathlib.Path | None:
+    """The folder of torch's libraries, where these ask for CUDA's and do not find them."""
+    spec = importlib.util.find_spec("torch")
+    if "torch" in sys.modules or spec is None or spec.origin is None:
+        return None
+    folder = pathlib.Path(spec.origin).parent / "lib"
+    if not (folder / "libtorch_cuda.so").exists():
+        return None
+    try:
+        ctypes.CDLL(str(folder / "libtorch_cuda.so"))
+    except OSError as error:
+        if "cannot open shared object" not in str(error):
+            raise
+        return folder
+    return None
+
+
+def without_standins() -> str:
+    """A sentence, where torch needs stand-ins of CUDA's libraries that cannot be built here."""
+    lacking = next((tool for tool in _BUILDERS if shutil.which(tool) is None), None)
+    if lacking is None or torch_without_cuda() is None:
         return ""
-    return f"{package} {found} is too old for recordings: {remedy}"
+    return (
+        f"torch lacks its CUDA libraries and `{lacking}` is not there to build stand-ins: "
+        "install a C compiler, or torch with its dependencies"
+    )

@@ -6,13 +6,12 @@ functions all return an error code, and loads them first. It does nothing when t
 """
 
 import ctypes
-import importlib.util
 import pathlib
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
+
+from ..recording import torch_without_cuda, without_standins
 
 _NO_DEVICE = 100  # cudaErrorNoDevice: what the runtime answers on a machine without a GPU
 _CUDA_NAME = re.compile(r"_*(cu|nccl|nv)")
@@ -20,24 +19,10 @@ _CUDA_NAME = re.compile(r"_*(cu|nccl|nv)")
 
 def preload() -> bool:
     """Prepares the process so that `import torch` works; returns whether stand-ins were needed."""
-    spec = importlib.util.find_spec("torch")
-    if "torch" in sys.modules or spec is None or spec.origin is None:
+    if (folder := torch_without_cuda()) is None:
         return False
-    folder = pathlib.Path(spec.origin).parent / "lib"
-    if not (folder / "libtorch_cuda.so").exists():
-        return False
-    try:
-        ctypes.CDLL(str(folder / "libtorch_cuda.so"))
-        return False
-    except OSError as error:
-        if "cannot open shared object" not in str(error):
-            raise
-    for tool in ("cc", "nm", "readelf"):
-        if shutil.which(tool) is None:
-            raise ImportError(
-                f"torch lacks its CUDA libraries and `{tool}` is not there to build stand-ins: "
-                "install a C compiler, or torch with its dependencies"
-            )
+    if reason := without_standins():
+        raise ImportError(reason)
     _load_standins(folder)
     return True
 

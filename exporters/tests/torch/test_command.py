@@ -2,12 +2,13 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
-from spmd_trace import checker, command
+from spmd_trace import checker, command, recording
 
 
 def test_the_frameworks_are_imported_on_demand():
@@ -31,6 +32,15 @@ def lint(*words, **environment):
     return subprocess.run(
         line, capture_output=True, text=True, check=False, env=os.environ | environment
     )
+
+
+def test_a_torch_without_cuda_and_without_a_compiler_is_one_sentence(tmp_path):
+    code = "import sys; from spmd_trace import recording as r; sys.exit(not r.torch_without_cuda())"
+    if subprocess.run([sys.executable, "-c", code], check=False).returncode:
+        pytest.skip("torch needs no stand-ins")
+    done = lint(PATH=str(tmp_path), SPMDLINT=sys.executable)
+    assert done.returncode == recording.FAILED
+    assert re.fullmatch("spmd-trace: torch lacks its CUDA libraries and `cc` .*\n", done.stderr)
 
 
 @pytest.mark.skipif("SPMDLINT" not in os.environ, reason="SPMDLINT names no checker")
