@@ -352,7 +352,10 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     if (finding.suppressed)
       continue;
     diagnostic.notes = explain_finding(*report.program, *report.result, finding);
-    if (std::string hint = script_hint(*report.program, finding); !hint.empty())
+    // What the trace says of the framework that is there is nearer than what may be called.
+    const bool hinted = llvm::any_of(
+        diagnostic.notes, [](const Note &note) { return note.form == Note::Form::Hint; });
+    if (std::string hint = script_hint(*report.program, finding); !hinted && !hint.empty())
       diagnostic.notes.push_back({Note::Form::Hint, {}, false, std::move(hint)});
     if (diagnostic.parameters.empty()) // a search, where no field names one
       if (const ir::Param *param =

@@ -32,6 +32,8 @@ llvm::SmallVector<uint32_t, 2> operands_named(const rules::Violation &violation)
 ir::ValueId blamed_parameter(const ir::Program &program, const Finding &finding) {
   if (const auto *wrong = finding.violation.as<rules::UnreducedGradient>())
     return wrong->value;
+  if (const auto *drift = finding.violation.as<rules::CopiesDrift>())
+    return drift->value;
   if (finding.place.form != Place::Form::Inst)
     return {};
   llvm::SmallVector<ir::ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
