@@ -71,6 +71,7 @@ def compared(
         if size > 1:  # what another rank lacks differs
             lacked[axis] = _lacked(others, roles)
             equal_ones |= dict.fromkeys(lacked[axis], False)
+            equal_ones |= dict.fromkeys(_by_moments(others, roles, equal_ones), True)
         # What ranks computed in another order, as a matrix by another layout, may be one value.
         sketches = _by_name(others[0], "sketch")
         for name in [name for name, equal in equal_ones.items() if not equal]:
@@ -227,6 +228,27 @@ def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
     now = _compared([_by_name(rows, "digest") for rows in ranks])
     drifted = _drifted(ranks)
     return {name: equal for name, equal in (now | began).items() if name not in drifted}
+
+
+def _by_moments(ranks: list[list[dict]], roles: dict, equal: dict[str, bool]) -> list[str]:
+    """Parameters that are one number everywhere on all ranks, but whose moments are equal ones of
+    several numbers: blocks would have had other gradients."""
+    digests = [_by_name(rows, "digest") for rows in ranks]
+    elements = _by_name(ranks[0], "elements")
+    found = []
+    for name, role in roles.items():
+        one_number = all(of.get(name) == [None] for of in digests)
+        if role != "param" or name in equal or not one_number:
+            continue
+        moments = [
+            one
+            for one in equal
+            if roles.get(one) == "opt_state" and (elements.get(one, [1])[0] > 1)
+        ]
+        moments = [one for one in moments if one.startswith(f"{name}.")]
+        if moments and all(equal[one] for one in moments):
+            found.append(name)
+    return found
 
 
 def _drifted(ranks: list[list[dict]], began_as=frozenset({None}), key="initial") -> set[str]:

@@ -57,6 +57,21 @@ def test_a_parameter_whose_gradient_is_not_summed_is_invariant():
     assert found["kinds"]["w"] == {"dp": "I"} and found["data"] == []
 
 
+def test_equal_moments_tell_that_one_number_everywhere_is_no_block():
+    """A weight of ones says nothing, and neither does a count of steps."""
+
+    def kinds(moment: str, elements: int) -> dict:
+        state = {"role": "opt_state", "elements": elements}
+        weight = {"role": "param", "name": "w", "digest": None, "initial": None}
+        ranks = [
+            [weight, state | {"name": "w.exp_avg", "digest": digest}] for digest in ("a", moment)
+        ]
+        return compared(0, dict(enumerate(ranks)), [["dp", 2, 1]], {"w": ["dp"]})["kinds"]
+
+    assert kinds("a", 4)["w"] == {"dp": "R"}
+    assert "w" not in kinds("a", 1) and "w" not in kinds("b", 4)
+
+
 def test_what_is_complete_before_it_is_summed_is_invariant_beside_blocks():
     def kinds(block: str, gradient: str) -> dict:
         ranks = [_rows(w="1", b=digest) for digest in ("1", block)]

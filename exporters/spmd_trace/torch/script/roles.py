@@ -697,6 +697,8 @@ class Roles:
                 _, row["initial"] = self.initial.get(storage_of(tensor), (None, row["digest"]))
                 if taken := self.taken.get(storage_of(tensor)):
                     row["taken"] = list(dataclasses.astuple(taken))
+            elif role == "opt_state":
+                row["elements"] = tensor.numel()
             elif role == "buffer" and name in self.initial_buffers:
                 row["began"] = self.initial_buffers[name]
             row["sketch"] = sketch(tensor) if tensor.is_floating_point() else []
