@@ -198,7 +198,7 @@ void Returned::find_overwritten(InstId id) {
             {rules::OverwrittenMessage{then, now}, Place::inst(messages_.received_by(now))});
 }
 
-// Whether a stage has made it of a parameter.
+// Whether a stage has made it of a parameter that is trained.
 bool Returned::depends_on_parameter(ValueId value) const {
   llvm::SmallVector<ValueId, 16> open{value};
   llvm::DenseSet<uint32_t> seen;
@@ -207,9 +207,9 @@ bool Returned::depends_on_parameter(ValueId value) const {
     if (!seen.insert(at.index).second)
       continue;
     const InstId made = defining_inst(program_, at);
-    if (!made.valid() && llvm::any_of(program_.params, [&](const ir::Param &param) {
-          return param.value == at && param.role == ir::Role::Param;
-        }))
+    if (const ir::Param *param = made.valid() ? nullptr : program_.find_param(at);
+        param && param->role == ir::Role::Param &&
+        program_.values[at].requires_grad != ir::Tristate::False)
       return true;
     if (made.valid() && !messages_.is_message(made))
       llvm::append_range(open, tensors_of(program_, made));
