@@ -43,7 +43,7 @@ class Sources:
         """A function has made tensors of others."""
         with torch._C.DisableTorchFunction():
             given, made = ([one for one in of if _is_plain(one)] for of in (given, made))
-            made = [one for one in made if one.is_leaf]
+            made = [one for one in made if not one.requires_grad]
             found: dict[int, tuple[TensorWeakRef, str]] = {}
             for one in given:
                 for ref, function in self._made.get(one, ()):
