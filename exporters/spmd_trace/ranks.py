@@ -158,13 +158,10 @@ def _batches(
             axis, "input", "V"
         ):
             data += [] if axis in data else [axis]
-        # So have ranks of which each trains all parameters for itself, and sums no gradient but
-        # that of its blocks, as where weights are gathered for each step.
+        # So have ranks of which each trains all parameters for itself, and sums no gradient.
         losses = [of.get(axis) for name, of in kinds.items() if roles.get(name) == "loss"]
         shared = any(has(axis, "param", kind) for kind in ("R", "I")) or unsure.get(axis)
-        shared = shared or any(
-            axis in of and kinds.get(name, {}).get(axis) != "V" for name, of in summed.items()
-        )
+        shared = shared or any(axis in of for of in summed.values())
         if set(losses) == {"V"} and has(axis, "param", "V") and has(axis, "input", "V"):
             data += [] if axis in data or shared else [axis]
     # A loss that is equal although batches differ is one of all batches.
