@@ -2,16 +2,12 @@
 
 import subprocess
 import sys
-import types
 
 import pytest
 import spmd_trace.torch  # noqa: F401  before torch
 import torch
 from judged import checker
-from spmd_trace.torch.document import Op
-from spmd_trace.torch.script.evidence import link_copies
 from spmd_trace.torch.script.sources import Sources
-from spmd_trace.torch.values import Value
 
 needs_checker = pytest.mark.skipif(checker() is None, reason="SPMDLINT names no checker")
 
@@ -98,15 +94,3 @@ def test_nothing_refers_to_the_parameters_of_a_module():
     sources.note("copy_", [weight], [made])
     torch.utils.swap_tensors(weight, torch.nn.Parameter(torch.ones(4)))
     assert sources.of(made) == []
-
-
-def test_what_is_made_of_a_gradient_is_no_gradient():
-    """Only its transpose undoes a copy: the square of a gradient is neither of them."""
-    weight = Value("f32", [4], {"role": "param", "name": "w"}, requires_grad=False)
-    copy, gradient, square, half = (Value("f32", [4]) for _ in range(4))
-    gradient.grad_of = copy
-    ops = [Op("aten.clone.default", [weight], [copy])]
-    ops += [Op("aten.detach.default", [half], [gradient], phase="bwd")]
-    ops += [Op("aten.pow.Tensor_Scalar", [gradient], [square], phase="opt")]
-    link_copies(types.SimpleNamespace(ops=ops, axes_of=lambda op: []))
-    assert gradient.grad_of is weight and square.grad_of is None

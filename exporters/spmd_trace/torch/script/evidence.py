@@ -98,50 +98,6 @@ def take_hooks(program: Program) -> None:
         others |= {id(one) for one in op.outs if one.grad_of is not None and trained(one) is None}
 
 
-# What a script makes the weights of a step by, of parameters that take no part in the forward
-# themselves, and what makes a gradient of a parameter of the gradient of such a copy.
-_TRANSPOSES = {"all_gather": "reduce_scatter", "_to_copy": "_to_copy"}
-_TRANSPOSES |= dict.fromkeys(("clone", "detach", "alias"))
-
-
-def link_copies(program: Program) -> None:
-    """The gradient of a copy that the script has made of a parameter, without autograd, becomes the
-    parameter's by what the script does with it."""
-    made: dict[int, tuple[Op, Value]] = {}  # by copy: of what
-    whose: dict[int, Value] = {}  # by gradient: the copy, or what that was made of
-
-    def belongs(value: Value, of: Value) -> None:
-        while id(of) in made:
-            copy, inner = made[id(of)]
-            is_cast = _base_name(copy) == "_to_copy" and value.dtype == inner.dtype
-            if _TRANSPOSES[_base_name(copy)] is not None and not is_cast:
-                break
-            of = inner
-        whose[id(value)] = of
-        if id(of) not in made and value.dtype == of.dtype:
-            value.grad_of = of
-
-    for op in program.ops:
-        operands, name = op.operands(), _base_name(op)
-        if len(op.outs) != 1 or not operands:
-            continue
-        source, value = operands[0], op.outs[0]
-        if op.phase == "fwd" and name in _TRANSPOSES and not source.requires_grad:
-            if id(source) in made or source.claims.get("role") == "param":
-                made[id(value)] = op, source
-        if id(value.grad_of) in made:
-            belongs(value, value.grad_of)
-        if value.grad_of is not None or (of := whose.get(id(source))) is None or id(of) not in made:
-            continue
-        copy, inner = made[id(of)]
-        undoes = name == _TRANSPOSES[_base_name(copy)] and value.shape == inner.shape
-        if undoes and program.axes_of(op) == program.axes_of(copy):
-            belongs(value, inner)
-            source.arrived_for = value.grad_of
-        elif _passes(op) and value.shape == of.shape:
-            whose[id(value)] = of
-
-
 def summed(program: Program) -> dict[str, list[str]]:
     """By parameter: the axes along which the program sums its gradient, after the backward or in a
     hook; by messages, where it adds what other ranks have sent."""
@@ -230,11 +186,7 @@ def _sums(op: Op) -> bool:
     return op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
 
 
-def _base_name(op: Op) -> str:
-    parts = op.name.split(".")
-    return parts[1] if parts[0] == "aten" else parts[0]
-
-
 def _passes(op: Op) -> bool:
-    name = _base_name(op)
+    parts = op.name.split(".")
+    name = parts[1] if parts[0] == "aten" else parts[0]
     return name in _PASSES or (name.endswith("_") and name[:-1] in _PASSES_IN_PLACE)

@@ -685,8 +685,6 @@ class Steps:
             leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
         evidence.take_hooks(program)
-        if self.by_hand:
-            evidence.link_copies(program)
         self.summed = evidence.summed(program)
         if self.inference:  # no gradient tells how copies are used
             along = [axis.name for axis in program.mesh.axes]
