@@ -372,8 +372,9 @@ static std::string torch_hint(const ir::Program &program, const Finding &finding
     return broadcast(differ->value, differ->axes, "b", "buffer b");
   if (const auto *none = finding.violation.as<rules::NoTransition>();
       none && none->src.kind == ir::Kind::Partial && none->dst.form == ir::WrittenKind::Form::Shard)
-    return "in PyTorch, dist.reduce_scatter_tensor(part, x) makes this rank's part of the sum; a "
-           "part of x is that of its own addend";
+    return "in PyTorch, dist.reduce_scatter_tensor(part, x) adds x up over the ranks and gives "
+           "each "
+           "its part; a slice of x is a part of this rank's addend alone";
   if (finding.violation.is<rules::UnreturnedGradient>())
     return "in PyTorch, dist.send(x.grad, stage) for each tensor that was received, and "
            "torch.autograd.backward([x, y], [x_grad, y_grad]) where it was sent";

@@ -267,16 +267,24 @@ bool Gradual::only_restates(const rules::Application &app) {
          (varies("src") || varies("dst"));
 }
 
-// Whether a list of addends is added up close behind.
-static bool is_added_up(const ir::Program &program, ir::InstId made) {
+// The instructions close behind one that take its first result.
+static llvm::SmallVector<ir::InstId, 4> taken_close_behind(const ir::Program &program,
+                                                           ir::InstId made) {
   constexpr uint32_t kClose = 8;
   const ValueId value = program.insts[made].first_result;
   const auto end = std::min<uint32_t>(made.index + 1 + kClose, program.insts.size());
+  llvm::SmallVector<ir::InstId, 4> found;
   for (uint32_t i = made.index + 1; i < end; ++i)
-    if (op_of(program, ir::InstId{i}).computes(rules::Computes::ReduceSum) &&
-        llvm::is_contained(tensors_of(program, ir::InstId{i}), value))
-      return true;
-  return false;
+    if (llvm::is_contained(tensors_of(program, ir::InstId{i}), value))
+      found.push_back(ir::InstId{i});
+  return found;
+}
+
+// Whether a list of addends is added up close behind.
+static bool is_added_up(const ir::Program &program, ir::InstId made) {
+  return llvm::any_of(taken_close_behind(program, made), [&](ir::InstId id) {
+    return op_of(program, id).computes(rules::Computes::ReduceSum);
+  });
 }
 
 // What lies side by side is not added up, and ranks that send their addends to each other, one
@@ -390,22 +398,14 @@ static bool is_meant(const ir::Program &program, const Updates &updates, const P
 
 // Whether all that follows close behind a value, and takes it, compares it with infinity.
 static bool compared_with_infinity(const ir::Program &program, ir::InstId made) {
-  constexpr uint32_t kClose = 8;
-  const ValueId value = program.insts[made].first_result;
-  bool compared = false;
-  const auto end = std::min<uint32_t>(made.index + 1 + kClose, program.insts.size());
-  for (uint32_t i = made.index + 1; i < end; ++i) {
+  const llvm::SmallVector<ir::InstId, 4> takers = taken_close_behind(program, made);
+  return !takers.empty() && llvm::all_of(takers, [&](ir::InstId id) {
     OperandList operands;
-    operands.read(program, program.insts[ir::InstId{i}].operands);
-    if (!llvm::is_contained(operands.values, value))
-      continue;
-    const rules::OpDef *row = op_of(program, ir::InstId{i}).row;
-    if (!row || row->dtype != rules::DTypeRule::Boolean ||
-        llvm::none_of(operands.slots, [](const rules::Slot &s) { return rules::is_infinite(s); }))
-      return false;
-    compared = true;
-  }
-  return compared;
+    operands.read(program, program.insts[id].operands);
+    const rules::OpDef *row = op_of(program, id).row;
+    return row && row->dtype == rules::DTypeRule::Boolean &&
+           llvm::any_of(operands.slots, [](const rules::Slot &s) { return rules::is_infinite(s); });
+  });
 }
 
 // An addend that is not finite makes a sum that is not: each rank may look at its own.

@@ -241,12 +241,11 @@ def _by_moments(ranks: list[list[dict]], roles: dict, equal: dict[str, bool]) ->
         if role != "param" or name in equal or not one_number:
             continue
         moments = [
-            one
-            for one in equal
-            if roles.get(one) == "opt_state" and (elements.get(one, [1])[0] > 1)
+            same
+            for one, same in equal.items()
+            if one.startswith(f"{name}.") and elements.get(one, [1])[0] > 1
         ]
-        moments = [one for one in moments if one.startswith(f"{name}.")]
-        if moments and all(equal[one] for one in moments):
+        if moments and all(moments):
             found.append(name)
     return found
 

@@ -112,12 +112,11 @@ bool Certainty::is_of_zeros(Place place, const rules::Violation &violation) cons
 bool Certainty::meets_kept_addend(Place place, const rules::Violation &violation) const {
   if (place.form != Place::Form::Inst || !violation.is<rules::PartialWithVarying>())
     return false;
-  return llvm::any_of(program_.params, [&](const ir::Param &param) {
-    const Type &type = program_.types[result_.types[param.value.index]];
-    const AxisSet own = type.of(Kind::Varying) - type.sharded();
-    return param.role != ir::Role::Param &&
-           llvm::is_contained(state_.operands.values, param.value) &&
-           (own & rules::axes_of(violation));
+  return llvm::any_of(state_.operands.values, [&](ValueId operand) {
+    const ir::Param *param = program_.find_param(operand);
+    const Type &type = program_.types[result_.types[operand.index]];
+    return param && param->role != ir::Role::Param &&
+           ((type.of(Kind::Varying) - type.sharded()) & rules::axes_of(violation));
   });
 }
 

@@ -200,21 +200,14 @@ void Returned::find_overwritten(InstId id) {
 
 // Whether a stage has made it of a parameter that is trained.
 bool Returned::depends_on_parameter(ValueId value) const {
-  llvm::SmallVector<ValueId, 16> open{value};
-  llvm::DenseSet<uint32_t> seen;
-  while (!open.empty()) {
-    const ValueId at = open.pop_back_val();
-    if (!seen.insert(at.index).second)
-      continue;
-    const InstId made = defining_inst(program_, at);
-    if (const ir::Param *param = made.valid() ? nullptr : program_.find_param(at);
-        param && param->role == ir::Role::Param &&
-        program_.values[at].requires_grad != ir::Tristate::False)
-      return true;
-    if (made.valid() && !messages_.is_message(made))
-      llvm::append_range(open, tensors_of(program_, made));
-  }
-  return false;
+  auto within = [&](InstId made, ValueId) { return !messages_.is_message(made); };
+  auto is_trained = [&](ValueId at) {
+    const ir::Param *param =
+        defining_inst(program_, at).valid() ? nullptr : program_.find_param(at);
+    return param && param->role == ir::Role::Param &&
+           program_.values[at].requires_grad != ir::Tristate::False;
+  };
+  return search(program_, value, within, is_trained).valid();
 }
 
 // What a stage has received, and makes a gradient of that nothing takes, although it sends another
@@ -228,30 +221,30 @@ void Returned::find_unreturned() {
     const ir::Inst &inst = program_.insts[InstId{i}];
     const llvm::SmallVector<ValueId, 4> operands = tensors_of(program_, InstId{i});
     const bool message = messages_.is_message(InstId{i});
-    llvm::DenseSet<uint32_t> of; // what was received, of which the operands are gradients
+    llvm::DenseSet<uint32_t> given; // what was received, of which the operands are gradients
     for (ValueId operand : operands)
       if (const auto at = gradients.find(operand.index); at != gradients.end())
-        of.insert(at->second);
-    if (message && !of.empty() && !returns.valid())
+        given.insert(at->second);
+    if (message && !given.empty() && !returns.valid())
       returns = InstId{i};
     const bool names =
-        !message && of.size() == 1 && inst.result_count == 1 &&
+        !message && given.size() == 1 && inst.result_count == 1 &&
         llvm::all_of(operands, [&](ValueId operand) {
           return gradients.count(operand.index) &&
                  result_.shapes[operand.index] == result_.shapes[inst.first_result.index];
         });
     if (names) // or copies
-      gradients[inst.first_result.index] = *of.begin();
+      gradients[inst.first_result.index] = *given.begin();
     else
-      taken.insert(of.begin(), of.end());
+      taken.insert(given.begin(), given.end());
     if (message && is_forward(inst))
       received[inst.first_result.index] = InstId{i};
     for (uint32_t r = 0; r < inst.result_count && !message; ++r)
-      if (const ValueId of = program_.values[inst.result(r)].grad_of;
-          of.valid() && received.count(messages_.root(of).index)) {
-        gradients[inst.result(r).index] = messages_.root(of).index;
-        made.insert(messages_.root(of).index);
-      }
+      if (const ValueId of = program_.values[inst.result(r)].grad_of; of.valid())
+        if (const uint32_t root = messages_.root(of).index; received.count(root)) {
+          gradients[inst.result(r).index] = root;
+          made.insert(root);
+        }
   }
   for (const auto &[value, message] : received)
     if (const ValueId sent = tensors_of(program_, message)[0];

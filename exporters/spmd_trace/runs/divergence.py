@@ -146,7 +146,6 @@ def unmatched(logs: dict[int, list[dict]]) -> Divergence | None:
     What its other rank does instead is a message between the two of another tag, or what it called
     last.
     """
-    logs = _together(logs)
     left: dict[str, list[tuple[int, int, dict]]] = {"recv": [], "send": []}
     for (source, target, _), (sent, received) in _messages(logs).items():
         left["send"] += [(source, target, row) for row in sent[len(received) :]]
@@ -207,9 +206,9 @@ def _same(row: dict, other: dict) -> bool:
 def _by_group(logs: dict[int, list[dict]]) -> dict[tuple, dict[int, list[dict]]]:
     """For each group, the collectives that each of its ranks has called."""
     found: dict[tuple, dict[int, list[dict]]] = {}
-    for rank, rows in logs.items():
+    for rank, rows in _together(logs).items():
         for row in rows:
-            if row.get("end") or row.get("message") or row.get("chosen"):
+            if row.get("end") or row.get("message"):
                 continue
             name, ranks = row["group"]
             calls = found.setdefault((name, *ranks), {one: [] for one in ranks if one in logs})
@@ -316,11 +315,12 @@ class Watch(Ranks):
         running = [rank for rank in self.ranks if rank not in ended]
         if not running or not all(map(self._waits, running)):
             return None
-        if undelivered := _undelivered({rank: self.logs[rank] for rank in running}):
+        logs = _together(self.logs)
+        if undelivered := _undelivered({rank: logs[rank] for rank in running}):
             self.reason = undelivered
             return None
-        found = left_waiting(self.logs) or unmatched(self.logs)
-        rows = self.logs[running[0]]
+        found = left_waiting(logs) or unmatched(logs)
+        rows = logs[running[0]]
         if found is None and rows and rows[-1].get("stack"):
             where = _place(rows[-1]["stack"][0])
             self.reason = f"{where}: rank {running[0]} waits for what no other rank does"

@@ -131,8 +131,7 @@ output state %new of %w
 constinit const DiagnosticInfo UnreturnedGradient::info = {
     .name = "unreturned-gradient",
     .holds_for_inferred_cuts = true,
-    .message = "the gradient of {value}, which was sent to another stage, is made there and not "
-               "sent back",
+    .message = "the stage that receives {value} computes its gradient and does not send it back",
     .explain = R"(
 A stage of a pipeline sends several tensors to the next one, such as a hidden state and the input of a skip connection.
 The next stage makes a gradient of each of them. Here it sends the gradients of some of them back, and this one is left

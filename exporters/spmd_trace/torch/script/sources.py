@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from .roles import storage_of
+from .world import everywhere
 
 _GATHERS = ("all_gather", "all_gather_into_tensor")
 _MOST = 64  # tensors of which one is made: what is made of more, such as a batch, is no copy
@@ -71,7 +72,7 @@ class Sources:
         return [one for one in given if name in self._feeding.get(storage_of(one), ())]
 
     @contextlib.contextmanager
-    def gathers(self, everywhere, uses):
+    def gathers(self, uses):
         """Notes what is gathered; `uses` is called with what leaves are gathered from."""
 
         def noting(gather):

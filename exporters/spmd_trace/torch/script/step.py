@@ -27,7 +27,7 @@ from .batch import Batch, Numbers, leave_out
 from .origins import HANDED_OUT, Origins
 from .sources import tensors
 from .takes import Taken, Takes
-from .world import Job, Seen, everywhere
+from .world import Job, Seen
 
 # Functions whose results are data where no module calls them.
 _DATA = {torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, torch.as_tensor}
@@ -339,7 +339,7 @@ class Steps:
             replaced(cls, zero_grad=zero_grad, __init__=optimizer_made),
             replaced(torch.nn.Module, zero_grad=zero_grad_of_module, __call__=module_called),
             self.updates.backwards(),
-            self.updates.sources.gathers(everywhere, self.uses),
+            self.updates.sources.gathers(self.uses),
             transforms.by_autograd(self.differentiates),
             self._loading(),
             _Watch(self),

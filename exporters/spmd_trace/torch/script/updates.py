@@ -14,7 +14,7 @@ from ..frameworks.cpu import replaced
 from ..frameworks.fsdp import local_shard
 from . import roles
 from .evidence import content
-from .sources import Sources
+from .sources import Sources, tensors
 
 # What asks a parameter for something and does not compute with it.
 _ASKS = set(
@@ -41,13 +41,12 @@ def trained_in(func, args) -> list[torch.Tensor]:
     )  # a leaf is written for no other reason
     if not torch.is_grad_enabled() or initializes or name in _ASKS:
         return []
-    listed = [one for arg in args for one in (arg if isinstance(arg, (list, tuple)) else [arg])]
-    return [one for one in listed if _is_trained(one)]
+    return [one for one in tensors(args) if _is_trained(one)]
 
 
-def _is_trained(item) -> bool:
+def _is_trained(tensor: torch.Tensor) -> bool:
     with torch._C.DisableTorchFunction():
-        return isinstance(item, torch.Tensor) and item.requires_grad and item.is_leaf
+        return tensor.requires_grad and tensor.is_leaf
 
 
 class Updates:
