@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 
 namespace spmd::runtime {
@@ -24,6 +25,8 @@ constexpr milliseconds kTick{50};
 // That rank 0 may leave a cry unanswered.
 constexpr milliseconds kUnanswered{5000};
 constexpr int kCannotFinish = 3;
+// Who looks at a process sees by it that its rank has joined.
+constexpr const char *kTeamThread = "team";
 
 llvm::Error team_failed() { return make_error("the ranks cannot go on"); }
 
@@ -64,6 +67,7 @@ llvm::Expected<std::unique_ptr<Team>> Team::join(const TeamOptions &options) {
   action.sa_handler = on_terminate;
   ::sigaction(SIGTERM, &action, nullptr);
   team->thread_ = std::thread([&team = *team] { team.run_thread(); });
+  ::pthread_setname_np(team->thread_.native_handle(), kTeamThread);
   return team;
 }
 

@@ -136,6 +136,17 @@ def expect(condition, what, *shown):
         raise Failed("\n".join([what, *map(str, shown)]))
 
 
+def computed(pid):
+    """Seconds of a processor that a process has had."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def threads(pid):
+    """The names of the threads of a process."""
+    return [each.read_text().strip() for each in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")]
+
+
 class Run:
     """A command with all the processes that come of it, which can be found again by a mark."""
 
@@ -189,23 +200,20 @@ class Run:
             time.sleep(0.05)
         raise Failed(f"rank {rank} was not there: {self.finish()}")
 
-    def begun(self, rank, ranks=range(4), seconds=0.6):
-        """The process of a rank, once all have computed for so long: starting takes half of it."""
+    def begun(self, rank, ranks=range(4), seconds=0.3):
+        """The process of a rank, once all have joined, and computed for so long since."""
         pid, end = self.rank(rank, ranks), time.monotonic() + LIMIT
-        tick = 1 / os.sysconf("SC_CLK_TCK")
+        joined = {}  # process: its seconds of computing when it was seen to have joined
         while time.monotonic() < end and self.process.poll() is None:
-            try:
-                fields = [
-                    pathlib.Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
-                    for of, each in self.processes()
-                    if of >= 0
-                ]
-            except OSError:
-                fields = []
-            if len(fields) >= len(ranks) and all(
-                (int(f[11]) + int(f[12])) * tick >= seconds for f in fields
-            ):
-                return pid
+            with contextlib.suppress(OSError):
+                now = {each: computed(each) for of, each in self.processes() if of >= 0}
+                for each in now:
+                    if each not in joined and "team" in threads(each):
+                        joined[each] = now[each]
+                if len(joined) >= len(ranks) and all(
+                    now.get(each, 0) - began >= seconds for each, began in joined.items()
+                ):
+                    return pid
             time.sleep(0.05)
         raise Failed(f"the ranks do not compute: {self.finish()}")
 
@@ -315,7 +323,7 @@ def devices():
 
 
 def fault(
-    name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10, ranks=4, seconds=0.6
+    name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10, ranks=4, seconds=0.3
 ):
     """A fault is reported once, with exit code 3, and in time."""
     before, after = ([], start) if start[0].startswith("--") else (start[:-1], start[-1:])
