@@ -99,12 +99,15 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
     for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
       const bool scales = op.boundary == rules::Boundary::Scale;
       const ir::AttrValue *by = scales ? program.find(inst.attrs, "by") : nullptr;
-      if (by && by->form == ir::AttrForm::Scale)
-        named_[i] = ir::canonical_scale(program, by->as<ir::ScaleId>(),
-                                        program.contexts[inst.context].mesh);
+      AxisSet sizes = ~AxisSet();
+      if (by && by->form == ir::AttrForm::Scale) {
+        const ir::MeshId mesh = program.contexts[inst.context].mesh;
+        named_[i] = ir::canonical_scale(program, by->as<ir::ScaleId>(), mesh);
+        sizes = ir::axes_in(program, named_[i], mesh);
+      }
       if (scales)
         for (ValueId value : {operands.values[r], inst.result(r)})
-          scaled_.insert(value.index);
+          scaled_[value.index] |= sizes;
       // What is taken out of the graph of a forward, such as a loss to be logged, is another matter
       // than what it goes on with.
       const ir::InstId from = made_by_[operands.values[r].index];
@@ -347,6 +350,16 @@ void AxisSizeNumbers::mean_backward(ir::InstId id, int64_t divisor, rules::Rules
 // ranks.
 // `sums`: no average.
 AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks, bool sums) const {
+  // Of these the program says which number is their size: this one may be that of the others.
+  AxisSet named;
+  ValueId back = operand, on = result;
+  for (unsigned step = 0; step < kSteps; ++step) {
+    for (ValueId value : {back, on})
+      if (value.valid())
+        named |= scaled_.lookup(value.index);
+    back = back.valid() ? before_.lookup(back.index) : back;
+    on = on.valid() ? next_.lookup(on.index) : on;
+  }
   auto fits = [&](const llvm::DenseMap<uint32_t, Sum> &ends, ValueId value) {
     auto at = ends.find(value.index);
     const ir::TypeId type = checked_.types[value.index];
@@ -354,16 +367,13 @@ AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks, 
       return AxisSet();
     const ir::Mesh &mesh = program_.meshes[program_.types[type].mesh()];
     for (AxisSet axes : {at->second.all, at->second.equal})
-      if (rules::size_of(mesh, axes) == ranks)
-        return axes;
+      if (AxisSet rest = axes - named; rest && rules::size_of(mesh, rest) == ranks)
+        return rest;
     return AxisSet();
   };
-  ValueId back = operand, on = result;
   AxisSet found;
+  back = operand, on = result;
   for (unsigned step = 0; step < kSteps; ++step) {
-    // Where the program says which number is a size, no other one is.
-    if ((back.valid() && scaled_.count(back.index)) || (on.valid() && scaled_.count(on.index)))
-      return {};
     if (back.valid() && !found)
       found = fits(left_, back);
     if (on.valid() && !found)

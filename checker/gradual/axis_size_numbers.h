@@ -87,8 +87,8 @@ private:
   llvm::DenseMap<uint32_t, ir::ValueId>
       next_; // a value -> the one that holds the same elements, scaled or moved
   llvm::DenseMap<uint32_t, ir::ValueId> before_; // the other way
-  llvm::DenseSet<uint32_t>
-      scaled_; // what a size that the program names multiplies, and the products
+  // The axes whose sizes the program names where it multiplies a value with them; so of the product.
+  llvm::DenseMap<uint32_t, ir::AxisSet> scaled_;
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, int64_t>
       runs_;   // instructions of the forward, by spelling and place
   struct Sum { // the axes of a collective that adds up, and those where it adds up equal values

@@ -23,8 +23,6 @@ using ir::ValueId;
 
 namespace {
 
-constexpr uint64_t kMostSteps = 4'000'000; // instructions times ranks
-constexpr int64_t kMostRanks = 64;
 constexpr int64_t kLeastParts =
     3; // of two, one may be the first and the other the last of a series
 
@@ -211,9 +209,7 @@ void judge_micro_batches(ir::Program &program, CheckResult &result) {
     if (axes.size() != 1 || !judged.insert({mesh.index, (*axes.begin()).index}).second)
       continue;
     const ir::AxisId axis = *axes.begin();
-    const int64_t ranks = program.meshes[mesh][axis].size();
-    if (ranks < 2 || ranks > kMostRanks ||
-        uint64_t(program.main.size()) * uint64_t(ranks) > kMostSteps)
+    if (!RankInterpreter::can_follow(program, mesh, axis))
       continue;
     RankInterpreter followed(program, result, mesh, axis);
     followed.run();

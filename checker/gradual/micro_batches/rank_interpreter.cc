@@ -25,11 +25,19 @@ using rules::TransitionOp;
 
 constexpr int64_t kMostCells = 256; // of one value
 constexpr int64_t kLeastParts = 2;
+constexpr uint64_t kMostSteps = 4'000'000; // instructions times ranks
+constexpr int64_t kMostRanks = 64;
 
 RankInterpreter::RankInterpreter(ir::Program &program, const CheckResult &result, ir::MeshId mesh,
                                  ir::AxisId axis)
     : program_(program), result_(result), mesh_(mesh), axis_(axis),
       ranks_(static_cast<unsigned>(program.meshes[mesh][axis].size())), rules_(program) {}
+
+bool RankInterpreter::can_follow(const ir::Program &program, ir::MeshId mesh, ir::AxisId axis) {
+  const int64_t ranks = program.meshes[mesh][axis].size();
+  return ranks >= 2 && ranks <= kMostRanks &&
+         uint64_t(program.main.size()) * uint64_t(ranks) <= kMostSteps;
+}
 
 std::optional<int64_t> RankInterpreter::extent(ValueId value, unsigned dim) const {
   return extent_of(program_, result_.shapes[value.index], dim);

@@ -22,6 +22,8 @@ class RankInterpreter {
 public:
   RankInterpreter(ir::Program &program, const CheckResult &result, ir::MeshId mesh,
                   ir::AxisId axis);
+  // Whether there are ranks to tell apart, and not too many for the size of the program.
+  static bool can_follow(const ir::Program &program, ir::MeshId mesh, ir::AxisId axis);
 
   // Of a value on one rank: one content for each of equal stretches of a dimension, or for all of
   // it.

@@ -24,6 +24,7 @@ public:
     Number, // 1, or whatever is multiplied
     Op,
     Block,
+    Rows, // the numbers of a dimension's elements
     All, // the sum over the blocks of all ranks
     Sum,
     Negated,

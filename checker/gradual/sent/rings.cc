@@ -9,6 +9,7 @@
 #include "rules/bind.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
+#include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/operands.h"
 
@@ -62,7 +63,7 @@ static AxisSet axes_of_call(const rules::Application &app) {
   return call ? call->axes.all() : AxisSet();
 }
 
-Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rules &rules)
+Rings::Rings(ir::Program &program, const CheckResult &checked, rules::Rules &rules)
     : program_(program), checked_(checked) {
   llvm::SmallVector<ir::InstId, 8> sends;
   for (uint32_t i = 0; i < program.insts.size(); ++i) {
@@ -70,8 +71,7 @@ Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rule
     const rules::ResolvedOp &op = rules.resolve(inst.op);
     if (op.transition != rules::TransitionOp::CollectivePermute)
       continue;
-    const rules::Application app{
-        const_cast<ir::Program &>(program), op, inst.attrs, inst.context, {}, {}, {}};
+    const rules::Application app{program, op, inst.attrs, inst.context, {}, {}, {}};
     for (const ir::Operand &operand : program.operand_lists[inst.operands])
       if (operand.is_value())
         sent_.insert(operand.as_value().index);
@@ -81,8 +81,25 @@ Rings::Rings(const ir::Program &program, const CheckResult &checked, rules::Rule
       sends.push_back(ir::InstId{i});
     }
   }
-  if (!sends.empty())
-    find_away(rules, sends);
+  if (sends.empty())
+    return;
+  find_away(rules, sends);
+  number_blocks(rules);
+}
+
+// Programs that ask for the position of a rank may count from there.
+void Rings::number_blocks(rules::Rules &rules) {
+  for (uint32_t i = 0; i < program_.insts.size(); ++i) {
+    const ir::Inst inst = program_.insts[ir::InstId{i}];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    if (op.boundary != rules::Boundary::AxisIndex)
+      continue;
+    const rules::Application app{program_, op, inst.attrs, inst.context, {}, {}, {}};
+    const ir::MeshId mesh = program_.contexts[inst.context].mesh;
+    for (AxisId axis : rules::named_axes(app) & axes_)
+      if (RankInterpreter::can_follow(program_, mesh, axis))
+        numbers_.try_emplace(axis.index, program_, checked_, mesh, axis);
+  }
 }
 
 // Rows of data, or a block of a flat optimizer's state, that a rank does not keep: to its others
@@ -410,21 +427,50 @@ bool Rings::is_unknown_start(const rules::Application &app, size_t operand, Valu
   return true;
 }
 
+// Whether the result may be numbers of any rank's rows.
+bool Rings::is_guessed(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (guessed_.count(operands[i].index) || is_unknown_start(app, i, operands[i]))
+      return true;
+  return false;
+}
+
+// The numbers of a block's rows are those of the rank that the program computes them from.
+bool Rings::learn_rows(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
+                       ValueId value) {
+  for (auto &[axis, numbers] : numbers_) {
+    numbers.learn(app, operands, value);
+    const auto block = numbers.block(value);
+    if (!block)
+      continue;
+    const Expressions::Id rows = forms_.of(
+        Expressions::Rows, {rank(value), block->dim, static_cast<uint64_t>(block->length)});
+    if (block->back == 0 && !is_guessed(app, operands)) { // its type says so
+      form_[value.index] = rows;
+      return true;
+    }
+    RingValue held;
+    held.axis = AxisId{axis};
+    held.cuts.push_back({{block->dim, 1, block->length}, block->back});
+    held.terms.push_back({rows, false, 0});
+    held_[value.index] = std::move(held);
+    return true;
+  }
+  return false;
+}
+
 void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<ValueId> operands,
                   const Facts &facts) {
   if (axes_.empty())
     return;
   const ir::Inst &inst = program_.insts[id];
-  auto is_guessed = [&] {
-    for (size_t i = 0; i < operands.size(); ++i)
-      if (guessed_.count(operands[i].index) || is_unknown_start(app, i, operands[i]))
-        return true;
-    return false;
-  };
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     const ValueId value = inst.result(r);
+    if (inst.result_count == 1 && learn_rows(app, operands, value))
+      continue;
     const ir::ShapeId shape = checked_.shapes[value.index];
-    if (shape.valid() && !ir::differentiable(program_.shapes[shape].dtype) && is_guessed())
+    if (shape.valid() && !ir::differentiable(program_.shapes[shape].dtype) &&
+        is_guessed(app, operands))
       guessed_.insert(value.index);
     const Result *known = r < facts.results.size() ? &facts.results[r] : nullptr;
     if (known && known->held)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "checker/check.h"
+#include "checker/gradual/sent/block_numbers.h"
 #include "checker/gradual/sent/ring_value.h"
 
 #include "rules/apply.h"
@@ -17,7 +18,7 @@ namespace spmd::checker {
 class Rings {
 public:
   // `checked`: of the program by kinds, for the shapes.
-  Rings(const ir::Program &program, const CheckResult &checked, rules::Rules &rules);
+  Rings(ir::Program &program, const CheckResult &checked, rules::Rules &rules);
 
   bool empty() const { return axes_.empty(); } // nothing is sent round
 
@@ -109,19 +110,24 @@ private:
   void follow_broadcast(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
   void collapse(RingValue &held);
   void finish(Step &step, uint32_t result, RingValue held);
+  bool is_guessed(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
   bool is_unknown_start(const rules::Application &app, size_t operand, ir::ValueId value) const;
   bool is_away(const RingValue &held) const {
     return held.sent_by.valid() && away_.contains(held.sent_by.index);
   }
   void gather(Step &step);
   void find_away(rules::Rules &rules, llvm::ArrayRef<ir::InstId> sends);
+  void number_blocks(rules::Rules &rules);
+  bool learn_rows(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+                  ir::ValueId value);
   std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
   size_t rank(ir::ValueId value) const;
 
-  const ir::Program &program_;
+  ir::Program &program_;
   const CheckResult &checked_;
   ir::AxisSet axes_;              // along which something is sent round
   llvm::DenseSet<uint32_t> sent_; // values
+  std::map<uint8_t, BlockNumbers> numbers_; // by axis, of its ranks
   llvm::DenseSet<uint32_t> away_; // by send: of a block that its rank makes nothing of itself
   Expressions forms_;
   llvm::DenseMap<uint32_t, RingValue> held_;       // by value

@@ -59,8 +59,11 @@ void RingBlocks::judge(InstId id, const rules::Application &app) {
   const rules::OperandIndex operand{ring_.operand};
   const AxisSet axes = AxisSet(ring_.axis) - now_.reported;
   const bool mixed = ring_.fault == Rings::Fault::Mixed && axes;
-  if (mixed && !is_forward(program_.insts[id]) && mixed_.contains(axes))
-    ; // the backward of what was reported
+  const ir::LocId loc = program_.insts[id].loc;
+  const ir::FrameId frame = loc.valid() ? program_.locs[loc].frame : ir::FrameId();
+  const bool same_line = frame.valid() && mixed_at_.count(frame.index);
+  if (mixed && mixed_.contains(axes) && (same_line || !is_forward(program_.insts[id])))
+    ; // another turn of what was reported, or its backward
   else if (mixed)
     state_.report(Place::inst(id), rules::MixedBlocks{operand, ring_.back, ring_.other, axes});
   else if (ring_.fault == Rings::Fault::Missing && axes)
@@ -69,8 +72,11 @@ void RingBlocks::judge(InstId id, const rules::Application &app) {
     state_.report(Place::inst(id), rules::RepeatedBlock{operand, ring_.back, axes});
   else if (ring_.fault == Rings::Fault::Scaled && axes)
     state_.report(Place::inst(id), rules::UnlikeScales{operand, axes});
-  if (mixed)
+  if (mixed) {
     mixed_ |= axes;
+    if (frame.valid())
+      mixed_at_.insert(frame.index);
+  }
   rings_.learn(app, id, state_.operands.values, ring_);
   judge_gradient(id);
 }

@@ -33,6 +33,7 @@ private:
   const HaloExchange &edges_;
   Rings rings_;
   ir::AxisSet mixed_; // along which blocks of different ranks have met
+  llvm::DenseSet<uint32_t> mixed_at_; // lines of the program where they did
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
   Rings::Facts ring_;
   ir::AxisSet received_;      // along which operands are blocks that another rank has sent
