@@ -51,8 +51,8 @@ std::optional<BlockNumbers::Block> BlockNumbers::block(ValueId value) const {
 }
 
 // The number that all elements of an operand are, by rank.
-std::optional<llvm::SmallVector<int64_t, 8>>
-BlockNumbers::number(llvm::ArrayRef<ValueId> operands, const rules::Slot &slot) {
+std::optional<llvm::SmallVector<int64_t, 8>> BlockNumbers::number(llvm::ArrayRef<ValueId> operands,
+                                                                  const rules::Slot &slot) {
   llvm::SmallVector<int64_t, 8> found;
   if (slot.form == rules::Slot::Form::Literal) {
     const auto plain = number_of(slot.literal);
@@ -84,10 +84,10 @@ std::optional<BlockNumbers::Count> BlockNumbers::added(const rules::Application 
     return std::nullopt;
   for (unsigned i = 0; i < 2; ++i) {
     const rules::Slot *slot = (*binding)[i], *other = (*binding)[1 - i];
-    const Count *count = slot && slot->form == rules::Slot::Form::Tensor &&
-                                 slot->first < operands.size()
-                             ? find(operands[slot->first])
-                             : nullptr;
+    const Count *count =
+        slot && slot->form == rules::Slot::Form::Tensor && slot->first < operands.size()
+            ? find(operands[slot->first])
+            : nullptr;
     if (!count || !other || (subtracts && i == 1))
       continue;
     const auto plus = number(operands, *other);

@@ -13,9 +13,9 @@ public:
   BlockNumbers(ir::Program &program, const CheckResult &checked, ir::MeshId mesh, ir::AxisId axis);
 
   struct Block {
-    unsigned dim;  // that is numbered
+    unsigned dim;   // that is numbered
     int64_t length; // of it
-    unsigned back; // they are the numbers of the rank so many before
+    unsigned back;  // they are the numbers of the rank so many before
   };
   std::optional<Block> block(ir::ValueId value) const;
 

@@ -25,7 +25,7 @@ public:
     Op,
     Block,
     Rows, // the numbers of a dimension's elements
-    All, // the sum over the blocks of all ranks
+    All,  // the sum over the blocks of all ranks
     Sum,
     Negated,
     LogOf,
@@ -108,6 +108,8 @@ struct RingValue {
         return false;
     return true;
   }
+  // After each rank has sent it to the one so many behind itself, of `ranks` that are there.
+  void turn(unsigned by, unsigned ranks, ir::InstId sent);
   // Blocks of two dimensions: of rows and columns.
   bool is_tile() const { return cuts.size() > 1; }
 };

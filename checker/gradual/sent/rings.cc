@@ -189,6 +189,16 @@ static uint64_t rotated(uint64_t blocks, unsigned by, unsigned ranks) {
   return found;
 }
 
+void RingValue::turn(unsigned by, unsigned ranks, ir::InstId sent) {
+  for (Cut &cut : cuts)
+    cut.back = (cut.back + by) % ranks;
+  for (Shift &shift : shifts)
+    shift.back = (shift.back + by) % ranks;
+  for (Term &term : terms)
+    term.blocks = rotated(term.blocks, by, ranks);
+  sent_by = sent;
+}
+
 void Rings::send(Step &step) {
   if (step.operands.size() != 1)
     return;
@@ -200,15 +210,11 @@ void Rings::send(Step &step) {
   const std::optional<unsigned> by = turn_of(step.app, step.ranks);
   std::optional<RingValue> held = seen(step.app.type(step.app.args[0]), step.operands[0], step.axis,
                                        step.proved[0].contains(step.axis));
-  if (!by || !held)
+  if (by)
+    send_members(step, *by);
+  if (!by || !held || members_.count(step.operands[0].index))
     return;
-  for (RingValue::Cut &cut : held->cuts)
-    cut.back = (cut.back + *by) % step.ranks;
-  for (RingValue::Shift &shift : held->shifts)
-    shift.back = (shift.back + *by) % step.ranks;
-  for (RingValue::Term &term : held->terms)
-    term.blocks = rotated(term.blocks, *by, step.ranks);
-  held->sent_by = step.id;
+  held->turn(*by, step.ranks, step.id);
   step.facts.axis = step.axis;
   finish(step, 0, *held);
 }
@@ -319,6 +325,8 @@ Rings::Facts Rings::infer(ir::InstId id, const rules::Application &app,
     take(step);
   else if (app.op.transition == rules::TransitionOp::AllGather)
     gather(step);
+  else if (app.op.boundary == rules::Boundary::Alias)
+    write_member(step);
   else if (app.op.form == rules::OpForm::Equation)
     compute(step);
   else if (copies_operand(app.op, operands.size()))
@@ -397,7 +405,8 @@ Expressions::Id Rings::op_form(const rules::Application &app,
 // Whether all elements of the result are those of the one operand, some of them or each several
 // times.
 static bool reads_one(const rules::Application &app, size_t operands) {
-  if (operands != 1 || !moves_elements(app.op) || !app.op.row)
+  const bool takes = app.op.row && app.op.row->factors == rules::slice_factors;
+  if (operands != 1 || !app.op.row || !(takes || moves_elements(app.op)))
     return false;
   const rules::Equation &row = app.op.row->equation.equation;
   return !row.has_generator && app.op.row->from_attr.empty() &&
@@ -486,6 +495,7 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
   const bool filled = rules::any_attr(app, {"fill_value", "value"}) != nullptr;
   const bool constant = app.op.row->constant != rules::OpDef::Constant::No &&
                         (filled || app.op.row->constant == rules::OpDef::Constant::Zero);
+  learn_entry(app, operands, value);
   if (constant)
     uniform_[value.index] = app.op.row->constant == rules::OpDef::Constant::Zero;
   else if (reads_one(app, operands.size()))

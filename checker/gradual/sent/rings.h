@@ -116,6 +116,16 @@ private:
     return held.sent_by.valid() && away_.contains(held.sent_by.index);
   }
   void gather(Step &step);
+  struct Members;
+  struct Entry;
+  std::optional<Members> members_of(ir::ValueId value, const ir::Type &type, ir::AxisId axis,
+                                    unsigned dim) const;
+  void send_members(Step &step, unsigned by);
+  std::optional<Entry> entry_of(const rules::Application &app, ir::ValueId stack) const;
+  bool pick_member(Step &step);
+  void write_member(Step &step);
+  void learn_entry(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+                   ir::ValueId result);
   void find_away(rules::Rules &rules, llvm::ArrayRef<ir::InstId> sends);
   void number_blocks(rules::Rules &rules);
   bool learn_rows(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
@@ -125,13 +135,26 @@ private:
 
   ir::Program &program_;
   const CheckResult &checked_;
-  ir::AxisSet axes_;              // along which something is sent round
-  llvm::DenseSet<uint32_t> sent_; // values
+  ir::AxisSet axes_;                        // along which something is sent round
+  llvm::DenseSet<uint32_t> sent_;           // values
   std::map<uint8_t, BlockNumbers> numbers_; // by axis, of its ranks
   llvm::DenseSet<uint32_t> away_; // by send: of a block that its rank makes nothing of itself
   Expressions forms_;
   llvm::DenseMap<uint32_t, RingValue> held_;       // by value
   llvm::DenseMap<uint32_t, Expressions::Id> form_; // of ordinary values
+  // A stack of which each entry has blocks of its own, such as gradients of keys and of values that
+  // go round in one buffer.
+  struct Members {
+    unsigned dim;
+    std::vector<RingValue> of;
+  };
+  llvm::DenseMap<uint32_t, Members> members_; // by value
+  struct Entry {                              // a view of one entry of a stack
+    ir::ValueId of;
+    unsigned dim;
+    int64_t index;
+  };
+  llvm::DenseMap<uint32_t, Entry> entries_; // by value
   struct Rolled {
     ir::ValueId of;
     unsigned dim;
@@ -151,6 +174,11 @@ private:
     uint64_t blocks;
   };
   llvm::DenseMap<Expressions::Id, Log> logs_; // by what a shift names
+  struct LogList {                            // logarithms side by side, one of each member
+    Log together;
+    unsigned dim; // in which they lie
+  };
+  llvm::DenseMap<uint32_t, LogList> log_lists_; // by value
 };
 
 } // namespace spmd::checker

@@ -160,6 +160,8 @@ void Rings::follow_broadcast(const rules::Application &app, ValueId operand, Val
 }
 
 void Rings::compute(Step &step) {
+  if (pick_member(step))
+    return;
   for (ValueId operand : step.operands)
     if (const RingValue *held = find(operand); held && !step.axis_known) {
       step.axis = held->axis;

@@ -71,10 +71,16 @@ struct Rings::Computing {
   std::optional<RingValue> log_of_sum(uint32_t result);
   std::optional<RingValue> softmax(uint32_t result);
   std::optional<RingValue> log_of_sums(uint32_t result);
+  std::optional<RingValue> log_of_list(uint32_t result);
+  const Log *log_of(const RingValue &value) const;
+  std::optional<Log> together(const Log &one, const Log &other, uint32_t operand);
+  RingValue log_value(const Log &log, uint32_t result);
+  void note_logs(uint32_t result);
   std::optional<RingValue> content(uint32_t result);
   bool add_terms(RingValue &to, const RingValue &other, bool negated);
   void miss(size_t arg);
-  void repeat(uint64_t twice);
+  uint32_t second_operand() const;
+  void repeat(uint64_t twice, uint32_t operand);
   void judge_scales(const RingValue &a, const RingValue &b);
   Expressions::Id form_with(size_t arg, Expressions::Id form, uint32_t result);
   std::optional<RingValue> operand(size_t slot, uint32_t result);

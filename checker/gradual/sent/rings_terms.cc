@@ -140,12 +140,16 @@ std::optional<RingValue> Rings::Computing::operand(size_t slot, uint32_t result)
   return made;
 }
 
+uint32_t Rings::Computing::second_operand() const {
+  return app.slots[1].form == rules::Slot::Form::Tensor ? app.slots[1].first : 0;
+}
+
 // What is computed with the block of one rank is added again.
-void Rings::Computing::repeat(uint64_t twice) {
+void Rings::Computing::repeat(uint64_t twice, uint32_t operand) {
   if (step.facts.fault != Fault::None)
     return;
   step.facts.fault = Fault::Repeated;
-  step.facts.operand = app.slots[1].form == rules::Slot::Form::Tensor ? app.slots[1].first : 0;
+  step.facts.operand = operand;
   step.facts.back = static_cast<unsigned>(std::countr_zero(twice));
 }
 
@@ -166,7 +170,7 @@ bool Rings::Computing::add_terms(RingValue &to, const RingValue &other, bool neg
       continue;
     }
     if (const uint64_t twice = again ? term.blocks : same->blocks & term.blocks) {
-      repeat(twice);
+      repeat(twice, second_operand());
       return false;
     }
     same->blocks |= term.blocks;
@@ -429,13 +433,9 @@ std::optional<RingValue> Rings::Computing::log_of_sum(uint32_t result) {
   const auto dims = rules::placed_dims(app, row.default_dim, rings.rank(step.operands[read[0]]));
   if (!dims || dims->size() != 1)
     return std::nullopt;
-  RingValue made = loose(result);
   const Expressions::Id sum =
       rings.forms_.of(Expressions::Exponentials, {args[read[0]]->terms[0].form, dims->front()});
-  made.shifts[0].numbers =
-      rings.forms_.of(Expressions::LogOf, {sum, uint64_t{1} << summed[0]->back});
-  rings.logs_[made.shifts[0].numbers] = {sum, uint64_t{1} << summed[0]->back};
-  return made;
+  return log_value({sum, uint64_t{1} << summed[0]->back}, result);
 }
 
 // Of the elements of a row, within the block of one rank: each as it is in the sum over all blocks,
@@ -466,33 +466,78 @@ std::optional<RingValue> Rings::Computing::softmax(uint32_t result) {
   return made;
 }
 
+// Which such sum the value is the logarithm of.
+const Rings::Log *Rings::Computing::log_of(const RingValue &value) const {
+  if (!value.pure || !value.added || value.shifts.size() != 1 || value.shifts[0].times != 1)
+    return nullptr;
+  const auto at = rings.logs_.find(value.shifts[0].numbers);
+  return at == rings.logs_.end() ? nullptr : &at->second;
+}
+
+std::optional<Rings::Log> Rings::Computing::together(const Log &one, const Log &other,
+                                                     uint32_t operand) {
+  if (one.sum != other.sum)
+    return std::nullopt;
+  if (const uint64_t twice = one.blocks & other.blocks) {
+    repeat(twice, operand);
+    return std::nullopt;
+  }
+  return Log{one.sum, one.blocks | other.blocks};
+}
+
+// A number of each row while the sum goes on; then the logarithm of the whole sum.
+RingValue Rings::Computing::log_value(const Log &log, uint32_t result) {
+  if (std::popcount(log.blocks) == int(step.ranks)) {
+    RingValue made;
+    made.axis = step.axis;
+    made.terms.push_back({rings.forms_.of(Expressions::LogOf, {log.sum}), false, 0});
+    return made;
+  }
+  RingValue made = loose(result);
+  made.shifts[0].numbers = rings.forms_.of(Expressions::LogOf, {log.sum, log.blocks});
+  rings.logs_[made.shifts[0].numbers] = log;
+  return made;
+}
+
 // The logarithm of two such sums together.
 std::optional<RingValue> Rings::Computing::log_of_sums(uint32_t result) {
   std::optional<RingValue> a = operand(0, result), b = operand(1, result);
-  auto log = [&](const std::optional<RingValue> &of) -> const Log * {
-    if (!of || !of->pure || !of->added || of->shifts.size() != 1 || of->shifts[0].times != 1)
-      return nullptr;
-    const auto at = rings.logs_.find(of->shifts[0].numbers);
-    return at == rings.logs_.end() ? nullptr : &at->second;
-  };
-  const Log *one = log(a), *other = log(b);
-  if (!one || !other || one->sum != other->sum || a->shifts[0].at != b->shifts[0].at ||
+  const Log *one = a ? log_of(*a) : nullptr, *other = b ? log_of(*b) : nullptr;
+  if (!one || !other || a->shifts[0].at != b->shifts[0].at ||
       a->shifts[0].back != b->shifts[0].back)
     return std::nullopt;
-  if (const uint64_t twice = one->blocks & other->blocks) {
-    repeat(twice);
+  const std::optional<Log> both = together(*one, *other, second_operand());
+  return both ? std::optional(log_value(*both, result)) : std::nullopt;
+}
+
+// Notes a list of such logarithms, one of each member.
+void Rings::Computing::note_logs(uint32_t result) {
+  const ValueId value = step.result(result);
+  const auto dims = rules::placed_dims(app, rules::DefaultDim::First, rings.rank(value));
+  if (!dims || dims->size() != 1 || read.size() < 2 ||
+      rings.extent(value, dims->front()) != static_cast<int64_t>(read.size()))
+    return;
+  std::optional<Log> all;
+  for (size_t i : read) {
+    const Log *log = log_of(*args[i]);
+    if (!log || args[i]->shifts[0].back != args[read[0]]->shifts[0].back ||
+        args[i]->shifts[0].at != args[read[0]]->shifts[0].at)
+      return;
+    const std::optional<Log> more = all ? together(*all, *log, uint32_t(i)) : std::optional(*log);
+    if (!more)
+      return;
+    all = more;
+  }
+  rings.log_lists_[value.index] = {*all, dims->front()};
+}
+
+std::optional<RingValue> Rings::Computing::log_of_list(uint32_t result) {
+  const ValueId list = step.operands[read[0]];
+  const auto at = rings.log_lists_.find(list.index);
+  const auto dims = rules::placed_dims(app, row.default_dim, rings.rank(list));
+  if (at == rings.log_lists_.end() || !dims || dims->size() != 1 || dims->front() != at->second.dim)
     return std::nullopt;
-  }
-  const Log both{one->sum, one->blocks | other->blocks};
-  if (std::popcount(both.blocks) == int(step.ranks)) {
-    RingValue made;
-    made.axis = step.axis;
-    made.terms.push_back({rings.forms_.of(Expressions::LogOf, {both.sum}), false, 0});
-    return made;
-  }
-  a->shifts[0].numbers = rings.forms_.of(Expressions::LogOf, {both.sum, both.blocks});
-  rings.logs_[a->shifts[0].numbers] = both;
-  return a;
+  return log_value(Log(at->second.together), result);
 }
 
 // Whether the operand has a dimension that the result does not have.
@@ -513,12 +558,16 @@ std::optional<RingValue> Rings::Computing::content(uint32_t result) {
   if (across && !place(result, *across) && !is(Computes::ReduceSum))
     if (auto made = alike(result))
       return made;
-  if (row.factors == rules::stack_factors || row.factors == rules::cat_factors)
+  if (row.factors == rules::stack_factors || row.factors == rules::cat_factors) {
+    note_logs(result);
     return joined(result);
+  }
   if (read.size() == 1 && moves_elements(app.op) && !sums(result))
     return moved(result);
   if (row.computes == Computes::LogSumExp)
-    return read.size() == 1 ? log_of_sum(result) : log_of_sums(result);
+    return read.size() != 1                                       ? log_of_sums(result)
+           : rings.log_lists_.count(step.operands[read[0]].index) ? log_of_list(result)
+                                                                  : log_of_sum(result);
   if (row.computes == Computes::Exponential && !row.placed.empty())
     return softmax(result);
   if (auto made = alike(result); made && !is(Computes::Add) && !is(Computes::Sub))

@@ -90,6 +90,11 @@ void RingBlocks::judge_gradient(InstId id) {
     const auto astray = rings_.astray(inst.result(r), of, program_.types[result_.types[of.index]]);
     if (!astray || now_.reported.contains(astray->axis))
       continue;
+    // All gradients that are made of what was sent so, and those of other layers, have one cause.
+    const ir::LocId loc = program_.insts[astray->by.valid() ? astray->by : id].loc;
+    const ir::FrameId frame = loc.valid() ? program_.locs[loc].frame : ir::FrameId();
+    if (frame.valid() && !astray_at_.insert(frame.index).second)
+      continue;
     state_.report(
         Place::inst(astray->by.valid() ? astray->by : id),
         rules::GradientOfOtherBlock{of, astray->back, astray->wanted, AxisSet(astray->axis)});

@@ -32,8 +32,9 @@ private:
 
   const HaloExchange &edges_;
   Rings rings_;
-  ir::AxisSet mixed_; // along which blocks of different ranks have met
-  llvm::DenseSet<uint32_t> mixed_at_; // lines of the program where they did
+  ir::AxisSet mixed_;                  // along which blocks of different ranks have met
+  llvm::DenseSet<uint32_t> mixed_at_;  // lines of the program where they did
+  llvm::DenseSet<uint32_t> astray_at_; // and where gradients of other blocks were sent
   llvm::DenseMap<uint32_t, ir::AxisSet> made_of_sent_; // by value
   Rings::Facts ring_;
   ir::AxisSet received_;      // along which operands are blocks that another rank has sent
