@@ -87,7 +87,7 @@ private:
   llvm::DenseMap<uint32_t, ir::ValueId>
       next_; // a value -> the one that holds the same elements, scaled or moved
   llvm::DenseMap<uint32_t, ir::ValueId> before_; // the other way
-  // By value: the axes whose sizes, named by the program, multiply it; so of the product.
+  // By value: the axes whose sizes the program names where it multiplies it, or has done so.
   llvm::DenseMap<uint32_t, ir::AxisSet> scaled_;
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, int64_t>
       runs_;   // instructions of the forward, by spelling and place

@@ -272,6 +272,9 @@ RankInterpreter::Results RankInterpreter::made(const Step &step) {
     special = written(step, bound);
   else if (uses[0].row->constant != rules::OpDef::Constant::No)
     special = constant(step, bound);
+  else if (app.op.alias && app.op.alias->factors == rules::lax_scatter_factors &&
+           (special = row_set(step, bound)))
+    ; // and what scatters more than a row, by its equation
   else
     return by_equation(step, bound);
   return {special ? *special : uniform(Contents::kOpen)};
@@ -461,19 +464,54 @@ std::optional<RankInterpreter::Cells> RankInterpreter::written(const Step &step,
   const auto known = where ? contents_.known(*where) : std::nullopt;
   if (own.uniform() && other.uniform() && own.of == other.of)
     return uniform(own.of[0]);
-  if (!all || !length || !known || *length <= 0 || *all % *length != 0 ||
-      *all / *length > kMostCells || !other.uniform())
+  if (!all || !length || !known || *length <= 0 || *all < *length)
     return std::nullopt;
-  const int64_t begin = std::clamp<int64_t>(*known, 0, *all - *length), count = *all / *length;
-  if (begin % *length != 0 ||
-      !(own.uniform() || (own.dim == *dim && static_cast<int64_t>(own.of.size()) == count)))
+  return overwritten(step, *dim, std::clamp<int64_t>(*known, 0, *all - *length), *length, other);
+}
+
+// The first operand with `length` elements of a dimension, from `begin` on, written over.
+std::optional<RankInterpreter::Cells> RankInterpreter::overwritten(const Step &step, unsigned dim,
+                                                                   int64_t begin, int64_t length,
+                                                                   const Cells &other) const {
+  const Cells &own = at(step, 0);
+  const auto all = extent(step.operands[0], dim);
+  if (!all || *all % length != 0 || *all / length > kMostCells || begin % length != 0 ||
+      !other.uniform() ||
+      !(own.uniform() || (own.dim == dim && static_cast<int64_t>(own.of.size()) == *all / length)))
     return std::nullopt;
-  Cells cells{{}, *dim, false};
+  Cells cells{{}, dim, false};
   cells.of.clear();
-  for (int64_t c = 0; c < count; ++c)
-    cells.of.push_back(c == begin / *length ? other.of[0]
-                                            : own.of[own.uniform() ? 0 : static_cast<size_t>(c)]);
+  for (int64_t c = 0; c < *all / length; ++c)
+    cells.of.push_back(c == begin / length ? other.of[0]
+                                           : own.of[own.uniform() ? 0 : static_cast<size_t>(c)]);
   return compact(cells);
+}
+
+// One row of a tensor that is set, as `x.at[i].set(y)` does in JAX: a scatter of one index, of which
+// the whole update is the window. None: it is another scatter, or the row is not known.
+std::optional<RankInterpreter::Cells> RankInterpreter::row_set(const Step &step,
+                                                               const rules::Application &bound) {
+  const ir::AttrValue *numbers = bound.attr("dimension_numbers");
+  if (step.operands.size() != 3 || !numbers || numbers->form != ir::AttrForm::List)
+    return std::nullopt;
+  llvm::ArrayRef<ir::AttrValue> items = program_.lists[numbers->as<ir::AttrListId>()].items;
+  if (items.size() < 3)
+    return std::nullopt;
+  const auto window = rules::numbers_of(bound, items[0]),
+             inserted = rules::numbers_of(bound, items[1]),
+             indexed = rules::numbers_of(bound, items[2]);
+  const ValueId into = step.operands[0], update = step.operands[2];
+  if (!window || !inserted || !indexed || indexed->size() != 1 || *inserted != *indexed ||
+      window->size() != rank_of(update) || rank_of(update) + 1 != rank_of(into) ||
+      (*indexed)[0] < 0)
+    return std::nullopt;
+  const auto dim = static_cast<unsigned>((*indexed)[0]);
+  const auto all = extent(into, dim), row = contents_.known(flat(at(step, 1)));
+  if (!all || !row)
+    return std::nullopt;
+  if (*row < 0 || *row >= *all) // nothing is written there
+    return at(step, 0);
+  return overwritten(step, dim, *row, 1, at(step, 2));
 }
 
 std::optional<RankInterpreter::Cells> RankInterpreter::constant(const Step &step,

@@ -76,6 +76,9 @@ private:
   std::optional<Cells> joined(const Step &step, const rules::Application &bound);
   std::optional<Cells> padded(const Step &step, const rules::Application &bound);
   std::optional<Cells> written(const Step &step, const rules::Application &bound);
+  std::optional<Cells> row_set(const Step &step, const rules::Application &bound);
+  std::optional<Cells> overwritten(const Step &step, unsigned dim, int64_t begin, int64_t length,
+                                   const Cells &other) const;
   std::optional<Cells> constant(const Step &step, const rules::Application &bound);
   Cells part(const Step &step, const rules::Application &bound, unsigned dim);
   std::optional<Contents::Id> start(const Step &step, const rules::Application &bound, size_t first,
