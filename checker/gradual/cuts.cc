@@ -151,7 +151,7 @@ void Cuts::declared(const ir::Param &param) {
   }
 }
 
-// What a rank takes as its block is cut there.
+// What a rank takes as its block, or gets as one, is cut there.
 void Cuts::converted(InstId id, const rules::ResolvedOp &op, const OperandList &operands) {
   const ir::Inst &inst = program_.insts[id];
   rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
@@ -184,7 +184,8 @@ void Cuts::result(InstId id) {
   const rules::ResolvedOp op = rules::resolve_op(program_, inst.op);
   if (op.form == rules::OpForm::Equation) // makes something new, such as zeros
     return;
-  if (op.transition == rules::TransitionOp::Convert)
+  if (op.transition == rules::TransitionOp::Convert ||
+      op.transition == rules::TransitionOp::Redistribute)
     converted(id, op, operands);
   for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
     ValueId from = operands.values[r], to = inst.result(r);
