@@ -2,6 +2,8 @@
 // all.
 #include "checker/gradual/cuts.h"
 
+#include "checker/gradual/blocks/lookups.h"
+
 #include "checker/operand_list.h"
 #include "checker/program_queries.h"
 #include "checker/walk/gradients/backward_slice.h"
@@ -67,6 +69,7 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
     find_stacked();
   for (auto &[key, values] : inputs_)
     choose_inputs(AxisId{key.second}, axes_[key], values);
+  follow_batches();
   follow_exchanges();
   follow_splits();
   find_taken_apart();
@@ -200,6 +203,35 @@ void Cuts::result(InstId id) {
     for (AxisId axis : became)
       for (const CutPositions::Found &each : positions_.of(to))
         ++axes_[{static_cast<uint16_t>(after.mesh().index), axis.index}].whole[each.cls];
+  }
+}
+
+// Rows that ranks pick out of their own rows of a batch are their own, too, whichever they are.
+void Cuts::follow_batches() {
+  rules::Rules rules(program_);
+  OperandList operands;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst inst = program_.insts[InstId{i}];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    if (!op.computes(rules::Computes::Index) || inst.result_count != 1)
+      continue;
+    operands.read(program_, inst.operands);
+    const auto args = operands.args(checked_.types, checked_.shapes);
+    const rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, {}};
+    for (const Lookups::Pick &pick : Lookups::picks_of(app)) {
+      const ValueId batch = operands.values[pick.table], index = operands.values[pick.index];
+      const ir::Param *param = program_.find_param(batch);
+      const std::optional<unsigned> dim = Lookups::rows_of(app, pick);
+      const std::optional<uint32_t> cls =
+          dim ? positions_.in_front(inst.first_result, *dim) : std::nullopt;
+      const ir::TypeId type = checked_.types[index.index];
+      if (!param || param->role != ir::Role::Input || !cls || !type.valid())
+        continue;
+      for (AxisId axis : program_.types[type].same_on_all_ranks())
+        if (this->dim(batch, axis) == pick.dim && origin(batch, axis) == Origin::Assumed)
+          axes_[{static_cast<uint16_t>(program_.types[type].mesh().index), axis.index}].cut.insert(
+              *cls);
+    }
   }
 }
 

@@ -87,6 +87,7 @@ private:
   void find_state_of_owned();
   void choose_parameters(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
   void find_stacked();
+  void follow_batches();
   void choose_inputs(ir::AxisId id, Axis &axis, llvm::ArrayRef<ir::ValueId> values);
   std::optional<uint32_t> best(const Axis &axis, ir::ValueId value) const;
   bool moves(ir::InstId id, bool gathers, ir::AxisSet axes);

@@ -197,6 +197,7 @@ void Gradual::state_cuts() {
       if (cuts_.origin(param.value, axis).value_or(Origin::Inferred) != Origin::Stated)
         inferred_ |= axis;
     ir::Value &value = program_.values[param.value];
+    stated_.push_back(value.declared);
     value.declared = with_cuts(value.declared, param.value);
     assume_same(param);
     for (ir::ClaimId *id : {&param.grad.grad, &param.grad.step})
@@ -227,7 +228,9 @@ void Gradual::state_cuts() {
   }
 }
 
-void Gradual::restore_unknown() const {
+void Gradual::restore() const {
+  for (size_t p = 0; p < program_.params.size(); ++p)
+    program_.values[program_.params[p].value].declared = stated_[p];
   for (const auto &[value, cut] : assumed_cuts_)
     program_.values[ValueId{value}].declared = cut.stated;
 }
@@ -688,8 +691,8 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   judge_owned_norms(program, result);
   judge_expert_gradients(program, result);
   judge_micro_batches(program, result);
+  result.gradual->restore();
   result.gradual->copies().restore(program, result);
-  result.gradual->restore_unknown();
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();
   result.findings.insert(result.findings.begin(), copies.begin(), copies.end());
   apply_suppressions(program, options, result);

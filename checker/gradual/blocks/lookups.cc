@@ -180,10 +180,7 @@ bool Lookups::counts_rows(const rules::Application &app, const Pick &pick, Value
          extent_of(app.program, app.args[pick.index].shape, 0) == rows;
 }
 
-// The dimension of the result that such an index numbers: where it picks among the first dimensions
-// of a table, together with others, theirs that is as far from the end.
-static std::optional<unsigned> counted_rows(const rules::Application &app,
-                                            const Lookups::Pick &pick) {
+std::optional<unsigned> Lookups::rows_of(const rules::Application &app, const Pick &pick) {
   if (!app.op.computes(rules::Computes::Index) || app.attr("slice_sizes"))
     return std::nullopt;
   unsigned most = 0, next = 0;
@@ -206,11 +203,16 @@ void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> ope
                     *index = app.shape(app.args[pick.index]);
     if (!table || !index || index->dtype == ir::DType::Bool)
       continue;
-    AxisSet axes = cut_along(app.type(app.args[pick.table]), pick.dim) -
-                   app.type(app.args[pick.index]).sharded();
+    const AxisSet cut = cut_along(app.type(app.args[pick.table]), pick.dim);
+    const AxisSet any = cut & batches_.lookup(operands[pick.table].index);
+    if (any) {
+      facts.own |= any;
+      facts.own_dim = rows_of(app, pick);
+    }
+    AxisSet axes = cut - any - app.type(app.args[pick.index]).sharded();
     if (axes && counts_rows(app, pick, operands[pick.index])) {
       facts.own |= std::exchange(axes, {});
-      facts.own_dim = counted_rows(app, pick);
+      facts.own_dim = rows_of(app, pick);
     }
     if (axes.empty() || !ir::differentiable(table->dtype))
       continue;

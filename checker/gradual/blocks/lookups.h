@@ -68,12 +68,19 @@ public:
       zeroed_[value.index] = {facts.shared, facts.rows, {}, {}};
   }
 
+  // Notes rows of a batch, each rank's own along these axes: whichever of them a rank takes are its
+  // own, too.
+  void note_batch(ir::ValueId value, ir::AxisSet axes) { batches_[value.index] = axes; }
+
   // Of which dimension of a table, the operand `table`, the operand `index` picks rows.
   struct Pick {
     size_t table, index;
     unsigned dim;
   };
   static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app);
+  // The dimension of the result in which these rows lie: where the index picks among the first
+  // dimensions of a table, together with others, theirs that is as far from the end.
+  static std::optional<unsigned> rows_of(const rules::Application &app, const Pick &pick);
 
 private:
   struct Rows { // `axes` of Facts::looked_up, or of Facts::shared
@@ -101,6 +108,7 @@ private:
   const llvm::DenseSet<uint32_t> &zero_blocks_;
   llvm::DenseMap<uint32_t, Rows> looked_up_, zeroed_; // by value
   llvm::DenseSet<uint32_t> masks_, counted_;          // values
+  llvm::DenseMap<uint32_t, ir::AxisSet> batches_;     // by value
 };
 
 } // namespace spmd::checker
