@@ -60,8 +60,11 @@ llvm::SmallVector<Numbering::Repeated, 1>
 Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                     llvm::ArrayRef<ValueId> results) const {
   llvm::SmallVector<Repeated, 1> found;
-  if (counted_.empty() || app.op.form != rules::OpForm::Equation ||
-      app.op.computes(Computes::IndexPut) ||
+  // What is put where an index says, such as the numbers by which JAX knows again which rows were
+  // put, is numbered by the index.
+  const bool puts = app.op.computes(Computes::IndexPut) ||
+                    (app.op.alias && app.op.alias->factors == rules::lax_scatter_factors);
+  if (counted_.empty() || app.op.form != rules::OpForm::Equation || puts ||
       llvm::any_of(results, [&](ValueId each) { return answers(each); }))
     return found;
   // An index of which each entry belongs to a row of the table; a list of them, one for each

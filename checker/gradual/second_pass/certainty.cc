@@ -225,6 +225,10 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
                                          parts_.edges.axes(state_.operands.values[i]) |
                                          parts_.own_counts.logs(state_.operands.values[i])
                                    : AxisSet());
+  if (place.form == Place::Form::Inst &&
+      (violation.is<rules::PartialIntoNonlinear>() || violation.is<rules::PartialTimesPartial>()))
+    for (ValueId value : state_.operands.values)
+      open |= parts_.one_rank.on_one_rank(value);
   if (const ValueId *value = violation.value(); value && value->valid())
     add(result_.types[value->index], parts_.experts.owned(*value));
   // What is stated as unknown is of the kind that follows, whatever cut was assumed of it.

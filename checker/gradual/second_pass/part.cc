@@ -49,6 +49,25 @@ bool SecondPassPart::is_float(ValueId value) const {
   return !shape.valid() || ir::differentiable(program_.shapes[shape].dtype);
 }
 
+llvm::SmallVector<ValueId, 2> SecondPassPart::returned_as(ir::InstId id, ValueId value) const {
+  llvm::SmallVector<ValueId, 2> found;
+  const ir::Inst &inst = program_.insts[id];
+  if (state_.rules.resolve(inst.op).form != rules::OpForm::Call)
+    return found;
+  for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
+    if (attr.value.form != ir::AttrForm::Function)
+      continue;
+    const ir::Function &function = program_.functions[attr.value.as<ir::FunctionId>()];
+    if (function.opaque || program_.operand_lists[function.results].size() != inst.result_count)
+      continue;
+    const ir::Operand &operand =
+        program_.operand_lists[function.results][value.index - inst.first_result.index];
+    if (operand.is_value())
+      found.push_back(operand.as_value());
+  }
+  return found;
+}
+
 AxisSet SecondPassPart::known_axes(const Type &type) const {
   if (!type.scale.valid())
     return {};

@@ -39,6 +39,8 @@ protected:
   bool is_float(ir::ValueId value) const;
   // Kind, cut and scale are known there.
   ir::AxisSet known_axes(const ir::Type &type) const;
+  // What the bodies of a call return for this result of it.
+  llvm::SmallVector<ir::ValueId, 2> returned_as(ir::InstId id, ir::ValueId value) const;
   // As the rules take it, with the operands as they are seen by now.
   rules::Application application(const ir::Inst &inst, const rules::ResolvedOp &op) const {
     return {program_, op, inst.attrs, inst.context, state_.operands.slots, state_.args, {}};

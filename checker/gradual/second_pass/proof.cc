@@ -36,26 +36,6 @@ AxisSet Proof::known_pieces(ValueId value, ir::MeshId mesh) const {
   return axes;
 }
 
-// What the bodies of a call return for this result of it.
-llvm::SmallVector<ValueId, 2> Proof::returned_as(InstId id, ValueId value) const {
-  llvm::SmallVector<ValueId, 2> found;
-  const ir::Inst &inst = program_.insts[id];
-  if (state_.rules.resolve(inst.op).form != rules::OpForm::Call)
-    return found;
-  for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
-    if (attr.value.form != ir::AttrForm::Function)
-      continue;
-    const ir::Function &function = program_.functions[attr.value.as<ir::FunctionId>()];
-    if (function.opaque || program_.operand_lists[function.results].size() != inst.result_count)
-      continue;
-    const ir::Operand &operand =
-        program_.operand_lists[function.results][value.index - inst.first_result.index];
-    if (operand.is_value())
-      found.push_back(operand.as_value());
-  }
-  return found;
-}
-
 // `own`: along which the value is a rank's own.
 void Proof::declare(ValueId value, const Type &type, AxisSet own) {
   const AxisSet sample = gradual_.cuts().sample(value) & (type.of(Kind::Varying) - type.sharded());

@@ -21,7 +21,6 @@ private:
                      llvm::ArrayRef<ir::ValueId> returned, const ir::Type &type) const;
   std::optional<uint32_t> carry_of(const ir::Inst &inst, uint32_t result) const;
   ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
-  llvm::SmallVector<ir::ValueId, 2> returned_as(ir::InstId id, ir::ValueId value) const;
 
   Parts &parts_;
 };

@@ -151,6 +151,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
     parts_.edges.keep_blocks(type);
     parts_.one_rank.keep(type);
   }
+  parts_.one_rank.follow(id, value, type);
   parts_.own_counts.keep_picked(value, type);
   parts_.zeros.keep_padded(type);
   complete_scale(id, type);

@@ -22,22 +22,26 @@ void OneRankAddends::add(const ir::Inst &inst, const rules::ResolvedOp &op) {
   state_.args[1].type = state_.intern(type);
 }
 
-// What a loop takes in each of its turns is to its body what it is to the loop. What begins with
-// zeros has the scale of what is added to it.
+// What one rank alone has it hands to a body, too. What a loop takes in each of its turns is to its
+// body what it is to the loop; what begins with zeros has the scale of what is added to it.
 void OneRankAddends::hand_in(const ir::Inst &inst, const rules::ResolvedOp &op) {
-  const ir::AttrValue *same = program_.find(inst.attrs, "consts");
-  if (op.form != rules::OpForm::Call || !same || same->form != ir::AttrForm::Integer)
+  const ir::AttrValue *consts = program_.find(inst.attrs, "consts");
+  const bool loops = consts && consts->form == ir::AttrForm::Integer;
+  if (op.form != rules::OpForm::Call)
     return;
   for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
     if (attr.value.form != ir::AttrForm::Function)
       continue;
     const ir::Function &body = program_.functions[attr.value.as<ir::FunctionId>()];
     const auto &values = state_.operands.values;
-    for (size_t i = 0; i < body.params.size() && body.params.size() == values.size(); ++i)
-      if (static_cast<int64_t>(i) < same->as_integer())
+    for (size_t i = 0; i < body.params.size() && body.params.size() == values.size(); ++i) {
+      if (const AxisSet axes = on_one_rank(values[i]))
+        on_one_rank_[body.params[i].value.index] = axes;
+      if (loops && static_cast<int64_t>(i) < consts->as_integer())
         alone_.learn(body.params[i].value, {alone_.mask(values[i]), {}, {}});
-      else
+      else if (loops)
         result_.scaled[body.params[i].value.index] |= program_.types[state_.args[i].type].zero();
+    }
   }
 }
 
@@ -48,6 +52,22 @@ void OneRankAddends::judge(const rules::Application &app) {
 void OneRankAddends::learn(ValueId value) {
   alone_.learn(value, made_);
   axes_ |= made_.value;
+}
+
+// What is made of nothing else that is pending. The result of a call is what its bodies return.
+void OneRankAddends::follow(ir::InstId id, ValueId value, const Type &type) {
+  AxisSet axes = type.of(Kind::Partial), pending;
+  const auto returned = returned_as(id, value);
+  for (ValueId each : returned)
+    pending |= on_one_rank(each);
+  for (size_t i = 0;
+       returned.empty() && i < state_.args.size() && i < state_.operands.values.size(); ++i) {
+    const AxisSet own = program_.types[state_.args[i].type].of(Kind::Partial);
+    axes -= own - on_one_rank(state_.operands.values[i]);
+    pending |= own;
+  }
+  if (const AxisSet found = axes & (pending | made_.value))
+    on_one_rank_[value.index] = found;
 }
 
 void OneRankAddends::keep(Type &type) {

@@ -17,7 +17,11 @@ public:
   void judge(const rules::Application &app);
   void learn(ir::ValueId value);
   void keep(ir::Type &type);
+  void follow(ir::InstId id, ir::ValueId value, const ir::Type &type);
 
+  // Along which the value is pending only because one rank alone has something: the others may do
+  // anything with their zeros, as the later stages of a pipeline do in its first turns.
+  ir::AxisSet on_one_rank(ir::ValueId value) const { return on_one_rank_.lookup(value.index); }
   // Along which something was on one rank alone so far.
   ir::AxisSet axes() const { return axes_; }
   // Along which the scale of the first result is known by that.
@@ -27,6 +31,7 @@ private:
   OneRankMasks alone_;
   ir::AxisSet axes_;
   OneRankMasks::Facts made_;
+  llvm::DenseMap<uint32_t, ir::AxisSet> on_one_rank_; // by value
 };
 
 } // namespace spmd::checker
