@@ -653,6 +653,14 @@ bool Cuts::repeats(ValueId value, AxisId id) const {
   return axis && axis->repeated.count(value.index) && dim(value, id) == 0U && !inside(value, id);
 }
 
+bool Cuts::is_of_repeated(ValueId value, unsigned dim, AxisId id) const {
+  const Axis *axis = find(value, id);
+  const auto cls = axis ? positions_.in_front(value, dim) : std::nullopt;
+  return cls && llvm::any_of(axis->repeated, [&](uint32_t input) {
+           return repeats(ValueId{input}, id) && positions_.in_front(ValueId{input}, 0) == cls;
+         });
+}
+
 std::optional<Origin> Cuts::origin(ValueId value, AxisId id) const {
   const Axis *axis = find(value, id);
   if (!axis || !axis->origins.count(value.index))

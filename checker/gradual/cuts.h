@@ -51,6 +51,8 @@ public:
   // True of an input whose rows are numbers that each row of a batch has alike, such as positions:
   // the ranks hold equal blocks of it.
   bool repeats(ir::ValueId value, ir::AxisId axis) const;
+  // Whether the dimension is one of such an input, which may be a whole batch as well.
+  bool is_of_repeated(ir::ValueId value, unsigned dim, ir::AxisId axis) const;
   // Of a declared value.
   std::optional<Origin> origin(ir::ValueId value, ir::AxisId axis) const;
 

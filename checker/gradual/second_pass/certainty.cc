@@ -191,6 +191,8 @@ AxisSet Certainty::open_gradient(const rules::GradientTypeMismatch &mismatch) co
     const std::optional<Origin> origin = gradual_.cuts().origin(mismatch.value, axis);
     if (origin ? *origin != Origin::Stated : !found.sharded().contains(axis))
       open |= axis;
+    if (gradual_.cuts().is_of_repeated(mismatch.value, *program_.types[of].dim(axis), axis))
+      open |= axis;
   }
   return open;
 }

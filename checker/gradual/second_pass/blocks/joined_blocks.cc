@@ -2,6 +2,7 @@
 #include "checker/gradual/second_pass/blocks/joined_blocks.h"
 
 #include "rules/apply.h"
+#include "rules/shapes/attrs.h"
 #include "rules/transitions/call.h"
 
 #include "ir/claims.h"
@@ -72,6 +73,36 @@ void JoinedBlocks::judge_order(InstId id, const rules::Application &app) {
   for (AxisId axis : rules::communicated_axes(app))
     if (llvm::any_of(values, [&](ValueId value) { return gradual_.cuts().inside(value, axis); }))
       now_.open |= axis;
+  for (size_t i = 0; i < state_.operands.values.size() && i < state_.args.size(); ++i)
+    now_.open |= alternating(state_.operands.values[i], app.type(app.args[i])) &
+                 rules::communicated_axes(app);
+}
+
+void JoinedBlocks::find_alternating(const rules::Application &app, ValueId result) {
+  if (!app.op.row || app.op.row->factors != rules::cat_factors ||
+      !gradual_.pieces().of(result).empty())
+    return;
+  const ir::Shape *first = app.args.empty() ? nullptr : app.shape(app.args[0]);
+  const auto dims =
+      first ? rules::placed_dims(app, rules::DefaultDim::First, first->dims.size()) : std::nullopt;
+  const auto cls = dims && dims->size() == 1
+                       ? gradual_.cuts().positions().in_front(result, dims->front())
+                       : std::nullopt;
+  AxisSet once, several;
+  for (const rules::TensorInfo &arg : app.args)
+    for (AxisId axis : cls ? app.type(arg).sharded() : AxisSet())
+      if (app.type(arg).dim(axis) == dims->front())
+        (once.contains(axis) ? several : once) |= axis;
+  if (several)
+    alternating_[*cls] |= several;
+}
+
+AxisSet JoinedBlocks::alternating(ValueId value, const Type &type) const {
+  AxisSet axes;
+  for (AxisId axis : alternating_.empty() ? AxisSet() : type.sharded())
+    if (const auto cls = gradual_.cuts().positions().in_front(value, *type.dim(axis)))
+      axes |= alternating_.lookup(*cls) & axis;
+  return axes;
 }
 
 void JoinedBlocks::judge(const rules::Application &app, llvm::ArrayRef<ValueId> results) {
@@ -87,6 +118,8 @@ void JoinedBlocks::judge(const rules::Application &app, llvm::ArrayRef<ValueId> 
           exchanged_ |= other;
     exchanged_ -= axes;
   }
+  if (results.size() == 1)
+    find_alternating(app, results[0]);
   for (uint32_t r = 0; r < results.size(); ++r) {
     joined_.push_back(lists_.follow(app, state_.operands.values, results[r], r, results.size()));
     if (const BlockLists::Joined *joined = stacks.joined(results[r]))

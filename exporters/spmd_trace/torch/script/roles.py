@@ -628,6 +628,14 @@ class Roles:
         kinds = dict.fromkeys(self.wrapped_axes, "V") if tensor.dim() else {}
         return self._declare(tensor, "input", self._name(tensor, "input"), {"type": kinds})
 
+    def _may_be_unused(self, parameter: torch.Tensor) -> bool:
+        """Whether its wrapper expects that some ranks make no gradient of it. They take that of the
+        others, which a rank that runs alone does not get: its copy stays behind.
+        """
+        wrappers = [one for one in self.seen.replicas if one.find_unused_parameters]
+        storage = storage_of(parameter)
+        return any(storage_of(one) == storage for each in wrappers for one in each.parameters())
+
     def _declare(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> Value:
         axes = self.recorder.program.mesh.axes
         kinds = {axis.name: "?" for axis in axes if axis.size > 1}
@@ -637,7 +645,7 @@ class Roles:
         kinds |= stated | seen if role == "input" else seen | stated
         claims = claims | {"type": kinds}
         differ = [axis for axis in stated if stated[axis] in ("R", "I") and seen.get(axis) == "V"]
-        if role == "param" and differ:
+        if role == "param" and differ and not self._may_be_unused(tensor):
             self.contradicted.append(f"{name} (along {', '.join(differ)})")
             kinds |= dict.fromkeys(differ, "V")  # and its contract says what the wrapper keeps
         summed = any(kinds.get(a) == "R" for a in self.data_axes if a not in stated)
