@@ -1,7 +1,7 @@
 # Gates over names. Every value of `variant` and `computes`, the columns of the op table that
 # kernels and the checker read in place of names, stands in a row or a spelling and is read. No
 # source compares the name of a row, or a name that stands in the table of transitions, statements,
-# formats, backends, dialects or findings.
+# formats, backends, dialects or findings. Every finding that has a page is in the list of all.
 import pathlib
 import re
 import sys
@@ -68,6 +68,16 @@ def compared_names():
                 yield f"{path}:{number}: compares the name of a {known[match[1]]}: {match[1]}"
 
 
+def unlisted_findings():
+    """Findings that `explain` and `--select` would not know."""
+    listed = (ROOT / "rules/violation.cc").read_text(encoding="utf-8")
+    names = re.findall(r"\w+", re.search(r"kInfos<(.*?)>;", listed, re.DOTALL)[1])
+    for path, text in code(["rules/violations"]):
+        for name in re.findall(r"DiagnosticInfo (\w+)::info", text):
+            if name not in names:
+                yield f"{path}: {name} is not in the list of rules/violation.cc"
+
+
 def problems():
     tables = "\n".join(text for _, text in code(["rules/ops"]))
     readers = "\n".join(text for _, text in code(["checker", "runtime"]))
@@ -80,6 +90,7 @@ def problems():
             if name != absent and name not in read:
                 yield f"{header}: nothing reads {kind}::{name}"
     yield from compared_names()
+    yield from unlisted_findings()
     for path, text in code(["ir", "rules", "checker", "runtime"]):
         for match in NAME_COMPARED.finditer(text):
             number = text.count("\n", 0, match.start()) + 1

@@ -42,6 +42,28 @@ for step in range(6):
         optimizer.param_groups[0]["lr"] = 0.01
 """
 
+# The reducer averages what some ranks have not used as well.
+_SELDOM_USED = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(rank)
+class Heads(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = torch.nn.ModuleList(torch.nn.Linear(4, 1) for _ in range(2))
+    def forward(self, x, kind):
+        return self.heads[kind](x)
+model = torch.nn.parallel.DistributedDataParallel(Heads(), find_unused_parameters=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(10 * step + rank))
+    loss = model(x, rank % 2).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
 
 def test_gradients_that_are_left_over_at_the_end_of_an_epoch(tmp_path):
     done = linted(tmp_path, _LEFT_OVER.replace("SUMS", "at % 2 == 1"), "--rank", "1")
@@ -119,3 +141,8 @@ def test_what_later_steps_do_to_copies(tmp_path):
     ]
     for name, first, second, over, found in cases:
         assert _drift(tmp_path / name, first, second, over) == found, name
+
+
+def test_copies_that_only_some_ranks_have_used_do_not_differ(tmp_path):
+    done = linted(tmp_path, _SELDOM_USED)
+    assert done.returncode == 0, done.stdout + done.stderr
