@@ -487,8 +487,8 @@ std::optional<RankInterpreter::Cells> RankInterpreter::overwritten(const Step &s
   return compact(cells);
 }
 
-// One row of a tensor that is set, as `x.at[i].set(y)` does in JAX: a scatter of one index, of which
-// the whole update is the window. None: it is another scatter, or the row is not known.
+// One row of a tensor that is set, as `x.at[i].set(y)` does in JAX: a scatter of one index whose
+// window is the whole update. None: it is another scatter, or the row is not known.
 std::optional<RankInterpreter::Cells> RankInterpreter::row_set(const Step &step,
                                                                const rules::Application &bound) {
   const ir::AttrValue *numbers = bound.attr("dimension_numbers");

@@ -64,7 +64,12 @@ void JoinedBlocks::begin() {
 
 // Blocks from inside of a dimension do not join to it in the order of the ranks.
 void JoinedBlocks::judge_order(InstId id, const rules::Application &app) {
-  if (app.op.form != rules::OpForm::Transition || !(app.attr("dim") || app.attr("split_dim")))
+  if (app.op.form != rules::OpForm::Transition)
+    return;
+  for (size_t i = 0; i < state_.operands.values.size() && i < state_.args.size(); ++i)
+    now_.open |= alternating_.lookup(state_.operands.values[i].index) &
+                 app.type(app.args[i]).sharded() & rules::communicated_axes(app);
+  if (!(app.attr("dim") || app.attr("split_dim")))
     return;
   llvm::SmallVector<ValueId, 4> values(state_.operands.values.begin(),
                                        state_.operands.values.end());
@@ -73,36 +78,29 @@ void JoinedBlocks::judge_order(InstId id, const rules::Application &app) {
   for (AxisId axis : rules::communicated_axes(app))
     if (llvm::any_of(values, [&](ValueId value) { return gradual_.cuts().inside(value, axis); }))
       now_.open |= axis;
-  for (size_t i = 0; i < state_.operands.values.size() && i < state_.args.size(); ++i)
-    now_.open |= alternating(state_.operands.values[i], app.type(app.args[i])) &
-                 rules::communicated_axes(app);
 }
 
-void JoinedBlocks::find_alternating(const rules::Application &app, ValueId result) {
-  if (!app.op.row || app.op.row->factors != rules::cat_factors ||
-      !gradual_.pieces().of(result).empty())
+// Until they are taken apart again.
+void JoinedBlocks::follow_alternating(const rules::Application &app,
+                                      llvm::ArrayRef<ValueId> results) {
+  const rules::FactorsRule factors = app.op.row ? app.op.row->factors : nullptr;
+  if (factors == rules::split_factors || factors == rules::slice_factors)
     return;
-  const ir::Shape *first = app.args.empty() ? nullptr : app.shape(app.args[0]);
-  const auto dims =
-      first ? rules::placed_dims(app, rules::DefaultDim::First, first->dims.size()) : std::nullopt;
-  const auto cls = dims && dims->size() == 1
-                       ? gradual_.cuts().positions().in_front(result, dims->front())
-                       : std::nullopt;
-  AxisSet once, several;
-  for (const rules::TensorInfo &arg : app.args)
-    for (AxisId axis : cls ? app.type(arg).sharded() : AxisSet())
-      if (app.type(arg).dim(axis) == dims->front())
-        (once.contains(axis) ? several : once) |= axis;
-  if (several)
-    alternating_[*cls] |= several;
-}
-
-AxisSet JoinedBlocks::alternating(ValueId value, const Type &type) const {
-  AxisSet axes;
-  for (AxisId axis : alternating_.empty() ? AxisSet() : type.sharded())
-    if (const auto cls = gradual_.cuts().positions().in_front(value, *type.dim(axis)))
-      axes |= alternating_.lookup(*cls) & axis;
-  return axes;
+  AxisSet axes, once;
+  for (ValueId operand : state_.operands.values)
+    axes |= alternating_.lookup(operand.index);
+  if (factors == rules::cat_factors && !app.args.empty() && results.size() == 1 &&
+      gradual_.pieces().of(results[0]).empty()) {
+    const ir::Shape *first = app.shape(app.args[0]);
+    const auto dims = first ? rules::placed_dims(app, rules::DefaultDim::First, first->dims.size())
+                            : std::nullopt;
+    for (const rules::TensorInfo &arg : app.args)
+      for (AxisId axis : dims && dims->size() == 1 ? app.type(arg).sharded() : AxisSet())
+        if (app.type(arg).dim(axis) == dims->front())
+          (once.contains(axis) ? axes : once) |= axis;
+  }
+  for (ValueId result : axes ? results : llvm::ArrayRef<ValueId>())
+    alternating_[result.index] = axes;
 }
 
 void JoinedBlocks::judge(const rules::Application &app, llvm::ArrayRef<ValueId> results) {
@@ -118,8 +116,7 @@ void JoinedBlocks::judge(const rules::Application &app, llvm::ArrayRef<ValueId> 
           exchanged_ |= other;
     exchanged_ -= axes;
   }
-  if (results.size() == 1)
-    find_alternating(app, results[0]);
+  follow_alternating(app, results);
   for (uint32_t r = 0; r < results.size(); ++r) {
     joined_.push_back(lists_.follow(app, state_.operands.values, results[r], r, results.size()));
     if (const BlockLists::Joined *joined = stacks.joined(results[r]))

@@ -24,13 +24,13 @@ public:
 private:
   ir::AxisSet joined(uint32_t index) const;
   ir::AxisSet cut_beside(uint32_t index, ir::Type &type) const;
-  void find_alternating(const rules::Application &app, ir::ValueId result);
-  ir::AxisSet alternating(ir::ValueId value, const ir::Type &type) const;
+  void follow_alternating(const rules::Application &app, llvm::ArrayRef<ir::ValueId> results);
 
   BlockLists lists_;
-  // Dimensions in which a rank has blocks of several tensors behind one another, and the axes that
-  // cut these: the blocks of all ranks side by side are not the tensors one behind the other.
-  llvm::DenseMap<CutPositions::Class, ir::AxisSet> alternating_;
+  // By value: the axes along which a rank has blocks of several tensors behind one another in the
+  // dimension that is cut. The blocks of all ranks side by side are not these tensors one behind
+  // the other.
+  llvm::DenseMap<uint32_t, ir::AxisSet> alternating_;
   llvm::SmallVector<std::optional<BlockLists::Joined>, 2> joined_; // by result
   ir::AxisSet cut_beside_; // along which something that was joined is cut beside that
   ir::AxisSet exchanged_;  // along which blocks are exchanged with those of other axes

@@ -1,4 +1,4 @@
-"""Causal attention over a ring: keys and values go round, and masks count from the rank's position."""
+"""Causal attention over a ring: keys and values go round, masks count from the rank's position."""
 
 import jax
 import jax.numpy as jnp
