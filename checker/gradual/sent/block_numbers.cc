@@ -21,6 +21,12 @@ namespace spmd::checker {
 using ir::ValueId;
 using rules::Computes;
 
+// Numbers and lengths that are larger are not followed: no row has such a number, and sums and
+// products of them fit.
+constexpr int64_t kLargest = int64_t{1} << 40;
+
+static bool is_followed(int64_t number) { return number >= -kLargest && number <= kLargest; }
+
 BlockNumbers::BlockNumbers(ir::Program &program, const CheckResult &checked, ir::MeshId mesh,
                            ir::AxisId axis)
     : program_(program), checked_(checked), ranks_(program, checked, mesh, axis) {
@@ -40,7 +46,7 @@ std::optional<BlockNumbers::Block> BlockNumbers::block(ValueId value) const {
   const Count *count = find(value);
   const auto length = count ? extent(value, count->dim) : std::optional<int64_t>();
   // One row may be any number.
-  if (!length || *length < 2)
+  if (!length || *length < 2 || !is_followed(*length))
     return std::nullopt;
   const auto ranks = static_cast<int64_t>(ranks_.ranks());
   const int64_t back = (ranks - count->first[0] / *length) % ranks;
@@ -56,7 +62,7 @@ std::optional<llvm::SmallVector<int64_t, 8>> BlockNumbers::number(llvm::ArrayRef
   llvm::SmallVector<int64_t, 8> found;
   if (slot.form == rules::Slot::Form::Literal) {
     const auto plain = number_of(slot.literal);
-    if (!plain || *plain != std::floor(*plain) || std::abs(*plain) > 1e9)
+    if (!plain || *plain != std::floor(*plain) || std::abs(*plain) > double(kLargest))
       return std::nullopt;
     found.assign(ranks_.ranks(), static_cast<int64_t>(*plain));
     return found;
@@ -98,6 +104,8 @@ std::optional<BlockNumbers::Count> BlockNumbers::added(const rules::Application 
     Count made{count->dim + static_cast<unsigned>(after - before), count->first};
     for (size_t rank = 0; rank < made.first.size(); ++rank)
       made.first[rank] += subtracts ? -(*plus)[rank] : (*plus)[rank];
+    if (!llvm::all_of(made.first, is_followed))
+      return std::nullopt;
     return made;
   }
   return std::nullopt;
@@ -135,10 +143,10 @@ void BlockNumbers::learn(const rules::Application &app, llvm::ArrayRef<ValueId> 
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return;
   std::optional<Count> made;
-  if (counts_by_one(app))
+  const int64_t start = rules::number_attr(app, {"start"}).value_or(0);
+  if (counts_by_one(app) && is_followed(start))
     made = Count{counted_dim(program_, app.attrs),
-                 llvm::SmallVector<int64_t, 8>(ranks_.ranks(),
-                                               rules::number_attr(app, {"start"}).value_or(0))};
+                 llvm::SmallVector<int64_t, 8>(ranks_.ranks(), start)};
   else if (operands.size() == 1 && moves_elements(app.op))
     made = moved(app, operands[0], result);
   else

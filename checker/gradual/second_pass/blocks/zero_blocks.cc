@@ -80,10 +80,15 @@ bool ZeroBlocks::makes_zero(const ir::Inst &inst) {
     return llvm::any_of(state_.operands.slots, [](const rules::Slot &slot) {
       return slot.form == rules::Slot::Form::Literal && rules::is_zero(slot.literal);
     });
-  if (row && !row->chooses.empty() && state_.operands.values.size() == 1) // of nothing but numbers
-    return llvm::all_of(state_.operands.slots, [](const rules::Slot &slot) {
-      return slot.form != rules::Slot::Form::Literal || rules::is_zero(slot);
-    });
+  if (row && !row->chooses.empty() && state_.operands.values.size() == 1) { // a mask and numbers
+    const auto is_number = [](const rules::Slot &slot) {
+      return slot.form == rules::Slot::Form::Literal;
+    };
+    return llvm::any_of(state_.operands.slots, is_number) &&
+           llvm::all_of(state_.operands.slots, [&](const rules::Slot &slot) {
+             return !is_number(slot) || rules::is_zero(slot);
+           });
+  }
   if (!row || row->constant != rules::OpDef::Constant::Either)
     return false;
   for (llvm::StringRef name : {"s", "value", "fill_value"})
