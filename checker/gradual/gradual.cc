@@ -332,8 +332,10 @@ static bool is_of_counts(const ir::Program &program, ValueId value, unsigned ste
     if (slot.form == rules::Slot::Form::Literal && is_part(slot.literal))
       return false;
   const rules::OpDef *row = op_of(program, by).row;
-  if (operands.values.empty()) // numbers that are drawn are a tensor as any other
-    return row && row->constant != rules::OpDef::Constant::No;
+  // Numbers that are drawn are a tensor as any other; `full_like` takes the shape of another one.
+  const bool filled = row && row->constant != rules::OpDef::Constant::No;
+  if (operands.values.empty() || filled)
+    return filled;
   return llvm::all_of(operands.values,
                       [&](ValueId operand) { return is_of_counts(program, operand, steps - 1); });
 }
