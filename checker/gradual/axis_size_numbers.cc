@@ -350,16 +350,19 @@ void AxisSizeNumbers::mean_backward(ir::InstId id, int64_t divisor, rules::Rules
 // ranks.
 // `sums`: no average.
 AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks, bool sums) const {
+  // The values ahead of the number and behind it, the nearest first; none is where a chain ends.
+  llvm::SmallVector<std::pair<ValueId, ValueId>, kSteps> around = {{operand, result}};
+  while (around.size() < kSteps) {
+    const auto [back, on] = around.back();
+    around.push_back({back.valid() ? before_.lookup(back.index) : back,
+                      on.valid() ? next_.lookup(on.index) : on});
+  }
   // Of these the program says which number is their size: this one may be that of the others.
   AxisSet named;
-  ValueId back = operand, on = result;
-  for (unsigned step = 0; step < kSteps; ++step) {
+  for (auto [back, on] : around)
     for (ValueId value : {back, on})
       if (value.valid())
         named |= scaled_.lookup(value.index);
-    back = back.valid() ? before_.lookup(back.index) : back;
-    on = on.valid() ? next_.lookup(on.index) : on;
-  }
   auto fits = [&](const llvm::DenseMap<uint32_t, Sum> &ends, ValueId value) {
     auto at = ends.find(value.index);
     const ir::TypeId type = checked_.types[value.index];
@@ -372,14 +375,11 @@ AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks, 
     return AxisSet();
   };
   AxisSet found;
-  back = operand, on = result;
-  for (unsigned step = 0; step < kSteps; ++step) {
+  for (auto [back, on] : around) {
     if (back.valid() && !found)
       found = fits(left_, back);
     if (on.valid() && !found)
       found = fits(entered_, on);
-    back = back.valid() ? before_.lookup(back.index) : back;
-    on = on.valid() ? next_.lookup(on.index) : on;
   }
   return found;
 }

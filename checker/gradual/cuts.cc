@@ -3,7 +3,6 @@
 #include "checker/gradual/cuts.h"
 
 #include "checker/gradual/blocks/lookups.h"
-
 #include "checker/operand_list.h"
 #include "checker/program_queries.h"
 #include "checker/walk/gradients/backward_slice.h"
@@ -69,7 +68,8 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
     find_stacked();
   for (auto &[key, values] : inputs_)
     choose_inputs(AxisId{key.second}, axes_[key], values);
-  follow_batches();
+  if (!inputs_.empty())
+    follow_batches();
   follow_exchanges();
   follow_splits();
   find_taken_apart();
@@ -220,15 +220,14 @@ void Cuts::follow_batches() {
     const rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, {}};
     for (const Lookups::Pick &pick : Lookups::picks_of(app)) {
       const ValueId batch = operands.values[pick.table], index = operands.values[pick.index];
-      const ir::Param *param = program_.find_param(batch);
+      const ir::TypeId type = checked_.types[index.index];
       const std::optional<unsigned> dim = Lookups::rows_of(app, pick);
       const std::optional<uint32_t> cls =
           dim ? positions_.in_front(inst.first_result, *dim) : std::nullopt;
-      const ir::TypeId type = checked_.types[index.index];
-      if (!param || param->role != ir::Role::Input || !cls || !type.valid())
+      if (!cls || !type.valid())
         continue;
-      for (AxisId axis : program_.types[type].same_on_all_ranks())
-        if (this->dim(batch, axis) == pick.dim && origin(batch, axis) == Origin::Assumed)
+      for (AxisId axis : program_.types[type].same_on_all_ranks() & batch_axes(batch))
+        if (this->dim(batch, axis) == pick.dim)
           axes_[{static_cast<uint16_t>(program_.types[type].mesh().index), axis.index}].cut.insert(
               *cls);
     }
@@ -659,6 +658,18 @@ bool Cuts::is_of_repeated(ValueId value, unsigned dim, AxisId id) const {
   return cls && llvm::any_of(axis->repeated, [&](uint32_t input) {
            return repeats(ValueId{input}, id) && positions_.in_front(ValueId{input}, 0) == cls;
          });
+}
+
+AxisSet Cuts::batch_axes(ValueId value) const {
+  const ir::Param *param = program_.find_param(value);
+  const ir::TypeId type = checked_.types[value.index];
+  AxisSet axes;
+  if (!param || param->role != ir::Role::Input || !type.valid())
+    return axes;
+  for (AxisId axis : program_.meshes[program_.types[type].mesh()].typed_axes())
+    if (origin(value, axis) == Origin::Assumed)
+      axes |= axis;
+  return axes;
 }
 
 std::optional<Origin> Cuts::origin(ValueId value, AxisId id) const {

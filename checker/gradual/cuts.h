@@ -53,6 +53,8 @@ public:
   bool repeats(ir::ValueId value, ir::AxisId axis) const;
   // Whether the dimension is one of such an input, which may be a whole batch as well.
   bool is_of_repeated(ir::ValueId value, unsigned dim, ir::AxisId axis) const;
+  // Along which an input is taken for each rank's own rows of a batch, which may be any of them.
+  ir::AxisSet batch_axes(ir::ValueId value) const;
   // Of a declared value.
   std::optional<Origin> origin(ir::ValueId value, ir::AxisId axis) const;
 

@@ -48,7 +48,7 @@ public:
   ir::AxisSet assumed_cuts(ir::ValueId value) const {
     return assumed_cuts_.lookup(value.index).axes;
   }
-  void restore() const; // what the program stated, when it has been judged
+  void restore() const; // what the program stated of parameters and results, when all is judged
   const CheckResult &by_kinds() const { return first_; }
 
 private:
@@ -73,7 +73,7 @@ private:
     ir::AxisSet axes;
     ir::TypeId stated;
   };
-  std::vector<ir::TypeId> stated_; // of the parameters
+  std::vector<ir::TypeId> stated_;                    // of the parameters
   llvm::DenseMap<uint32_t, AssumedCut> assumed_cuts_; // by value: see assumed_cuts()
   llvm::DenseSet<uint32_t> derivatives_; // values that the forward makes of derivatives
   // Values that are constant along a dimension, with the class of its position.

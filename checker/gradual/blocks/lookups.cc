@@ -3,6 +3,7 @@
 
 #include "checker/gradual/axis_size_numbers.h"
 #include "checker/gradual/blocks/numbering.h"
+#include "checker/gradual/cuts.h"
 #include "checker/program_queries.h"
 
 #include "rules/apply.h"
@@ -204,7 +205,8 @@ void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> ope
     if (!table || !index || index->dtype == ir::DType::Bool)
       continue;
     const AxisSet cut = cut_along(app.type(app.args[pick.table]), pick.dim);
-    const AxisSet any = cut & batches_.lookup(operands[pick.table].index);
+    // Whichever of its rows of a batch a rank takes, they are its own.
+    const AxisSet any = cut ? cut & cuts_.batch_axes(operands[pick.table]) : AxisSet();
     if (any) {
       facts.own |= any;
       facts.own_dim = rows_of(app, pick);

@@ -9,11 +9,13 @@
 
 namespace spmd::checker {
 
+class Cuts;
+
 class Lookups {
 public:
   // `zero_blocks`: values that are made of zeros, and cut.
-  Lookups(const Offsets &offsets, const llvm::DenseSet<uint32_t> &zero_blocks)
-      : offsets_(offsets), zero_blocks_(zero_blocks) {}
+  Lookups(const Offsets &offsets, const llvm::DenseSet<uint32_t> &zero_blocks, const Cuts &cuts)
+      : offsets_(offsets), zero_blocks_(zero_blocks), cuts_(cuts) {}
 
   // Axes on which the result is looked up in the rank's own rows alone, and those on which what
   // lies elsewhere is zero by now. `summed`: what lies elsewhere is not zero, and ranks add it up.
@@ -68,10 +70,6 @@ public:
       zeroed_[value.index] = {facts.shared, facts.rows, {}, {}};
   }
 
-  // Notes rows of a batch, each rank's own along these axes: whichever of them a rank takes are its
-  // own, too.
-  void note_batch(ir::ValueId value, ir::AxisSet axes) { batches_[value.index] = axes; }
-
   // Of which dimension of a table, the operand `table`, the operand `index` picks rows.
   struct Pick {
     size_t table, index;
@@ -106,9 +104,9 @@ private:
 
   const Offsets &offsets_;
   const llvm::DenseSet<uint32_t> &zero_blocks_;
+  const Cuts &cuts_;
   llvm::DenseMap<uint32_t, Rows> looked_up_, zeroed_; // by value
   llvm::DenseSet<uint32_t> masks_, counted_;          // values
-  llvm::DenseMap<uint32_t, ir::AxisSet> batches_;     // by value
 };
 
 } // namespace spmd::checker

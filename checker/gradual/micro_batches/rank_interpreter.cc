@@ -492,14 +492,14 @@ std::optional<RankInterpreter::Cells> RankInterpreter::overwritten(const Step &s
 std::optional<RankInterpreter::Cells> RankInterpreter::row_set(const Step &step,
                                                                const rules::Application &bound) {
   const ir::AttrValue *numbers = bound.attr("dimension_numbers");
-  if (step.operands.size() != 3 || !numbers || numbers->form != ir::AttrForm::List)
+  if (step.operands.size() != 3 || !numbers)
     return std::nullopt;
-  llvm::ArrayRef<ir::AttrValue> items = program_.lists[numbers->as<ir::AttrListId>()].items;
-  if (items.size() < 3)
-    return std::nullopt;
-  const auto window = rules::numbers_of(bound, items[0]),
-             inserted = rules::numbers_of(bound, items[1]),
-             indexed = rules::numbers_of(bound, items[2]);
+  const auto dims = [&](llvm::StringRef key, unsigned place) {
+    const auto part = rules::attr_part(bound, *numbers, key, place);
+    return part ? rules::numbers_of(bound, *part) : std::nullopt;
+  };
+  const auto window = dims("update_window_dims", 0), inserted = dims("inserted_window_dims", 1),
+             indexed = dims("scatter_dims_to_operand_dims", 2);
   const ValueId into = step.operands[0], update = step.operands[2];
   if (!window || !inserted || !indexed || indexed->size() != 1 || *inserted != *indexed ||
       window->size() != rank_of(update) || rank_of(update) + 1 != rank_of(into) ||

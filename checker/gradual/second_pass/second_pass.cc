@@ -42,7 +42,6 @@ void SecondPass::declare(ValueId value, const Type &type) {
   const AxisSet own = gradual_.cuts().owned(value) & (type.of(Kind::Varying) - type.sharded());
   parts_.experts.declare(value, own);
   parts_.rings.declare(value, type);
-  parts_.lookups.declare(value, type);
   parts_.origins.declare(value);
   proof_.declare(value, type, own);
 }

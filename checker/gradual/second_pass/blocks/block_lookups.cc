@@ -68,17 +68,6 @@ void BlockLookups::keep_addends(ValueId value, Type &type) {
   now_.open -= ((found_.looked_up | found_.addends) - found_.unplaced) | found_.own;
 }
 
-void BlockLookups::declare(ValueId value, const Type &type) {
-  const ir::Param *param = program_.find_param(value);
-  AxisSet axes;
-  for (AxisId axis : type.sharded())
-    if (param && param->role == ir::Role::Input &&
-        gradual_.cuts().origin(value, axis) == Origin::Assumed)
-      axes |= axis;
-  if (axes)
-    lookups_.note_batch(value, axes);
-}
-
 void BlockLookups::begin() {
   found_ = {};
   offset_axes_ = {};

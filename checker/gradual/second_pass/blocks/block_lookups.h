@@ -11,9 +11,8 @@ namespace spmd::checker {
 class BlockLookups : public SecondPassPart {
 public:
   BlockLookups(WalkState &state, CurrentInst &now, const ZeroBlocks &zeros)
-      : SecondPassPart(state, now), lookups_(offsets_, zeros.values()) {}
+      : SecondPassPart(state, now), lookups_(offsets_, zeros.values(), gradual_.cuts()) {}
 
-  void declare(ir::ValueId value, const ir::Type &type);
   void begin();
   void take_offset_operands(const rules::Application &app);
   void judge(ir::InstId id, const rules::Application &app);

@@ -59,10 +59,8 @@ void RingBlocks::judge(InstId id, const rules::Application &app) {
   const rules::OperandIndex operand{ring_.operand};
   const AxisSet axes = AxisSet(ring_.axis) - now_.reported;
   const bool mixed = ring_.fault == Rings::Fault::Mixed && axes;
-  const ir::LocId loc = program_.insts[id].loc;
-  const ir::FrameId frame = loc.valid() ? program_.locs[loc].frame : ir::FrameId();
-  const bool same_line = frame.valid() && mixed_at_.count(frame.index);
-  if (mixed && mixed_.contains(axes) && (same_line || !is_forward(program_.insts[id])))
+  const bool again = mixed && !is_first_at(id, mixed_at_);
+  if (mixed && mixed_.contains(axes) && (again || !is_forward(program_.insts[id])))
     ; // another turn of what was reported, or its backward
   else if (mixed)
     state_.report(Place::inst(id), rules::MixedBlocks{operand, ring_.back, ring_.other, axes});
@@ -72,13 +70,17 @@ void RingBlocks::judge(InstId id, const rules::Application &app) {
     state_.report(Place::inst(id), rules::RepeatedBlock{operand, ring_.back, axes});
   else if (ring_.fault == Rings::Fault::Scaled && axes)
     state_.report(Place::inst(id), rules::UnlikeScales{operand, axes});
-  if (mixed) {
+  if (mixed)
     mixed_ |= axes;
-    if (frame.valid())
-      mixed_at_.insert(frame.index);
-  }
   rings_.learn(app, id, state_.operands.values, ring_);
   judge_gradient(id);
+}
+
+// Notes the line of an instruction; false where another one of the line was noted.
+bool RingBlocks::is_first_at(InstId id, llvm::DenseSet<uint32_t> &lines) const {
+  const ir::LocId loc = program_.insts[id].loc;
+  const ir::FrameId frame = loc.valid() ? program_.locs[loc].frame : ir::FrameId();
+  return !frame.valid() || lines.insert(frame.index).second;
 }
 
 void RingBlocks::judge_gradient(InstId id) {
@@ -91,13 +93,11 @@ void RingBlocks::judge_gradient(InstId id) {
     if (!astray || now_.reported.contains(astray->axis))
       continue;
     // All gradients that are made of what was sent so, and those of other layers, have one cause.
-    const ir::LocId loc = program_.insts[astray->by.valid() ? astray->by : id].loc;
-    const ir::FrameId frame = loc.valid() ? program_.locs[loc].frame : ir::FrameId();
-    if (frame.valid() && !astray_at_.insert(frame.index).second)
+    const InstId cause = astray->by.valid() ? astray->by : id;
+    if (!is_first_at(cause, astray_at_))
       continue;
-    state_.report(
-        Place::inst(astray->by.valid() ? astray->by : id),
-        rules::GradientOfOtherBlock{of, astray->back, astray->wanted, AxisSet(astray->axis)});
+    state_.report(Place::inst(cause), rules::GradientOfOtherBlock{of, astray->back, astray->wanted,
+                                                                  AxisSet(astray->axis)});
   }
 }
 

@@ -29,6 +29,7 @@ public:
 
 private:
   void judge_gradient(ir::InstId id);
+  bool is_first_at(ir::InstId id, llvm::DenseSet<uint32_t> &lines) const;
 
   const HaloExchange &edges_;
   Rings rings_;

@@ -57,6 +57,8 @@ void OneRankAddends::learn(ValueId value) {
 // What is made of nothing else that is pending. The result of a call is what its bodies return.
 void OneRankAddends::follow(ir::InstId id, ValueId value, const Type &type) {
   AxisSet axes = type.of(Kind::Partial), pending;
+  if (!axes)
+    return;
   const auto returned = returned_as(id, value);
   for (ValueId each : returned)
     pending |= on_one_rank(each);

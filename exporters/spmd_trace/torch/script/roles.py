@@ -634,7 +634,7 @@ class Roles:
         """
         wrappers = [one for one in self.seen.replicas if one.find_unused_parameters]
         storage = storage_of(parameter)
-        return any(storage_of(one) == storage for each in wrappers for one in each.parameters())
+        return any(storage_of(one) == storage for each in wrappers for one in ddp.reduced(each))
 
     def _declare(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> Value:
         axes = self.recorder.program.mesh.axes
