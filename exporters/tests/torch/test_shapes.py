@@ -14,6 +14,7 @@ from spmd_trace.torch.hostnumbers import Missing
 from spmd_trace.torch.communication.mesh import Axis, Mesh
 from spmd_trace.torch.script import evidence, shapes
 from spmd_trace.torch.script.fingerprints import Node, Table
+from traces import recorded
 
 _MESH = Mesh("main", [Axis("dp", 2, 2), Axis("tp", 2, 1)])
 _SIDE = 1200  # of a matrix that is large
@@ -176,6 +177,27 @@ def test_fingerprints_tell_what_values_tell(tmp_path):
     assert types["AdamW.params.0"] == {"dp": "R", "tp": "R"}
     assert types["AdamW.params.1"] == {"dp": "R", "tp": "V"}
     assert types["batch"]["dp"] == "V"
+
+
+def test_what_a_functional_collective_gives_is_known_after_the_wait(tmp_path):
+    script = f"""
+import torch, torch.distributed as dist
+import torch.distributed._functional_collectives
+dist.init_process_group("gloo")
+weight = torch.nn.Parameter(torch.ones({_SIDE}, {_SIDE}))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    (torch.randn(2, {_SIDE}) @ weight).square().mean().backward()
+    total = torch.ops._c10d_functional.all_reduce(weight.grad, "sum", dist.group.WORLD.group_name)
+    weight.grad = torch.ops._c10d_functional.wait_tensor(total).div_(2)
+    optimizer.step()
+"""
+    (tmp_path / "script.py").write_text(script)
+    trace, _ = recorded(tmp_path, "--world", 2, "--ranks", "one", "--data", "fake", "script.py")
+    (total,) = [op["out"] for op in trace["ops"] if op["op"].startswith("all_reduce")]
+    (mean,) = [op["in"] for op in trace["ops"] if op["op"].startswith("aten.div_")]
+    assert total[0]["id"] == mean[0]
 
 
 def test_values_that_a_program_needs_are_there_if_they_can_be(tmp_path):

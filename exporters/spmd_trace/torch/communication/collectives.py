@@ -253,7 +253,8 @@ def record_functional(recorder, func, args, kwargs):
     with recorder.hidden():
         result = func(*args, **kwargs)
     if name in ("wait_tensor", "wait_tensors", "_wrap_tensor_autograd"):
-        return result
+        # On fake tensors the newest torch makes another one, which nobody would know.
+        return next(iter(given.values()))
     buffer, name = given.get("out"), name.removesuffix("_out")
     in_place, name = name.endswith("_"), name.removesuffix("_")
     several, name = name.endswith("_coalesced"), name.removesuffix("_coalesced")
