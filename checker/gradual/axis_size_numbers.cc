@@ -80,8 +80,8 @@ std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &
   return op.computes(Computes::Div) ? 1 / number : number;
 }
 
-AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checked)
-    : program_(program), checked_(checked), made_by_(program.values.size()) {
+AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checked, Reading reading)
+    : program_(program), checked_(checked), reading_(reading), made_by_(program.values.size()) {
   rules::Rules rules(program);
   const uint32_t first = program.main.first.index, last = program.main.last.index;
   for (uint32_t i = first; i < last; ++i) {
@@ -104,6 +104,7 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
         const ir::MeshId mesh = program.contexts[inst.context].mesh;
         named_[i] = ir::canonical_scale(program, by->as<ir::ScaleId>(), mesh);
         sizes = ir::axes_in(program, named_[i], mesh);
+        named_axes_ |= sizes;
       }
       if (scales)
         for (ValueId value : {operands.values[r], inst.result(r)})
@@ -195,6 +196,7 @@ void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
     if (means_.count(forward.index))
       means_[id.index] = Mean(means_.lookup(forward.index));
   }
+  axes = as_read(axes);
   if (!axes)
     return;
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
@@ -384,6 +386,14 @@ AxisSet AxisSizeNumbers::beside(ValueId operand, ValueId result, int64_t ranks, 
   return found;
 }
 
+// The axes whose sizes a number is, as the reading has it.
+AxisSet AxisSizeNumbers::as_read(AxisSet sizes) {
+  if (!(sizes & named_axes_))
+    return sizes;
+  has_other_reading_ = true;
+  return reading_ == Reading::Numbers ? AxisSet() : sizes;
+}
+
 AxisSet AxisSizeNumbers::averaged(ValueId sum, ir::MeshId mesh) const {
   AxisSet axes;
   ValueId on = sum;
@@ -439,7 +449,7 @@ void AxisSizeNumbers::find_summed() {
         sum.averages || is_divided(ValueId{result}, next_) || is_divided(ValueId{result}, before_);
     (divides ? averaged : summed_) |= sum.all;
   }
-  summed_ -= averaged;
+  summed_ = as_read(summed_ - averaged);
 }
 
 // A loss, or a term of it, that is divided by a whole number before the backward begins from it.

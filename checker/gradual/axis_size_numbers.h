@@ -24,8 +24,13 @@ std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &
 
 class AxisSizeNumbers {
 public:
+  // What a number is that equals the size of an axis which the program names at another place: that
+  // size all the same, or a number, as in 2 * x / (1 + x) on two ranks.
+  enum class Reading : uint8_t { Sizes, Numbers };
   // `checked`: of the program, for the shapes.
-  AxisSizeNumbers(ir::Program &program, const CheckResult &checked);
+  AxisSizeNumbers(ir::Program &program, const CheckResult &checked, Reading reading);
+  // True if some number was taken for a size that the other reading takes for a number.
+  bool has_other_reading() const { return has_other_reading_; }
 
   // What the numbers of an instruction multiply its results with, as a scale. `types`: of the
   // values ahead of it. 1 where its numbers are numbers; none where a number may be one of two
@@ -78,15 +83,19 @@ private:
   void find_shares_of(ir::ValueId root, rules::Rules &rules);
   void take_share(ir::InstId by, ir::ValueId of, double factor);
   void find_summed();
+  ir::AxisSet as_read(ir::AxisSet sizes);
   bool is_divided(ir::ValueId value, const llvm::DenseMap<uint32_t, ir::ValueId> &next) const;
   ir::AxisSet shared_by(const Share &share, llvm::ArrayRef<ir::TypeId> types) const;
 
   ir::Program &program_;
   const CheckResult &checked_;
+  const Reading reading_;
+  bool has_other_reading_ = false;
   std::vector<ir::InstId> made_by_; // per value; none: declared
   llvm::DenseMap<uint32_t, ir::ValueId>
       next_; // a value -> the one that holds the same elements, scaled or moved
   llvm::DenseMap<uint32_t, ir::ValueId> before_; // the other way
+  ir::AxisSet named_axes_;                       // whose sizes the program names
   // By value: the axes whose sizes the program names where it multiplies it, or has done so.
   llvm::DenseMap<uint32_t, ir::AxisSet> scaled_;
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, int64_t>

@@ -62,9 +62,10 @@ CheckResult judged_by_kinds(ir::Program &program, const CheckOptions &options) {
 
 } // namespace
 
-Gradual::Gradual(ir::Program &program, const CheckOptions &options)
+Gradual::Gradual(ir::Program &program, const CheckOptions &options,
+                 AxisSizeNumbers::Reading numbers)
     : program_(program), copies_(program), first_(judged_by_kinds(program, options)),
-      cuts_(program, first_), numbers_(program, first_), pieces_(program, first_),
+      cuts_(program, first_), numbers_(program, first_, numbers), pieces_(program, first_),
       updates_(program) {
   for (const Finding &finding : first_.findings)
     reported_.insert(
@@ -673,12 +674,10 @@ void join_drift(CheckResult &result) {
 
 } // namespace
 
-CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
-  CheckOptions options = given;
-  options.mode.reset();
-  options.undeclared = true;
+static CheckResult judged(ir::Program &program, CheckOptions options,
+                          AxisSizeNumbers::Reading numbers) {
   CheckResult result;
-  result.gradual = std::make_shared<Gradual>(program, options);
+  result.gradual = std::make_shared<Gradual>(program, options, numbers);
   options.infer_partial = true;
   Walk(program, options, result, second_pass).run();
   prefer_kinds(result.gradual->by_kinds(), result);
@@ -697,6 +696,20 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   result.gradual->copies().restore(program, result);
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();
   result.findings.insert(result.findings.begin(), copies.begin(), copies.end());
+  return result;
+}
+
+// What is wrong by one reading of a number only is not wrong whatever it means.
+CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
+  using Reading = AxisSizeNumbers::Reading;
+  CheckOptions options = given;
+  options.mode.reset();
+  options.undeclared = true;
+  CheckResult result = judged(program, options, Reading::Sizes);
+  if (!result.findings.empty() && result.gradual->numbers().has_other_reading())
+    if (CheckResult other = judged(program, options, Reading::Numbers);
+        other.findings.size() <= result.findings.size())
+      result = std::move(other);
   apply_suppressions(program, options, result);
   return result;
 }

@@ -21,7 +21,7 @@ class Gradual {
 public:
   // The program by kinds; cuts are stated in its declarations, and it is judged by whole tensors
   // from then on.
-  Gradual(ir::Program &program, const CheckOptions &options);
+  Gradual(ir::Program &program, const CheckOptions &options, AxisSizeNumbers::Reading numbers);
 
   // What is known of a value that the second pass does not know, or of which it does not know
   // the cut.
