@@ -174,3 +174,33 @@ def test_a_mistake_with_a_buffer_that_ranks_own_is_found(tmp_path, mistake):
     assert right in _OWNED
     done = linted(tmp_path, _OWNED.replace(right, wrong), "--fail-on=warning")
     assert done.returncode == 1, done.stdout + done.stderr
+
+
+_PICKED = """
+import torch, torch.distributed as dist, torch.nn.functional as F
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = torch.nn.Linear(6, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rest = [torch.zeros(p.numel()) for p in model.parameters()]
+draws = torch.Generator().manual_seed(SEED)
+for step in range(4):
+    x = torch.randn(8, 6, generator=torch.Generator().manual_seed(step)).chunk(world)[rank]
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    for p, kept in zip(model.parameters(), rest):
+        kept += p.grad.flatten()
+        picked = torch.randperm(len(kept), generator=draws)[: len(kept) // 2]
+        sent = kept[picked]
+        kept[picked] = 0
+        dist.all_reduce(sent)
+        p.grad = torch.zeros(len(kept)).index_put((picked,), sent / world).view_as(p)
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("seed,code", [("1", 0), ("1 + rank", 1)])
+def test_some_elements_of_gradients_are_summed(tmp_path, seed, code):
+    done = linted(tmp_path, _PICKED.replace("SEED", seed))
+    assert done.returncode == code, done.stdout + done.stderr

@@ -17,9 +17,11 @@ from ..values import Value, elements, raw_bytes
 from . import shapes
 from .fingerprints import Handle
 
-# What passes a gradient on: the same addends, ordered otherwise or multiplied by a number.
+# What passes a gradient on: the same addends or some of them, ordered otherwise or multiplied by a
+# number.
 _PASSES = set("view _unsafe_view reshape t transpose permute unsqueeze squeeze".split())
 _PASSES |= set("alias detach clone _to_copy cat stack constant_pad_nd slice split".split())
+_PASSES |= set("index index_select gather take masked_select select unbind".split())
 _PASSES |= set("mul div _foreach_mul _foreach_div scale reinterpret convert".split())
 _PASSES_IN_PLACE = _PASSES | {"add", "copy"}
 
