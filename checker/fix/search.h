@@ -82,6 +82,9 @@ struct FixState {
 
 // The search for one finding.
 class FixSearch {
+  ir::Program &program_;
+  const CheckResult &original_;
+
 public:
   FixSearch(ir::Program &program, const CheckResult &original, Walk &walk, const Finding &finding)
       : program_(program), original_(original), walk(walk), finding(finding),
@@ -121,8 +124,6 @@ public:
     return named;
   }
 
-  ir::Program &program_;
-  const CheckResult &original_;
   Walk &walk;
   const Finding &finding;
   ir::InstId id;

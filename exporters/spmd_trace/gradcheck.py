@@ -17,6 +17,7 @@ _TOLERANCE = 0.05  # ratios within this part of each other are one
 _EXACT = 0.015  # what is measured of a right gradient is nearer than this to what it should be
 _STRAIGHT = 0.2  # of a slope: how much it may change across the point before it is no slope
 _NEARER = 0.02  # of a slope: how much it may change with the distance at which it is taken
+_NAMED = 3  # parameters of one finding that are named
 _ABOVE = 20  # times the rounding error of the loss, for a slope to be known
 
 
@@ -93,6 +94,14 @@ def without(found: dict[str, float], alone: dict[str, float]) -> dict[str, float
     return {name: ratio for name, ratio in found.items() if ratio == 1 or alone.get(name, 1) == 1}
 
 
+def agree(trace: pathlib.Path, names: set[str]) -> bool:
+    """Writes into a trace that gradients of these parameters are what one rank makes of them;
+    whether these are all."""
+    state(trace, dict.fromkeys(names, 1.0))
+    document = json.loads(trace.read_text(encoding="utf-8"))
+    return all(one["name"] in names for one in document["params"] if one.get("role") == "param")
+
+
 def state(trace: pathlib.Path, found: dict[str, float]) -> list[str]:
     """Writes what was found into the parameters of a trace; the wrong ones that the recorded rank
     does not have."""
@@ -104,3 +113,30 @@ def state(trace: pathlib.Path, found: dict[str, float]) -> list[str]:
             param["gradient_ratio"] = ratio if math.isfinite(ratio) else 1e9
     trace.write_text(text(document), encoding="utf-8")
     return [name for name, ratio in found.items() if ratio != 1 and name not in names]
+
+
+def statements(found: dict[str, dict]) -> list[dict]:
+    """What a trace says of what one rank makes otherwise (`unlike`): what is off by one factor
+    stands together."""
+    groups: dict[tuple, list[str]] = {}
+    for words, row in found.items():
+        what, name = words.split(" of ", 1)
+        groups.setdefault((what, row["ratio"]), []).append(name)
+    rows = []
+    for (what, ratio), names in groups.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        rows.append({"value": f"{what} of {', '.join(names[:_NAMED])}{more}", "ratio": ratio})
+    return rows
+
+
+def state_unlike(trace: pathlib.Path, found: dict[str, dict]) -> int:
+    """Writes it into a trace, as its first operations, at the place of the first backward; how many
+    these are."""
+    document = json.loads(trace.read_text(encoding="utf-8"))
+    rows = statements(found)
+    backward = [op for op in document["ops"] if op.get("phase") in ("bwd", "opt") and "loc" in op]
+    loc = {"loc": backward[0]["loc"]} if backward else {}
+    document["ops"][:0] = [{"op": "unlike", "attrs": row} | loc for row in rows]
+    document["op_count"] += len(rows)
+    trace.write_text(text(document), encoding="utf-8")
+    return len(rows)

@@ -28,11 +28,13 @@ from .recording import FAILED, IN_PART, keep, missing_file, say, unfit
 from .runs import divergence, later, process
 
 MOST_RANKS = 16  # that run together on this machine
+_NUDGE = 1e-6  # part by which parameters change, to see how much of a difference roundings make
 _CHECKING = 30.0  # seconds for the gradient check of one run
 _LEFT = "by peer"  # what a rank says that another one has left
 _NEWS = 10  # seconds between two words about what goes on
 _SPEED = 5e10  # operations on numbers that a processor does in a second
 _LONG = 120  # seconds
+_SHORT = 20  # seconds up to the recorded step, for which more steps are compared with one rank
 _REMEDY = ": --data real gives them values"  # how a script's want of values ends
 
 
@@ -74,7 +76,8 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confirm",
         action="store_true",
-        help="run all ranks with changed parameters, and compare gradients with what the loss does",
+        help="run the first steps on all ranks and on one, and compare; where that does not say "
+        "all, compare gradients with what the loss does",
     )
     parser.add_argument(
         "--data",
@@ -333,9 +336,12 @@ def _by_all_ranks(runs: "_Runs", outcome: dict, options) -> dict:
 
 
 def _confirm(runs: "_Runs", outcome: dict, options) -> None:
-    """States in the trace what the loss says of gradients; a word where it says nothing."""
+    """States in the trace what one rank, and the loss, say of gradients; a word where they say
+    nothing."""
     if reason := runs.too_many() or _few_values(runs, outcome, options):
         say(f"gradients are not checked: {reason}")
+        return
+    if _compared_with_one(runs, outcome):
         return
     # Before a momentum is there, and before copies of one parameter can differ.
     first = {"step": 1} if outcome["by_hand"] or runs.apart else {}
@@ -355,6 +361,20 @@ def _confirm(runs: "_Runs", outcome: dict, options) -> None:
     if elsewhere := gradcheck.state(outcome["trace"], found):
         say(f"wrong-gradient of parameters that other ranks have: {', '.join(elsewhere)}")
     say(f"gradients of {len(found)} of {len(rows['rows'])} parameters could be checked")
+
+
+def _compared_with_one(runs: "_Runs", outcome: dict) -> bool:
+    """States what the script makes otherwise on one rank; whether that is all there is to say."""
+    answer = runs.compared_with_one(not outcome["by_hand"])
+    if reason := answer.get("error") or answer.get("doubt"):
+        say(f"not compared with one rank: {reason}")
+        return False
+    names, unlike = set(answer["compared"]), answer["unlike"]
+    say(f"{len(names)} parameters were compared with one rank")
+    if unlike:
+        outcome["ops"] += gradcheck.state_unlike(outcome["trace"], unlike)
+        return True
+    return gradcheck.agree(outcome["trace"], names)
 
 
 def _few_values(runs: "_Runs", outcome: dict, options) -> str:
@@ -450,7 +470,7 @@ class _Runs:
         """
         folder, settings = self._settings(name, ranks, together, **more)
         (folder / "settings.json").write_text(json.dumps(settings))
-        watches = together and "check" not in more
+        watches = together and not {"check", "keep"} & more.keys()
         watch = (divergence.Watch if watches else divergence.Ranks)(folder, ranks)
         start = time.monotonic()
         run, limit = self._server.run(folder), timeout or self.timeout
@@ -532,6 +552,43 @@ class _Runs:
         found = self._run(f"checked on {ranks}", list(range(ranks)), limit, **more)
         failed = [run for run in found.values() if "error" in run]
         return sorted(failed, key=lambda run: run.get("lost", False))[0] if failed else found[0]
+
+    def compared_with_one(self, by_optimizers: bool) -> dict:
+        """What all ranks make of the first steps, compared with a single one (`unlike`), or why
+        that says nothing (`error`, `doubt`)."""
+        steps = 4 if self.seconds < _SHORT else 2
+        keep: dict = {"by_optimizers": by_optimizers, "steps": steps, "nudge": 0.0}
+        every = self._kept("kept", self.world, keep | {"others": [], "ones": False})
+        if failed := [run["error"] for run in every.values() if "error" in run]:
+            return {"error": failed[0]}
+        keep["others"] = [run["kept"] for run in every.values()]
+        keep["samplers"] = every[0]["samplers"]
+        answers = {}
+        # First with other numbers; as it is, where it does not run then or makes something else.
+        for name, ones in (("one", True), ("one as it is", False)):
+            answers[name] = self._kept(name, 1, keep | {"ones": ones})[0]
+            if not any(answers[name].get(word) for word in ("error", "doubt", "unlike")):
+                return answers[name]
+        comparable = [name for name, one in answers.items() if not {"error", "doubt"} & one.keys()]
+        if not comparable:
+            return answers["one"]
+        name = comparable[0]
+        first = str(self.folder / name / "0" / "kept.pt")
+        again = keep | {"ones": name == "one", "nudge": _NUDGE, "others": [first]}
+        moved = self._kept("nudged", 1, again)[0].get("unlike", {})
+        unlike = {
+            name: row
+            for name, row in answers[name]["unlike"].items()
+            if 10 * moved.get(name, {"worst": 0})["worst"] <= row["worst"]
+        }
+        return answers[name] | {"unlike": unlike}
+
+    def _kept(self, name: str, ranks: int, keep: dict) -> dict[int, dict]:
+        more: dict = {"keep": keep, "step": 1, "data": "real"}
+        if ranks == 1:
+            more |= {"per_node": 1, "nodes": 1, "rank": 0}
+        limit = min(self.timeout, 60 + ranks * self.seconds)
+        return self._run(name, list(range(ranks)), limit, together=ranks > 1, **more)
 
     def beside(self, outcome: dict) -> tuple[dict[int, dict], str]:
         """What the recorded rank and one beside it along each axis say, whose collectives move no

@@ -498,7 +498,7 @@ constexpr BoundaryOp kBoundaryOps[] = {
      "call: word, ranks: word, instead: word, others: word, stack: word, other_stack: word",
      BoundaryData::None, kHasSideEffects},
     {Boundary::Unlike, 0, unlike,
-     "a result that was seen to differ from what one device makes of the same arguments",
+     "a result that was seen to differ from what one device makes of the same data",
      "value: word, ratio: number", BoundaryData::None, kHasSideEffects},
 };
 

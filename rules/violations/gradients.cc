@@ -554,11 +554,13 @@ mesh m { dp = 4 "data" }
 constinit const DiagnosticInfo UnlikeOneDevice::info = {
     .name = "unlike-one-device",
     .holds_for_inferred_cuts = true,
-    .message = "{value}: {factor} what one device makes of the same arguments",
+    .message = "{value}: {factor} what one device makes of the same data",
     .explain = R"(
-`spmd-trace lint --confirm` made the first call of this function twice, with the same arguments: on
-all devices of its mesh, and on a mesh of one device. The results differ by more than rounding.
-Of a parameter, or of other state that goes in and comes out, it is the change that is compared. A
+`spmd-trace lint --confirm` ran it twice, on the same data: on all devices, and on one. Of a JAX
+function, which is called with the same arguments, the results differ by more than rounding; of a
+parameter, or of other state that goes in and comes out, it is the change that is compared. Of a
+PyTorch script, whose first steps are run by all ranks and by a single one, it is the gradients that
+an optimizer gets, or the updates; blocks of a parameter are compared with their places in it. A
 factor that is a number of ranks points to a sum that is missing or made twice, or to a mean for a
 sum. Where there is none, blocks are in the wrong place or in the wrong order, positions or labels
 are those of another rank, or a mask is missing.

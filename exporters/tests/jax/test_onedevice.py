@@ -13,7 +13,8 @@ from jax.sharding import Mesh, PartitionSpec as P
 from test_script import linted
 
 from spmd_trace.jax import lint
-from spmd_trace.jax.runs import doubts, meshnumbers
+from spmd_trace import meshnumbers
+from spmd_trace.jax.runs import doubts
 
 needs_checker = pytest.mark.skipif(
     "SPMDLINT" not in os.environ, reason="SPMDLINT does not name a checker"
@@ -127,7 +128,7 @@ def test_the_factor():
     arguments = jnp.arange(1.0, 4.0), jax.random.normal(jax.random.key(1), (8, 3))
     found = lint(loss, *arguments, confirm=True)
     (one,) = [row for row in found if row["name"] == "unlike-one-device"]
-    assert one["message"] == "result: 4 times what one device makes of the same arguments"
+    assert one["message"] == "result: 4 times what one device makes of the same data"
     right = _mapped(lambda w, x: lax.pmean(jnp.mean((x @ w) ** 2), "dp"), P(), P("dp"))
     assert lint(right, *arguments, confirm=True) == []
     assert lint(right, *arguments) == [], "a function that is not jitted may be called again"

@@ -16,17 +16,17 @@ import re
 import runpy
 import sys
 import traceback
-import types
 
 import jax
 import numpy as np
 from jax._src import core
 
+from ... import meshnumbers
 from ...locations import is_ours
 from ..document import dumps
 from ..record import record_call
 from ..refused import Unrecordable
-from . import meshnumbers, onedevice
+from . import onedevice
 
 
 class Calls:
@@ -223,12 +223,7 @@ def _run(script: str, how: str) -> None:
     if how != "one":
         runpy.run_path(script, run_name="__main__")
         return
-    source = pathlib.Path(script).read_text(encoding="utf-8")
-    tree, sys.argv[1:] = meshnumbers.for_one_device(source, sys.argv[1:])
-    module = types.ModuleType("__main__")
-    module.__file__ = script
-    sys.modules["__main__"] = module
-    exec(compile(tree, script, "exec"), module.__dict__)
+    meshnumbers.run_for_one_device(script)
 
 
 _CALLS = {"record": Calls, "keep": KeptCalls, "one": OneDeviceCalls, "cut": OneDeviceCalls}

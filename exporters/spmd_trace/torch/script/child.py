@@ -27,6 +27,7 @@ import time
 import traceback
 import warnings
 
+from ... import meshnumbers
 from ...runs import later, process
 
 _PATIENCE = 20.0  # seconds
@@ -197,10 +198,11 @@ class _Rank:
         self.outcome = Outcome(self.folder / str(rank))
         self.together = settings["together"]
         self.checks = settings.get("check") is not None
+        self.keeps: dict | None = settings.get("keep")
         several = len(settings["ranks"]) > 1 or self.together
         self.compared = several or settings["data"] == "fake"
         self.log: calls.Log | None = None
-        if self.compared and not self.checks:
+        if self.compared and not self.checks and self.keeps is None:
             self.log = calls.Log(self.outcome.folder / "calls.jsonl")
 
     def run(self) -> None:
@@ -216,15 +218,16 @@ class _Rank:
         sys.path[0] = os.getcwd() if settings["module"] else beside
         if len(settings["ranks"]) > 1 or settings["again"]:
             torch.set_num_threads(1)  # threads of OpenMP do not survive a fork, either
-        meets = self.together or self.checks
+        meets = self.together or self.checks or self.keeps is not None
         meeting = os.path.join(folder, "meeting") if meets else None
         self.job = world.Job(settings["per_node"], settings["nodes"], self.rank, meeting)
         guard = effects.Guard(folder / "scratch", folder / "effects.jsonl")
-        check = self._check(guard)
+        check, kept = self._check(guard), self._kept(guard)
         with (
             _values(settings["data"], self.rank, self._progress) as self.cost,
             world.simulated(self.job, self.log) as self.seen,
             effects.guarded(guard),
+            self._samplers(),
         ):
             of_all = (settings["step"], self._done, self._observed())
             words = {"digests": self.compared, "inference": settings["inference"]}
@@ -233,6 +236,9 @@ class _Rank:
             self._impatience()
             if check is not None:
                 steps.at_step = functools.partial(_checked, check, self.outcome, steps)
+            if kept is not None:
+                steps.at_step = functools.partial(_keep, kept, steps)
+                steps.by_optimizers = self.keeps["by_optimizers"]
             if settings["again"]:
                 steps.at_first = functools.partial(self._fork, guard)
             if settings["start"]:
@@ -240,10 +246,12 @@ class _Rank:
             else:
                 part = steps.watched()
             with part:
-                reason, failed = _script(settings, steps)
+                reason, failed = _script(settings, steps, self._is_one and self.keeps["ones"])
             steps.at_later(None)
             if check is not None:
                 check.fails(reason["error"])
+            if kept is not None and not failed:
+                kept.ends()
             # Others may not be done, or wait for it.
             if self.together and (self.outcome.is_written or not failed):
                 self.outcome.tell(**reason)
@@ -272,6 +280,42 @@ class _Rank:
         files, observed = gradcheck.Files(self.folder, guard.through), self.settings["observed"]
         words = (files, self.rank, self.job.world, observed, self.settings["check"])
         return gradcheck.GradientCheck(*words)
+
+    def _samplers(self):
+        from . import onerank
+
+        if self.keeps is None:
+            return contextlib.nullcontext()
+        self.samplers: list[int] = []
+        return (
+            onerank.alone(self.keeps["samplers"]) if self._is_one else onerank.noted(self.samplers)
+        )
+
+    @property
+    def _is_one(self) -> bool:
+        """Whether it stands for all ranks."""
+        return self.keeps is not None and not self.together
+
+    def _kept(self, guard):
+        from . import kept
+
+        if self.keeps is None:
+            return None
+        file = self.outcome.folder / "kept.pt"
+        words = (self.keeps["steps"], self.keeps["nudge"])
+        return kept.Kept(file, guard.through, self._has_kept, *words)
+
+    def _has_kept(self, **what) -> None:
+        """Ends this rank. A single one compares first, with what runs before it have kept."""
+        others = self.keeps["others"]
+        if others and "error" not in what:
+            from . import onedevice
+
+            what = onedevice.outcome(what["kept"], others)
+        if self.together:
+            self.outcome.tell(**what, samplers=self.samplers)
+            _wait()
+        self.outcome.end(**what)
 
     def _done(self, recorder) -> None:
         """The step is recorded."""
@@ -396,6 +440,11 @@ def _checked(check, outcome: Outcome, steps, roles) -> None:
         steps.go_on(lambda roles: check.updated())
 
 
+def _keep(kept, steps, roles) -> None:
+    kept.begins(roles)
+    steps.go_on(functools.partial(_keep, kept, steps))
+
+
 def _wait() -> None:
     """Until the process that has started all ranks ends them: others may need this one."""
     while True:
@@ -406,12 +455,15 @@ def _name(settings: dict) -> str:
     return settings["script"] if settings["module"] else os.path.basename(settings["script"])
 
 
-def _script(settings: dict, steps) -> tuple[dict, bool]:
-    """Runs the script to its end; why it ended without the step, and whether it failed."""
+def _script(settings: dict, steps, ones=False) -> tuple[dict, bool]:
+    """Runs the script to its end; why it ended without the step, and whether it failed. `ones`: the
+    numbers that it makes its mesh of are 1."""
     script, name = settings["script"], _name(settings)
     try:
         if settings["module"]:
             runpy.run_module(script, run_name="__main__", alter_sys=True)
+        elif ones:
+            meshnumbers.run_for_one_device(script)
         else:
             runpy.run_path(script, run_name="__main__")
         steps.ends()

@@ -365,16 +365,26 @@ class _Try:
         found: dict[str, list] = {}
         with torch.no_grad(), torch._C.DisableTorchFunction():
             for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-                shard, gradient = local_shard(parameter), parameter.grad
-                place = _place_in(self.tensors, shard)
+                shard, gradient = local_shard(parameter), gradient_of(parameter)
+                place = place_in(self.tensors, shard)
                 if place is not None and shard.is_contiguous():
                     zeros = torch.zeros(shard.numel(), dtype=torch.float64)
-                    flat = zeros if gradient is None else local_shard(gradient).flatten().double()
+                    flat = zeros if gradient is None else gradient.flatten().double()
                     found.setdefault(place[0], []).append((place[1], flat.clone()))
         return found
 
 
-def _place_in(tensors: dict[str, torch.Tensor], part: torch.Tensor) -> tuple[str, int] | None:
+def gradient_of(parameter: torch.Tensor) -> torch.Tensor | None:
+    """What an optimizer makes of its gradient, on this rank: a sum that DTensor has put off is
+    made."""
+    gradient = parameter.grad
+    if isinstance(gradient, DTensor) and isinstance(parameter, DTensor):
+        if gradient.placements != parameter.placements:
+            gradient = gradient.redistribute(placements=parameter.placements)
+    return None if gradient is None else local_shard(gradient).detach()
+
+
+def place_in(tensors: dict[str, torch.Tensor], part: torch.Tensor) -> tuple[str, int] | None:
     """The parameter in whose memory a tensor lies, and the element where it begins."""
     start = part.data_ptr()
     for name, whole in tensors.items():

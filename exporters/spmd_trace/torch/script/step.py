@@ -112,6 +112,7 @@ class Steps:
     ):
         self.at_first = None  # called where what is recorded may begin, once
         self.at_step = None  # called with the roles where the step begins, instead of recording it
+        self.by_optimizers = False  # whether it is known that an optimizer takes the steps
         self.given = inference  # whether the program itself says where the step begins and ends
         self.inference = inference  # whether the step is a call of a model, not one that trains
         self.calls = 0  # of models, by the script itself
@@ -246,6 +247,8 @@ class Steps:
     def between(self) -> bool:
         """Whether the next step would be begun, or the recorded one be over, by a use of the
         model."""
+        if self.by_optimizers and not self._optimizes:
+            return False
         before = self.recorder is None and self.taken >= self.number - 1
         return before or (self.recorder is not None and self.taken >= self.number)
 
@@ -490,7 +493,8 @@ class Steps:
         recorder.refusals = []
         self.losses = []
         with recorder.hidden():
-            by_hand = self.by_hand and not (self.given and roles.optimizers())
+            asked = self.given or self.by_optimizers
+            by_hand = self.by_hand and not (asked and roles.optimizers())
             updates = self.updates if by_hand else None
             self.roles = roles.Roles(recorder, self.seen, self.observed, updates, self.models)
         if self.at_step is not None:

@@ -2,13 +2,31 @@
 
 `Mesh(devices.reshape(data, model), ...)` names `data` and `model`, wherever these come from: a
 constant, the default of a parameter or of an option, a field of a configuration, an argument of a
-call. What else the script computes from them is then that of one device, too.
+call. So does `rank % model`. What else the script computes from them is then that of one device,
+too.
 """
 
 import ast
+import pathlib
+import re
+import sys
+import types
 
-_MESHES = {"Mesh", "make_mesh", "AbstractMesh", "create_device_mesh", "create_hybrid_device_mesh"}
+# What makes a mesh or a group of ranks, and which argument says of what.
+_MESHES = dict.fromkeys(["Mesh", "make_mesh", "AbstractMesh", "create_device_mesh"], 0)
+_MESHES |= {"create_hybrid_device_mesh": 0, "new_group": 0, "init_device_mesh": 1, "DeviceMesh": 1}
+_RANKS = re.compile(r"(.*_)?(rank|world|world_size|WORLD_SIZE|RANK)$|get_rank$|get_world_size$")
 _DEEPEST = 8  # assignments that are followed from the mesh back
+
+
+def run_for_one_device(script: str) -> None:
+    """Runs a script, with the arguments of this process."""
+    source = pathlib.Path(script).read_text(encoding="utf-8")
+    tree, sys.argv[1:] = for_one_device(source, sys.argv[1:])
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    sys.modules["__main__"] = module
+    exec(compile(tree, script, "exec"), module.__dict__)
 
 
 def for_one_device(source: str, arguments: list[str]) -> tuple[ast.Module, list[str]]:
@@ -31,9 +49,16 @@ def _of_meshes(tree: ast.Module) -> set[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and _called(node) in _MESHES
         for one in (
-            *node.args[:1],
+            *node.args[_MESHES[_called(node)] : _MESHES[_called(node)] + 1],
             *(k.value for k in node.keywords if "shape" in (k.arg or "")),
         )
+    ]
+    todo += [
+        (node.right, 0)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, (ast.Mod, ast.FloorDiv))
+        and any(map(_RANKS.match, _words(node.left)))
     ]
     while todo:
         expression, depth = todo.pop()
@@ -42,6 +67,13 @@ def _of_meshes(tree: ast.Module) -> set[str]:
             if depth < _DEEPEST:
                 todo += [(one, depth + 1) for one in assigned.get(name, [])]
     return found
+
+
+def _words(expression: ast.expr) -> set[str]:
+    """All names in an expression, of what is called as well."""
+    nodes = list(ast.walk(expression))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
 def _called(call: ast.Call) -> str:
