@@ -1,7 +1,8 @@
 # Gates over names. Every value of `variant` and `computes`, the columns of the op table that
 # kernels and the checker read in place of names, stands in a row or a spelling and is read. No
 # source compares the name of a row, or a name that stands in the table of transitions, statements,
-# formats, backends, dialects or findings. Every finding that has a page is in the list of all.
+# formats, backends, dialects or findings. Every finding that has a page, and every command, output
+# format and backend that is declared, is in the list of all.
 import pathlib
 import re
 import sys
@@ -22,6 +23,12 @@ TABLES = {
     "dialect": ("ir/dialect/words.h", r"\"(\w+)\""),
     "finding": ("rules/violations/**/*.cc", r"\.name = \"([\w-]+)\""),
 }
+# Functions that a header declares for the rows of a table, by pattern, and where the table is.
+ROWS = (
+    ("checker/cli/options.h", r"ExitCode (run_\w+)\(", "checker/cli/main.cc"),
+    ("checker/render/render.h", r"void (render_\w+)\(", "checker/render/render.cc"),
+    ("runtime/backends/backend.h", r"> (make_\w+_backend)\(", "runtime/backends/table.h"),
+)
 WORDS = ("ir/text/read/",)
 # What kernels compare are values of attributes, some of which are names of ops as well: `reduce =
 # "sum"`.
@@ -78,6 +85,14 @@ def unlisted_findings():
                 yield f"{path}: {name} is not in the list of rules/violation.cc"
 
 
+def without_row():
+    for header, pattern, table in ROWS:
+        rows = (ROOT / table).read_text(encoding="utf-8")
+        for name in re.findall(pattern, (ROOT / header).read_text(encoding="utf-8")):
+            if not re.search(rf"\b{name}\b", rows):
+                yield f"{header}: {name} is in no row of {table}"
+
+
 def problems():
     tables = "\n".join(text for _, text in code(["rules/ops"]))
     readers = "\n".join(text for _, text in code(["checker", "runtime"]))
@@ -91,6 +106,7 @@ def problems():
                 yield f"{header}: nothing reads {kind}::{name}"
     yield from compared_names()
     yield from unlisted_findings()
+    yield from without_row()
     for path, text in code(["ir", "rules", "checker", "runtime"]):
         for match in NAME_COMPARED.finditer(text):
             number = text.count("\n", 0, match.start()) + 1
