@@ -29,6 +29,13 @@ ROWS = (
     ("checker/render/render.h", r"void (render_\w+)\(", "checker/render/render.cc"),
     ("runtime/backends/backend.h", r"> (make_\w+_backend)\(", "runtime/backends/table.h"),
 )
+# Where each name of a table stands as well: a page that says what it is, the help of an option.
+NAMED = (
+    ("ir/input/formats.cc", r"\{\"(\w+)\", \"\.spmd", "checker/cli/options.cc"),
+    ("ir/input/formats.cc", r"\{\"\w+\", \"(\.spmd[\w.]*)\"", "ir/README.md"),
+    ("checker/render/render.cc", TABLES["output format"][1], "docs/ci.md"),
+    ("rules/transitions/op.h", TABLES["transition"][1], "rules/README.md"),
+)
 WORDS = ("ir/text/read/",)
 # What kernels compare are values of attributes, some of which are names of ops as well: `reduce =
 # "sum"`.
@@ -93,6 +100,14 @@ def without_row():
                 yield f"{header}: {name} is in no row of {table}"
 
 
+def not_named():
+    for table, pattern, page in NAMED:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for name in re.findall(pattern, (ROOT / table).read_text(encoding="utf-8")):
+            if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
+                yield f"{page}: {name} of {table} does not stand there"
+
+
 def problems():
     tables = "\n".join(text for _, text in code(["rules/ops"]))
     readers = "\n".join(text for _, text in code(["checker", "runtime"]))
@@ -107,6 +122,7 @@ def problems():
     yield from compared_names()
     yield from unlisted_findings()
     yield from without_row()
+    yield from not_named()
     for path, text in code(["ir", "rules", "checker", "runtime"]):
         for match in NAME_COMPARED.finditer(text):
             number = text.count("\n", 0, match.start()) + 1
