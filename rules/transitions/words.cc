@@ -153,8 +153,21 @@ constexpr bool dialect_transitions_are_sound() {
   }
   return true;
 }
+// JAX has a word for each row, or a reason why not.
+constexpr bool jax_is_whole() {
+  for (const Transition &row : rows::kTransitions) {
+    auto says = [&](const DialectTransition &each) {
+      return each.dialect == Dialect::Jax && each.op == row.op && each.src == row.src &&
+             each.dst == row.dst;
+    };
+    if (std::none_of(std::begin(kDialectTransitions), std::end(kDialectTransitions), says))
+      return false;
+  }
+  return true;
+}
 static_assert(spelled_words_are_sound());
 static_assert(dialect_transitions_are_sound());
+static_assert(jax_is_whole());
 
 } // namespace
 
