@@ -1,7 +1,8 @@
 // Pointwise rows against the functions that they stand for: the equation of a row is right for its
 // own function, not only for an arbitrary one (op_rows.cc). Where a refusal has no counterexample
-// the row is needlessly strict; those are listed by name.
+// the row is needlessly strict; those are listed by name, and so are rows without a function here.
 #include "rules/kinds/local.h"
+#include "rules/ops/families.h"
 #include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 
@@ -188,6 +189,14 @@ constexpr ScalarRow kRows[] = {
 constexpr std::string_view kNeedlesslyStrict[] = {"isnan",    "isinf",  "isfinite",   "isneginf",
                                                   "isposinf", "isreal", "nan_to_num", "nextafter"};
 
+// Of complex numbers, of several elements, by draws, or nobody has written it down.
+constexpr std::string_view kWithoutFunction =
+    "detach cast conj real imag select_cases complex polar copy "
+    "digamma erfinv quantize bitcast igamma igammac zeta betainc glu "
+    "gelu_backward silu_backward hardsigmoid_backward hardswish_backward hardshrink_backward "
+    "softshrink_backward mish_backward logit_backward log_sigmoid_backward "
+    "rrelu_with_noise_backward glu_backward prelu_backward gamma_gradient swiglu_backward";
+
 enum class K : uint8_t { R, V, P };
 constexpr size_t kElements = 6;
 using Numbers = std::array<double, kElements>;
@@ -310,6 +319,15 @@ bool is_strict(const ScalarRow &row, const rules::OpDef &rule) {
 }
 
 } // namespace
+
+TEST_CASE("each pointwise row has a function, or is listed") {
+  std::string without;
+  for (const rules::OpDef &row : rules::pointwise_ops())
+    if (std::none_of(std::begin(kRows), std::end(kRows),
+                     [&](const ScalarRow &each) { return each.name == row.name; }))
+      without += (without.empty() ? "" : " ") + std::string(row.name);
+  CHECK(without == kWithoutFunction);
+}
 
 TEST_CASE("pointwise rows are right for their own functions, and strict only where listed") {
   for (const ScalarRow &row : kRows) {
