@@ -1,9 +1,10 @@
-// What holds for every program: text and JSON carry all of it, memoisation changes nothing, and
+// What holds for every program: every format carries all of it, memoisation changes nothing, and
 // each can be judged in every mode.
 #include "tests/file_test/run_case.h"
 
 #include "checker/report/report.h"
 #include "ir/dialect/print_type.h"
+#include "ir/input/input.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -44,27 +45,24 @@ std::string first_difference(llvm::StringRef a, llvm::StringRef b) {
   return "";
 }
 
-using Print = std::string (*)(const ir::Program &);
-using Read = ir::ReadResult (*)(llvm::StringRef, const ir::ReadOptions &);
-
-void test_round_trip(const std::string &name, std::string_view format, Print print, Read read,
-                     const ir::Program &program, const checker::CheckResult &result,
-                     const checker::CheckOptions &options, Problems &problems) {
-  std::string text = print(program);
-  ir::ReadResult again = read(text, {});
+void test_round_trip(const std::string &name, const ir::Format &row, const ir::Program &program,
+                     const checker::CheckResult &result, const checker::CheckOptions &options,
+                     Problems &problems) {
+  std::string text = row.print(program);
+  ir::ReadResult again = ir::read_program(text, {});
   if (!again.errors.empty()) {
     const ir::InputError &error = again.errors.front();
     problems.push_back(fmt::format("{}: printed as {}, it cannot be read: {} at {}:{} (byte {})",
-                                   name, format, error.message, error.line, error.col,
+                                   name, row.name, error.message, error.line, error.col,
                                    error.offset));
     return;
   }
   auto same = [&](std::string_view what, const std::string &a, const std::string &b) {
     if (a != b)
       problems.push_back(fmt::format("{}: {} differs after a round trip through {}: {}", name, what,
-                                     format, first_difference(a, b)));
+                                     row.name, first_difference(a, b)));
   };
-  same("the print", text, print(again.program));
+  same("the print", text, row.print(again.program));
   same("the text", ir::print_text(program), ir::print_text(again.program));
   checker::CheckResult checked = check(again.program, options);
   same("the verdict", verdict(program, result), verdict(again.program, checked));
@@ -85,10 +83,8 @@ bool same_findings(const checker::CheckResult &a, const checker::CheckResult &b)
 void test_properties(const std::string &name, ir::Program &program,
                      const checker::CheckResult &result, const checker::CheckOptions &options,
                      Problems &problems) {
-  test_round_trip(name, "text", ir::print_text, ir::read_text, program, result, options, problems);
-  test_round_trip(name, "JSON", ir::print_json, ir::read_json, program, result, options, problems);
-  test_round_trip(name, "JSONL", ir::print_jsonl, ir::read_json, program, result, options,
-                  problems);
+  for (const ir::Format &row : ir::formats())
+    test_round_trip(name, row, program, result, options, problems);
   checker::CheckOptions plain = options;
   plain.memoise = false;
   checker::CheckResult unmemoised = check(program, plain);
