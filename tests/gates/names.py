@@ -108,6 +108,16 @@ def not_named():
                 yield f"{page}: {name} of {table} does not stand there"
 
 
+def keys_without_schema():
+    """Keys that the reader of JSON knows; whoever writes traces reads of them there."""
+    schema = (ROOT / "ir/json/trace.schema.json").read_text(encoding="utf-8")
+    for path, text in code(["ir/json/read"]):
+        for row in re.findall(r"array<std::string_view, [^>]*> k\w+ = \{(.*?)\};", text, re.DOTALL):
+            for key in re.findall(r"\"(\w+)\"", row):
+                if f'"{key}"' not in schema:
+                    yield f"{path}: ir/json/trace.schema.json has no key {key}"
+
+
 def problems():
     tables = "\n".join(text for _, text in code(["rules/ops"]))
     readers = "\n".join(text for _, text in code(["checker", "runtime"]))
@@ -123,6 +133,7 @@ def problems():
     yield from unlisted_findings()
     yield from without_row()
     yield from not_named()
+    yield from keys_without_schema()
     for path, text in code(["ir", "rules", "checker", "runtime"]):
         for match in NAME_COMPARED.finditer(text):
             number = text.count("\n", 0, match.start()) + 1
