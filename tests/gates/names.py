@@ -29,8 +29,12 @@ ROWS = (
     ("checker/render/render.h", r"void (render_\w+)\(", "checker/render/render.cc"),
     ("runtime/backends/backend.h", r"> (make_\w+_backend)\(", "runtime/backends/table.h"),
 )
-# Where each name of a table stands as well: a page that says what it is, the help of an option.
+# Where each name of a table stands as well: a page that says what it is, the help of an option, a
+# test of its output.
 NAMED = (
+    ("checker/cli/main.cc", r"\n    \{\"(\w+)\", ", "tests/hostile/inputs.py"),
+    ("ir/input/formats.cc", r"\{\"(\w+)\", \"\.spmd", "tests/hostile/characters.py"),
+    ("ir/input/formats.cc", r"\{\"(\w+)\", \"\.spmd", "tests/docs/reference.py"),
     ("ir/input/formats.cc", r"\{\"(\w+)\", \"\.spmd", "checker/cli/options.cc"),
     ("ir/input/formats.cc", r"\{\"\w+\", \"(\.spmd[\w.]*)\"", "ir/README.md"),
     ("checker/render/render.cc", TABLES["output format"][1], "docs/ci.md"),

@@ -19,6 +19,7 @@ UNSTATED = (
     "trace { mode = local }\nmesh m { tp = 4 }\n%x = input f32[8] P\n"
     "%y = all_reduce %x { axis = tp }\n%z = gelu %y\n"
 )
+LOSS = "mesh m { tp = 4 }\n%x = param f32[8] I\n%y = reduce_sum %x\noutput loss %y\n"
 CLEAN = "mesh m { tp = 4 }\n%x = input f32[8] R\n%y = gelu %x\n"
 
 
@@ -333,6 +334,8 @@ class Tests:
             ["reveal", good, "%x"],
             ["diff", good, self.path("clean.spmd", CLEAN)],
             ["elaborate", good],
+            ["backward", self.path("loss.spmd", LOSS)],
+            ["validate", good],
             ["plan", "f32[8] P -> f32[8] R", "--mesh", "tp=4"],
             ["ops"],
             ["ops", "gelu"],
