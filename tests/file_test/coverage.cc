@@ -1,5 +1,5 @@
-// Every violation, op row and transition row occurs in some case; what is missing is printed as a
-// case to start from.
+// Every violation, op row, statement and transition row occurs in some case; what is missing is
+// printed as a case to start from.
 #include "tests/file_test/coverage.h"
 
 #include "rules/ops/registry.h"
@@ -52,6 +52,12 @@ std::string op_skeleton(const rules::OpDef &op) {
   return text + fmt::format("%y = {} {}    // type: R@tp", op.name, operands);
 }
 
+std::string statement_skeleton(std::string_view name) {
+  return fmt::format("// tests/cases/rules/boundary/{0}.spmd\nmesh m {{ tp = 4 }}\n%x = input "
+                     "f32[8, 16] R@tp\n%y = {0} %x    // type: R@tp",
+                     name);
+}
+
 std::string transition_skeleton(const rules::Transition &row) {
   auto [src, dst] = std::pair(ir::info(row.src).word, ir::info(row.dst).word);
   return fmt::format("// tests/cases/rules/transitions/{0}.spmd\nmesh m {{ tp = 4 }}\n%x = input "
@@ -70,6 +76,8 @@ void Coverage::record(ir::Program &program, const checker::CheckResult &result) 
     const rules::ResolvedOp &op = rules.resolve(program.insts[ir::InstId{i}].op);
     if (op.row)
       ops_.emplace(op.row->name);
+    if (op.boundary != rules::Boundary::None)
+      ops_.emplace(rules::boundary_name(op.boundary));
     if (op.form == rules::OpForm::Transition)
       record_transition(program, ir::InstId{i}, rules::name_of(op.transition));
   }
@@ -89,7 +97,8 @@ void Coverage::record_transition(const ir::Program &program, ir::InstId inst,
 }
 
 std::vector<Coverage::Table> Coverage::tables() const {
-  std::vector<Table> tables = {{"violations", {}}, {"op rows", {}}, {"transition rows", {}}};
+  std::vector<Table> tables = {
+      {"violations", {}}, {"op rows", {}}, {"transition rows", {}}, {"statements", {}}};
   for (const rules::DiagnosticInfo *info : rules::all_violations())
     if (info->drawn_by == rules::ReportedBy::Check && !findings_.count(info->name))
       tables[0].missing.push_back(finding_skeleton(*info));
@@ -101,6 +110,9 @@ std::vector<Coverage::Table> Coverage::tables() const {
     for (const rules::Transition &row : rows)
       if (!transitions_.count(row_name(row.name(), row.src, row.dst)))
         tables[2].missing.push_back(transition_skeleton(row));
+  for (const ir::BoundaryName &row : ir::kBoundaryNames)
+    if (!row.name.empty() && !ops_.count(row.name))
+      tables[3].missing.push_back(statement_skeleton(row.name));
   return tables;
 }
 

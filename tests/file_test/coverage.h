@@ -17,7 +17,7 @@ public:
     std::string name;
     std::vector<std::string> missing; // one line each, a skeleton of a case below it
   };
-  // Findings, op rows, transition rows.
+  // Findings, op rows, transition rows, statements.
   std::vector<Table> tables() const;
 
 private:
