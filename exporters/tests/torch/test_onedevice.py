@@ -42,6 +42,21 @@ def test_data_of_ranks_are_rows_of_all(parts, same):
     assert onedevice._is_same([_WHOLE], parts) == same
 
 
+def test_gains_are_where_the_weights_of_their_layer_are():
+    ones, weight = torch.ones(4), _WHOLE
+    whole = {f"layers.{n}.{name}": one for n in range(4)
+             for name, one in (("gain", ones), ("up.weight", weight + n))}  # fmt: skip
+    stage = {"layers.0.gain": ones, "layers.0.up.weight": weight + 2, "layers.1.gain": ones}
+    found = onedevice._places(stage | {"layers.1.up.weight": weight + 3, "norm": ones}, whole)
+    assert {name: other for name, (other, _) in found.items()} == {
+        "layers.0.gain": "layers.2.gain",
+        "layers.0.up.weight": "layers.2.up.weight",
+        "layers.1.gain": "layers.3.gain",
+        "layers.1.up.weight": "layers.3.up.weight",
+        "norm": "layers.0.gain",  # of one number: any of these
+    }
+
+
 _SCRIPT = """
 import argparse, torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -147,3 +162,36 @@ def test_what_need_not_agree_is_no_finding(tmp_path, reason):
     findings, _, said = _confirmed(tmp_path, _SCRIPT.replace(right, wrong))
     assert not [one for one in findings if one["name"] == "unlike-one-device"]
     assert f"not compared with one rank: {reason}" in said
+
+
+_ACCUMULATES = """
+import torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
+
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = nn.Sequential(nn.LazyLinear(16), nn.GELU(), nn.LazyLinear(4))
+rows, labels = torch.randn(192, 6), torch.randint(4, (192,))
+model(rows[:2])
+model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+for step in range(4):
+    batch = torch.arange(48 * step, 48 * step + 48).chunk(world)[rank]
+    for n, at in enumerate(batch.chunk(3)):
+        loss = F.cross_entropy(model(rows[at]), labels[at]) / 3
+        if n < 2:
+            with model.no_sync():
+                loss.backward()
+        else:
+            loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("mistake", [False, True])
+def test_data_of_all_micro_batches_are_known(tmp_path, mistake):
+    wrong = _ACCUMULATES.replace("/ 3\n", "/ 3 * rank\n")
+    findings, _, said = _confirmed(tmp_path, wrong if mistake else _ACCUMULATES)
+    assert [one["name"] for one in findings].count("unlike-one-device") == mistake
+    assert "not compared" not in said

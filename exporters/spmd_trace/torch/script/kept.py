@@ -2,9 +2,10 @@
 rank: parameters, gradients that optimizers get, and the data.
 
 Data are tensors that were there before a step, or drawn in it, as far as they have only been moved
-or picked: what a rank takes of them is kept where it first computes with it, ahead of the backward.
+or picked: what a rank takes of them is kept where it first computes with it, outside of backwards.
 """
 
+import contextlib
 import functools
 import pathlib
 
@@ -118,24 +119,24 @@ class Kept:
 
         @functools.wraps(original)
         def backward(*args, **kwargs):
-            self._mode.open = False
-            return original(*args, **kwargs)
+            with self._mode.closed():
+                return original(*args, **kwargs)
 
         torch.autograd.backward = backward
 
     def _before_step(self, optimizer, args, kwargs) -> None:
         """By parameter: parts of its gradient, flat, and where each begins."""
         found: dict[str, list] = {}
-        self._mode.open = False
         with torch.no_grad(), torch._C.DisableTorchFunction():
             for parameter in (p for group in optimizer.param_groups for p in group["params"]):
                 place, gradient = self._place_of(parameter), gradient_of(parameter)
                 if place is not None and gradient is not None:
                     flat = gradient.flatten().double()
                     found.setdefault(place[0], []).append((place[1], flat))
-        self._found, self._mode.communicates = found, False
+        self._found, self._mode.communicates, self._mode.open = found, False, False
 
     def _after_step(self, optimizer, args, kwargs) -> None:
+        self._mode.open = True
         gradients = self._kept["gradients"][-1]
         if not self._mode.communicates:  # else it sums gradients itself
             for name, parts in self._found.items():
@@ -152,6 +153,18 @@ class _Data(TorchDispatchMode):
         self.open, self.communicates, self.bytes = False, False, 0
         self._alive: list = []  # storages, whose numbers stay theirs
         self._noted: set = set()
+
+    @contextlib.contextmanager
+    def closed(self):
+        """While a backward runs. What it makes of parameters is no data: some of it, as the buckets
+        of DistributedDataParallel, is made by no operation that is seen here."""
+        self.open = False
+        yield
+        made = (p for of in roles.optimizers() for group in of.param_groups for p in group["params"])
+        for gradient in (one.grad for one in made):
+            if gradient is not None:
+                self._make(local_shard(gradient))
+        self.open = True
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -172,11 +185,16 @@ class _Data(TorchDispatchMode):
                 self._moved[_key(one)] = one.untyped_storage()
             elif self.open and moves and data:
                 self._moved[_key(one)] = one.untyped_storage()
-            elif _key(one) not in self._made:
-                self._made.add(_key(one))
-                self._alive.append(one.untyped_storage())
-                self._moved.pop(_key(one), None)
+            else:
+                self._make(one)
         return result
+
+    def _make(self, tensor: torch.Tensor) -> None:
+        """It is none of the data from here on."""
+        if _key(tensor) not in self._made:
+            self._made.add(_key(tensor))
+            self._alive.append(tensor.untyped_storage())
+            self._moved.pop(_key(tensor), None)
 
     def _is_data(self, tensor: torch.Tensor) -> bool:
         return _key(tensor) in self._moved or _key(tensor) not in self._made

@@ -7,6 +7,7 @@ makes as much of a difference.
 
 import dataclasses
 import hashlib
+import itertools
 
 import torch
 
@@ -100,14 +101,32 @@ def compared(ranks: list[dict], one: dict) -> tuple[dict[str, Difference], list[
 
 
 def _places(parts: dict, wholes: dict) -> dict[str, tuple[str, list]]:
-    """By the name of a block: that of its whole, and where it is."""
+    """By the name of a block: that of its whole, and where it is. Blocks of one number, such as
+    gains, are where others of their module are: a stage of a pipeline may count its own layers."""
     found = {}
-    for name, part in parts.items():
-        for other in [name] * (name in wholes) + [one for one in wholes if one != name]:
+    for name, part in sorted(parts.items(), key=lambda entry: _is_one_number(entry[1])):
+        named = _renamed(name, found) if _is_one_number(part) else name
+        for other in [named] * (named in wholes) + [one for one in wholes if one != named]:
             if (at := locate(part, wholes[other])) is not None:
                 found[name] = other, at
                 break
     return found
+
+
+def _renamed(name: str, found: dict[str, tuple[str, list]]) -> str:
+    """What it is called in the whole model if it is called as its nearest sibling is."""
+
+    def shared(other: str) -> int:
+        pairs = zip(name.split("."), other.split("."))
+        return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+    sibling = max(found, key=shared, default=name)
+    parts, of_sibling = name.split("."), sibling.split(".")
+    whole = found[sibling][0].split(".") if found else parts
+    own = of_sibling[shared(sibling) :]
+    if not own or whole[-len(own) :] != own:
+        return name
+    return ".".join(whole[: -len(own)] + parts[shared(sibling) :])
 
 
 def _gradients(ranks, one, places, step: int, name: str):

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import torch
 from torch.distributed.tensor import DTensor
+from torch.nn.parameter import is_lazy
 
 from ...ranks import gradient_of
 from .. import versions
@@ -110,7 +111,12 @@ def _roots() -> list[torch.nn.Module]:
     modules = _objects(torch.nn.Module)
     inner = {id(child) for module in modules for child in module.children()}
     roots = [one for one in modules if id(one) not in inner]
-    return sorted(roots, key=lambda root: -sum(p.numel() for p in root.parameters()))
+    return sorted(roots, key=lambda root: -sum(p.numel() for p in _parameters(root)))
+
+
+def _parameters(module: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Those that have a shape: a lazy module makes it in its first forward."""
+    return [one for one in module.parameters() if not is_lazy(one)]
 
 
 def modules_train() -> bool:
@@ -165,7 +171,7 @@ def tensors() -> list[torch.Tensor]:
 
 def initial_digests() -> dict[int, tuple[torch.Tensor, str | None]]:
     """By storage: what is trained, which keeps the storage, and what it is now."""
-    trained = [parameter for root in _roots() for parameter in root.parameters()]
+    trained = [parameter for root in _roots() for parameter in _parameters(root)]
     groups = [group for optimizer in optimizers() for group in optimizer.param_groups]
     trained += [parameter for group in groups for parameter in group["params"]]
     if not modules_train():
@@ -235,7 +241,7 @@ def clears_gradients(tensors: list) -> bool:
         id(one): one for of in optimizers() for group in of.param_groups for one in group["params"]
     }
     for module in _roots():
-        held |= {id(one): one for one in module.parameters()}
+        held |= {id(one): one for one in _parameters(module)}
     gradients = [getattr(one, name, None) for one in held.values() for name in ("grad", MAIN)]
     storages = {storage_of(local_shard(one)) for one in gradients if isinstance(one, torch.Tensor)}
     return any(

@@ -83,8 +83,8 @@ class Call:
 
 
 def layout(tensor: torch.Tensor) -> tuple:
-    """Where a tensor lies in its storage."""
-    return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+    """Where a tensor lies in its storage. The `shape` of a lazy parameter raises."""
+    return tensor.storage_offset(), tuple(tensor.size()), tensor.stride(), tensor.dtype
 
 
 def tensors_of(item) -> list[torch.Tensor]:

@@ -11,6 +11,7 @@ import functools
 
 import torch
 from torch.distributed.tensor import DTensor
+from torch.nn.parameter import is_lazy
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
@@ -326,6 +327,8 @@ class Steps:
             if transforms.running():
                 return call(module, *args, **kwargs)
             run = functools.partial(call, module, *args, **kwargs)
+            if any(map(is_lazy, module.parameters())):  # no step yet: it makes its parameters
+                return run()
             self.begins()
             if self.recorder is not None and not self.recorder.in_module:
                 self.roles.watch_batch(self.batch.goes_on())
