@@ -17,7 +17,6 @@
 namespace spmd::checker {
 
 using ir::AxisSet;
-using ir::Kind;
 using ir::ValueId;
 using rules::Computes;
 

@@ -85,8 +85,8 @@ llvm::DenseSet<CutPositions::Class> CutPositions::classes_of(llvm::ArrayRef<End>
   return classes;
 }
 
-// The dimensions of parameters that no axis cuts.
-std::vector<CutPositions::End> CutPositions::uncut() const {
+// Dimensions of parameters of which every rank has all, or of those of which it has a part.
+std::vector<CutPositions::End> CutPositions::of_parameters(bool are_whole) const {
   std::vector<End> ends;
   for (const ir::Param &param : program_.params) {
     const ir::TypeId id = checked_.types[param.value.index];
@@ -94,20 +94,49 @@ std::vector<CutPositions::End> CutPositions::uncut() const {
     if (param.role != ir::Role::Param || !id.valid() || !shape.valid())
       continue;
     const ir::Type &type = program_.types[id];
-    if (type.same_on_all_ranks().contains(program_.meshes[type.mesh()].typed_axes()))
+    if (are_whole == type.same_on_all_ranks().contains(program_.meshes[type.mesh()].typed_axes()))
       for (unsigned d = 0; d < program_.shapes[shape].dims.size(); ++d)
         ends.push_back({param.value, d, 1});
   }
   return ends;
 }
 
+// The classes of what lies inside of a parameter that was cut, and nowhere in front of one: the
+// elements of several heads.
+llvm::DenseSet<CutPositions::Class> CutPositions::only_inside(llvm::ArrayRef<End> of_cut) const {
+  llvm::DenseSet<Class> inside;
+  for (const End &end : of_cut)
+    for (uint32_t node : nodes_of_[end.value.index])
+      if (nodes_[node].at.dim == end.dim && nodes_[node].at.outer > 1)
+        inside.insert(find(node));
+  for (Class front : classes_of(of_cut))
+    inside.erase(front);
+  return inside;
+}
+
+// The classes that no axis cuts. What is taken apart there is cut in neither of its dimensions.
+llvm::DenseSet<CutPositions::Class> CutPositions::never_cut(llvm::ArrayRef<End> of_uncut) const {
+  llvm::DenseSet<Class> never = classes_of(of_uncut);
+  for (bool found = true; std::exchange(found, false);)
+    for (const UnitView &view : unit_views_)
+      if (std::optional<Class> merged = in_front(view.merged.value, view.merged.dim),
+          unit = in_front(view.split.value, view.split.dim - 1);
+          merged && unit && never.contains(*merged))
+        found |= never.insert(*unit).second;
+  return never;
+}
+
 // Attention needs the elements of a head whole: what was cut is which heads there are. All that
 // meets its heads, such as values and results, has its blocks there, too; what one pass unites the
 // next one sees. A dimension that no axis cuts has no heads: a sample of its own, as it stands
-// ahead of its positions, may stand ahead of it by chance.
+// ahead of its positions, may stand ahead of it by chance. What a rank stretches, as the one head
+// of keys to its queries, it has all of, and so it has the elements of a head of keys if it has
+// those of several heads of queries: blocks are of what stands ahead.
 void CutPositions::settle_unit_views() {
   std::vector<End> heads;
-  const std::vector<End> of_uncut = unit_views_.empty() ? std::vector<End>() : uncut();
+  std::vector<End> of_uncut, of_cut;
+  if (!unit_views_.empty())
+    of_uncut = of_parameters(true), of_cut = of_parameters(false);
   auto take = [&](const UnitView &view, const End &end, int64_t length) {
     add_link({length, {view.merged, end}});
     for (ValueId value : {view.merged.value, end.value})
@@ -116,13 +145,16 @@ void CutPositions::settle_unit_views() {
   };
   for (bool found = true; std::exchange(found, false);) {
     const llvm::DenseSet<Class> whole = classes_of(whole_), of_heads = classes_of(heads),
-                                never = classes_of(of_uncut);
+                                stretched = classes_of(stretched_), never = never_cut(of_uncut),
+                                inside = only_inside(of_cut);
     std::vector<UnitView> open;
     for (const UnitView &view : std::exchange(unit_views_, {})) {
       const std::optional<Class> beside = in_front(view.split.value, view.split.dim);
       const std::optional<Class> unit = in_front(view.split.value, view.split.dim - 1);
       const bool meets = unit && of_heads.contains(*unit) && !(beside && never.contains(*beside));
-      if ((beside && whole.contains(*beside)) || meets) {
+      const bool is_in_one = unit && beside && !never.contains(*unit) &&
+                             (stretched.contains(*beside) || inside.contains(*beside));
+      if ((beside && whole.contains(*beside)) || meets || is_in_one) {
         heads.push_back(view.unit());
         take(view, view.unit(), 1);
         found = true;
@@ -266,7 +298,7 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
       for (uint8_t f : (*dims)[d]) {
         if (links[f].extent < 0 && (*dims)[d].size() == 1 && whole)
           links[f].extent = *whole;
-        bool stretched = whole == 1 && links[f].extent != 1;
+        const bool stretched = whole == 1 && links[f].extent != 1;
         if (links[f].extent > 0 && !stretched)
           links[f].ends.push_back({value, d, outer});
         outer = ir::saturating_product(outer, std::max<int64_t>(links[f].extent, 1));
@@ -277,6 +309,10 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
     add(operands[i], map.args[i]);
   for (size_t r = 0; r < use.results.size() && r < map.results.size(); ++r)
     add(results[use.results[r]], map.results[r]);
+  if (use.row->factors == rules::expand_factors)
+    for (const Link &link : links)
+      if (link.ends.size() == 1 && link.ends[0].value == results[0] && link.extent > 1)
+        stretched_.push_back(link.ends[0]);
   const bool splits =
       use.row->factors == rules::split_factors || use.row->factors == rules::chunk_factors;
   if (splits && !operands.empty())
@@ -288,15 +324,16 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
   for (size_t f = 0; f < links.size() && !use.row->factors; ++f)
     if (map.factors[f].whole && links[f].extent > 1)
       llvm::append_range(whole_, links[f].ends);
-  // A dimension of one element may be another one that is stretched: only views say that it is the
-  // same, and rows that name their dimensions, as attention does. What states a shape may split a
+  // A dimension of one element may be another one that is stretched: only views and functions of one
+  // tensor say that it is the same, and rows that name their dimensions, as attention does. What states a shape may split a
   // dimension, what states a place makes a new one.
   const bool reshapes = use.row->factors && !app.attr("dim");
+  const bool has_units = use.row->factors || has_whole || operands.size() == 1;
   for (Link &link : links) {
     UnitView view;
     if (reshapes && is_unit_view(link, view))
       unit_views_.push_back(view);
-    else if (link.ends.size() > 1 && (link.extent > 1 || use.row->factors || has_whole))
+    else if (link.ends.size() > 1 && (link.extent > 1 || has_units))
       add_link(std::move(link));
   }
 }

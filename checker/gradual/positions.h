@@ -77,7 +77,9 @@ private:
   void entries(ir::ValueId stacked, ir::ValueId entry);
   bool is_unit_view(const Link &link, UnitView &view) const;
   llvm::DenseSet<Class> classes_of(llvm::ArrayRef<End> ends) const;
-  std::vector<End> uncut() const;
+  std::vector<End> of_parameters(bool are_whole) const;
+  llvm::DenseSet<Class> only_inside(llvm::ArrayRef<End> of_cut) const;
+  llvm::DenseSet<Class> never_cut(llvm::ArrayRef<End> of_uncut) const;
   void settle_unit_views();
   void add_link(Link link);
   void spread_all();
@@ -98,7 +100,8 @@ private:
   std::vector<Link> links_;
   std::vector<llvm::SmallVector<uint32_t, 4>> links_of_; // per value
   std::vector<UnitView> unit_views_;
-  std::vector<End> whole_; // dimensions that a row needs whole on each rank
+  std::vector<End> whole_;     // dimensions that a row needs whole on each rank
+  std::vector<End> stretched_; // dimensions of results that an operand of one element fills
 };
 
 } // namespace spmd::checker

@@ -10,7 +10,6 @@
 
 namespace spmd::checker {
 
-using ir::AxisSet;
 using ir::ValueId;
 using rules::Computes;
 

@@ -66,6 +66,10 @@ def derive(base: Layout, view: Layout) -> list[tuple[str, dict]] | None:
     """
     if not base.is_dense:
         return None
+    places = zip(view.shape, view.strides)
+    if view.shape != (once := tuple(1 if not step else extent for extent, step in places)):
+        steps = derive(base, Layout(once, view.strides, view.offset))
+        return [*steps, ("aten.expand.default", {"size": list(view.shape)})]
     order, inner = base.order, base.nested(base.order)
     unroll = [] if order == sorted(order) else [_permute(order)]
     first, count = view.offset - base.offset, math.prod(view.shape)
@@ -138,8 +142,10 @@ def _permute(dims: list[int]) -> tuple[str, dict]:
 def carry_out(base: torch.Tensor, steps: list[tuple[str, dict]]) -> list[torch.Tensor]:
     """What each of the operations makes of `base`, in turn."""
     made = []
-    for _, words in steps:
-        if "dims" in words:
+    for name, words in steps:
+        if name == "aten.expand.default":
+            base = base.expand(words["size"])
+        elif "dims" in words:
             base = base.permute(words["dims"])
         elif "stride" in words:
             offset = base.storage_offset() + words["storage_offset"]

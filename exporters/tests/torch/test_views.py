@@ -17,6 +17,7 @@ def _random_view(draw: random.Random, tensor: torch.Tensor) -> torch.Tensor:
     choices.append(lambda: tensor.view(-1, *tensor.shape[2:]))
     choices.append(lambda: tensor[..., : max(1, tensor.shape[-1] - 1)])
     choices.append(lambda: tensor.unflatten(0, (-1, 2)))
+    choices.append(lambda: tensor.expand([3 if n == 1 else n for n in tensor.shape]))
     try:
         return draw.choice(choices)()
     except RuntimeError:  # dimensions that cannot be merged
@@ -43,6 +44,8 @@ def test_derived_views_are_those_of_torch(seed):
     for name, words in steps:
         if name == "aten.permute.default":
             copy = copy.permute(words["dims"])
+        elif name == "aten.expand.default":
+            copy = copy.expand(words["size"])
         else:
             dense = copy.reshape(-1)
             if name == "aten.view.default":
