@@ -109,7 +109,8 @@ void Gradual::find_derivatives() {
 void Gradual::find_broadcast() {
   rules::Rules rules(program_);
   OperandList operands;
-  llvm::DenseSet<uint32_t> some; // values that are constant along any
+  llvm::DenseSet<uint32_t> some;  // values that are constant along any
+  llvm::DenseSet<uint32_t> again; // what a backward makes of one value of the forward
   const CutPositions &positions = cuts_.positions();
   for (uint32_t i = 0; i < program_.insts.size(); ++i) {
     const ir::Inst inst = program_.insts[ir::InstId{i}];
@@ -120,9 +121,19 @@ void Gradual::find_broadcast() {
                                       op.row->factors == rules::expand_as_factors ||
                                       op.row->factors == rules::broadcast_in_dim_factors);
     operands.read(program_, inst.operands);
-    if (!stretches && (!is_forward(inst) || llvm::none_of(operands.values, [&](ValueId value) {
-          return some.count(value.index) != 0;
-        })))
+    // A backward takes values of the forward in other shapes. What it makes of gradients is no
+    // number that was stretched.
+    const auto is_ahead = [&](ValueId value) {
+      const ir::InstId by = defining_inst(program_, value);
+      return !by.valid() || is_forward(program_.insts[by]) || again.count(value.index) != 0;
+    };
+    const bool repeats =
+        !is_forward(inst) && operands.values.size() == 1 && is_ahead(operands.values[0]);
+    for (uint32_t r = 0; r < inst.result_count && repeats; ++r)
+      again.insert(inst.result(r).index);
+    if (!stretches && (!(is_forward(inst) || repeats) ||
+                       llvm::none_of(operands.values,
+                                     [&](ValueId value) { return some.count(value.index) != 0; })))
       continue;
     // Of the operands that have the dimension: whether all are constant along it; none: there are
     // none.
