@@ -7,7 +7,6 @@
 namespace spmd::rules {
 
 using ir::AxisId;
-using ir::AxisSet;
 using ir::Combiner;
 using ir::Kind;
 using ir::WrittenKind;

@@ -191,7 +191,7 @@ static llvm::Error give_values(Program &program, Resize &resize) {
     return symbol.has_value();
   });
   if (std::string problem = ruled_out(program, resize); !problem.empty())
-    return make_error(std::move(problem));
+    return make_error(problem);
   if (!has_symbols(program) && resize.symbols.empty() && program.symbol_primes.empty())
     return llvm::Error::success();
   SymbolValues values(program, resize);
@@ -215,7 +215,7 @@ bool needs_resize(const Program &program, const Resize &resize) {
 llvm::Expected<std::vector<std::string>>
 resize_program(Program &program, const checker::CheckResult &checked, Resize resize) {
   if (std::string text = unknown_symbol(program, resize); !text.empty())
-    return make_error(std::move(text));
+    return make_error(text);
   bool retyped = !program.symbol_primes.empty();
   if (llvm::Error none = give_values(program, resize))
     return llvm::Expected<std::vector<std::string>>(std::move(none));

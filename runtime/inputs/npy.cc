@@ -219,7 +219,7 @@ std::string descr_of(DType dtype) {
 llvm::Expected<NpyArray> read_npy_header(StringRef bytes) {
   NpyArray array;
   if (std::string problem = read_header(bytes, array); !problem.empty())
-    return make_error(std::move(problem));
+    return make_error(problem);
   return array;
 }
 

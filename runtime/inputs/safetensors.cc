@@ -164,7 +164,7 @@ std::string read_all(StringRef bytes, std::vector<StoredTensor> &tensors) {
 llvm::Expected<std::vector<StoredTensor>> read_safetensors(StringRef bytes) {
   std::vector<StoredTensor> tensors;
   if (std::string problem = read_all(bytes, tensors); !problem.empty())
-    return make_error(std::move(problem));
+    return make_error(problem);
   return tensors;
 }
 
