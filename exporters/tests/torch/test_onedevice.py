@@ -57,6 +57,24 @@ def test_gains_are_where_the_weights_of_their_layer_are():
     }
 
 
+@pytest.mark.parametrize(
+    "turned,found", [(slice(8, None), False), (slice(0, 4), True), (slice(0, 8), True)]
+)
+def test_an_optimizer_may_make_much_of_rounding_errors(turned, found):
+    """As Adam does in its first steps: all elements move as far."""
+    gradient = torch.cat([torch.linspace(1, 2, 8), torch.full((16,), 1e-4)]).double()
+    before, update = torch.zeros(24), torch.full((24,), 0.1)
+    one = {"before": {"w": before}, "gradients": [{"w": [(0, gradient)]}]}
+    rank = one | {
+        "states": [{"w": before}, {"w": update.index_fill(0, torch.arange(24)[turned], -0.1)}]
+    }
+    places = [{"w": ("w", [torch.arange(24)])}]
+    differ = onedevice._updates(
+        [rank], one | {"states": [{"w": before}, {"w": update}]}, places, ["w"], 5e-2
+    )
+    assert bool(differ) == found
+
+
 _SCRIPT = """
 import argparse, torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset

@@ -160,7 +160,9 @@ class _Data(TorchDispatchMode):
         of DistributedDataParallel, is made by no operation that is seen here."""
         self.open = False
         yield
-        made = (p for of in roles.optimizers() for group in of.param_groups for p in group["params"])
+        made = (
+            p for of in roles.optimizers() for group in of.param_groups for p in group["params"]
+        )
         for gradient in (one.grad for one in made):
             if gradient is not None:
                 self._make(local_shard(gradient))

@@ -158,16 +158,18 @@ def _updates(ranks, one, places, names, part: float) -> dict[str, Difference]:
     found = {}
     by_hand = not any(one["gradients"])
     for name in names:
-        ours, theirs = [], []
+        ours, theirs, clear = [], [], []
         for rank, at in zip(ranks, places):
             if name in at and name in rank["states"][0]:
                 other, where = at[name]
                 ours.append((rank["states"][1][name] - rank["states"][0][name]).double().flatten())
                 whole = (one["states"][1][other] - one["states"][0][other]).double()
                 theirs.append(_at(whole, where).flatten())
+                clear.append(_at(_is_clear(one, other, 2 * part), where).flatten())
         if not ours:
             continue
-        ours, theirs = torch.cat(ours), torch.cat(theirs)
+        chosen = torch.cat(clear)
+        ours, theirs = torch.cat(ours)[chosen], torch.cat(theirs)[chosen]
         if by_hand:
             rounding = 50 * torch.finfo(torch.float32).eps
             most = max(
@@ -180,11 +182,21 @@ def _updates(ranks, one, places, names, part: float) -> dict[str, Difference]:
             across = (
                 float((ours - along / length * theirs).norm()) if length else float(ours.norm())
             )
-            off = across > _MOVED * max(abs(along), 1e-30) and across > 1e-12
+            off = across > _MOVED * max(along, 1e-30) and across > 1e-12 or along < 0
             differs = Difference(across / max(length, 1e-30), _NO_RATIO) if off else None
         if differs is not None:
             found[f"update of {name}"] = differs
     return found
+
+
+def _is_clear(one: dict, name: str, part: float) -> torch.Tensor:
+    """By element, whether its first gradient is more than a rounding error, of which an optimizer
+    may make as much as of any other."""
+    gradient, shape = one["gradients"][0].get(name, ()), one["before"][name].shape
+    if len(gradient) != 1 or not gradient[0][1].numel() == shape.numel() > 0:
+        return torch.ones(shape, dtype=torch.bool)
+    sizes = gradient[0][1].abs().view(shape)
+    return sizes >= part * sizes.max()
 
 
 def _difference(ours, theirs, part: float, floor: float) -> Difference | None:
