@@ -1,6 +1,7 @@
 // Finds divisions and products by plain numbers that are sizes of axes.
 #include "checker/gradual/axis_size_numbers.h"
 
+#include "checker/body_values.h"
 #include "checker/operand_list.h"
 #include "checker/walk/gradients/backward_slice.h"
 
@@ -84,56 +85,16 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
     : program_(program), checked_(checked), reading_(reading), made_by_(program.values.size()) {
   rules::Rules rules(program);
   const uint32_t first = program.main.first.index, last = program.main.last.index;
+  for (const ir::Function &function : program.functions)
+    for (uint32_t i = function.body.first.index; i < function.body.last.index; ++i)
+      follow(ir::InstId{i}, rules);
   for (uint32_t i = first; i < last; ++i) {
     const ir::Inst inst = program.insts[ir::InstId{i}];
-    const rules::ResolvedOp &op = rules.resolve(inst.op);
-    OperandList operands;
-    operands.read(program, inst.operands);
     if (is_forward(inst))
       ++runs_[{inst.op.index, inst.loc.index}];
     for (uint32_t r = 0; r < inst.result_count; ++r)
       made_by_[inst.result(r).index] = ir::InstId{i};
-    bool product = factor_of(op, operands).has_value();
-    if (operands.values.size() > 1 && inst.result_count == 1 && moves_elements(op))
-      operands.values[0] = moved(program, op, inst, operands);
-    for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
-      const bool scales = op.boundary == rules::Boundary::Scale;
-      const ir::AttrValue *by = scales ? program.find(inst.attrs, "by") : nullptr;
-      AxisSet sizes = ~AxisSet();
-      if (by && by->form == ir::AttrForm::Scale) {
-        const ir::MeshId mesh = program.contexts[inst.context].mesh;
-        named_[i] = ir::canonical_scale(program, by->as<ir::ScaleId>(), mesh);
-        sizes = ir::axes_in(program, named_[i], mesh);
-        named_axes_ |= sizes;
-      }
-      if (scales)
-        for (ValueId value : {operands.values[r], inst.result(r)})
-          scaled_[value.index] |= sizes;
-      // What is taken out of the graph of a forward, such as a loss to be logged, is another matter
-      // than what it goes on with.
-      const ir::InstId from = made_by_[operands.values[r].index];
-      const bool logs =
-          op.row && !op.row->gradient && from.valid() && is_forward(program.insts[from]);
-      if ((moves_elements(op) && !logs) || product || scales) {
-        next_[operands.values[r].index] = inst.result(r);
-        before_[inst.result(r).index] = operands.values[r];
-      }
-      if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
-        continue;
-      next_[operands.values[r].index] = inst.result(r);
-      before_[inst.result(r).index] = operands.values[r];
-      rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
-      rules::Outcome ignored;
-      if (std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored)) {
-        const ir::TypeId type = checked.types[operands.values[r].index];
-        const Type seen = type.valid() ? program.types[type] : Type();
-        const AxisSet equal = seen.same_on_all_ranks() - seen.zero();
-        const ir::AttrValue *by = app.attr("op");
-        const bool averages = by && rules::combiner_of(program, *by) == ir::Combiner::Avg;
-        entered_[operands.values[r].index] =
-            left_[inst.result(r).index] = {axes->all(), axes->all() & equal, averages};
-      }
-    }
+    follow(ir::InstId{i}, rules);
   }
   count_passes(rules);
   for (uint32_t i = first; i < last; ++i)
@@ -141,6 +102,63 @@ AxisSizeNumbers::AxisSizeNumbers(ir::Program &program, const CheckResult &checke
   find_summed();
   if (summed_)
     find_shares(rules);
+}
+
+// What holds the elements of its operands, what sizes it names, and what it adds up over ranks.
+void AxisSizeNumbers::follow(ir::InstId id, rules::Rules &rules) {
+  const ir::Inst inst = program_.insts[id];
+  const rules::ResolvedOp &op = rules.resolve(inst.op);
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  // What leaves a body, such as the gradients of layers in a loop, was made there.
+  for (uint32_t r = 0; r < inst.result_count && op.form == rules::OpForm::Call; ++r)
+    if (const ValueId inner = returned_as(program_, id, r); inner.valid())
+      before_[inst.result(r).index] = inner;
+  const bool product = factor_of(op, operands).has_value();
+  if (operands.values.size() > 1 && inst.result_count == 1 && moves_elements(op))
+    operands.values[0] = moved(program_, op, inst, operands);
+  for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
+    const ValueId operand = operands.values[r], result = inst.result(r);
+    const bool scales = op.boundary == rules::Boundary::Scale;
+    const ir::AttrValue *by = scales ? program_.find(inst.attrs, "by") : nullptr;
+    AxisSet sizes = ~AxisSet();
+    if (by && by->form == ir::AttrForm::Scale) {
+      const ir::MeshId mesh = program_.contexts[inst.context].mesh;
+      named_[id.index] = ir::canonical_scale(program_, by->as<ir::ScaleId>(), mesh);
+      sizes = ir::axes_in(program_, named_[id.index], mesh);
+      named_axes_ |= sizes;
+    }
+    if (scales)
+      for (ValueId value : {operand, result})
+        scaled_[value.index] |= sizes;
+    // What is taken out of the graph of a forward, such as a loss to be logged, is another matter
+    // than what it goes on with.
+    const ir::InstId from = made_by_[operand.index];
+    const bool logs =
+        op.row && !op.row->gradient && from.valid() && is_forward(program_.insts[from]);
+    const bool adds =
+        op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces;
+    if ((moves_elements(op) && !logs) || product || scales || adds) {
+      next_[operand.index] = result;
+      before_[result.index] = operand;
+    }
+    if (adds)
+      note_sum(rules::Application{program_, op, inst.attrs, inst.context, operands.slots, {}, {}},
+               operand, result);
+  }
+}
+
+void AxisSizeNumbers::note_sum(const rules::Application &app, ValueId operand, ValueId result) {
+  rules::Outcome ignored;
+  const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
+  if (!axes)
+    return;
+  const ir::TypeId type = checked_.types[operand.index];
+  const Type seen = type.valid() ? program_.types[type] : Type();
+  const AxisSet equal = seen.same_on_all_ranks() - seen.zero();
+  const ir::AttrValue *by = app.attr("op");
+  const bool averages = by && rules::combiner_of(program_, *by) == ir::Combiner::Avg;
+  entered_[operand.index] = left_[result.index] = {axes->all(), axes->all() & equal, averages};
 }
 
 // The value from which the backward begins that the instruction begins; none: it begins none.
@@ -442,7 +460,7 @@ void AxisSizeNumbers::find_summed() {
   for (const auto &[result, sum] : left_) {
     const ir::InstId by = made_by_[result];
     const ir::ShapeId shape = checked_.shapes[result];
-    if (program_.insts[by].phase != ir::Phase::Optimizer || !shape.valid() ||
+    if (!by.valid() || program_.insts[by].phase != ir::Phase::Optimizer || !shape.valid() ||
         program_.shapes[shape].dims.empty())
       continue;
     const bool divides =

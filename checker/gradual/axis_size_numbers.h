@@ -65,6 +65,8 @@ private:
     ir::ValueId operand;
     int64_t of;
   };
+  void follow(ir::InstId id, rules::Rules &rules);
+  void note_sum(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
   void instruction(ir::InstId id, rules::Rules &rules);
   ir::ValueId summed(ir::InstId id, rules::Rules &rules) const;
   std::pair<ir::ValueId, int64_t> contracted(ir::InstId id, rules::Rules &rules) const;
