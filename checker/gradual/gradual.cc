@@ -147,7 +147,7 @@ void Gradual::find_broadcast() {
     };
     for (uint32_t r = 0; r < inst.result_count; ++r)
       for (const CutPositions::Found &each : positions.of(inst.result(r)))
-        if (stretches || constant(each.cls).value_or(false)) {
+        if (constant(each.cls).value_or(stretches)) {
           broadcast_dims_.insert({inst.result(r).index, each.cls});
           some.insert(inst.result(r).index);
         }

@@ -15,20 +15,27 @@ using ir::ValueId;
 using rules::Computes;
 
 // A place along one axis, and nothing else, beside something that all ranks have.
-static AxisSet compared_places(const rules::Application &app, const Offsets &offsets,
-                               llvm::ArrayRef<ValueId> operands) {
+static OneRankMasks::Facts compared_places(const rules::Application &app, const Offsets &offsets,
+                                           llvm::ArrayRef<ValueId> operands) {
   if (!app.op.computes(Computes::Equal))
     return {};
   AxisSet axes, same = app.mesh().typed_axes();
+  int64_t begins = 0, step = 0; // the number is that of the rank, so many times, and more
   for (size_t i = 0; i < operands.size() && i < app.args.size(); ++i) {
     const Offsets::Number number = offsets.number(operands[i]);
     const ir::Type &type = app.type(app.args[i]);
     if (!number.of.valid() && number.steps.size() == 1 && axes.empty())
-      axes |= number.steps.begin()->first;
+      axes |= number.steps.begin()->first, begins = number.plus,
+                                           step = number.steps.begin()->second;
     else
       same &= type.same_on_all_ranks();
   }
-  return axes & same;
+  std::optional<int64_t> rank;
+  for (const rules::Slot &slot : app.slots)
+    if (slot.form == rules::Slot::Form::Literal && slot.literal.form == ir::AttrForm::Integer &&
+        step == 1)
+      rank = slot.literal.as_integer() - begins;
+  return {axes & same, {}, {}, rank};
 }
 
 OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
@@ -36,11 +43,12 @@ OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
   Facts facts;
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return facts;
-  facts.mask = compared_places(app, offsets_, operands);
+  facts = compared_places(app, offsets_, operands);
   const bool keeps =
       (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::LogicalAnd);
   for (ValueId operand : operands)
-    facts.mask |= keeps ? mask(operand) : AxisSet();
+    if (keeps && mask(operand))
+      facts.mask |= mask(operand), facts.rank = ranks_.lookup(operand.index);
   if (app.op.row->chooses.empty())
     return facts;
   // What is chosen where the mask is true, and zeros elsewhere.
@@ -53,7 +61,7 @@ OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
     const rules::Slot *slot = (*binding)[i];
     const bool tensor = slot && slot->form == rules::Slot::Form::Tensor;
     if (tensor && slot->first < operands.size() && mask(operands[slot->first]))
-      axes |= mask(operands[slot->first]);
+      axes |= mask(operands[slot->first]), facts.rank = ranks_.lookup(operands[slot->first].index);
     else if (i == chosen)
       zero -= tensor ? app.type(app.args[slot->first]).of(ir::Kind::Partial) : AxisSet();
     else if (tensor)

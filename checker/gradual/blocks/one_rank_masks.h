@@ -16,18 +16,20 @@ public:
   // it is zero on all ranks but one; `scaled`: of known scale.
   struct Facts {
     ir::AxisSet mask, value, scaled;
+    std::optional<int64_t> rank; // which one, along the axis, where the program says a number
   };
   Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
   void learn(ir::ValueId value, const Facts &facts) {
     if (facts.mask)
-      masks_[value.index] = facts.mask;
+      masks_[value.index] = facts.mask, ranks_[value.index] = facts.rank;
   }
   // The masks of an instruction that chooses by them: the rule sees them as equal on all ranks.
   ir::AxisSet mask(ir::ValueId value) const { return masks_.lookup(value.index); }
 
 private:
   const Offsets &offsets_;
-  llvm::DenseMap<uint32_t, ir::AxisSet> masks_; // by value
+  llvm::DenseMap<uint32_t, ir::AxisSet> masks_;            // by value
+  llvm::DenseMap<uint32_t, std::optional<int64_t>> ranks_; // of masks
 };
 
 } // namespace spmd::checker

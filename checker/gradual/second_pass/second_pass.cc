@@ -148,7 +148,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   parts_.lookups.keep_offsets(value, index, type);
   if (index == 0) {
     parts_.edges.keep_blocks(type);
-    parts_.one_rank.keep(type);
+    parts_.one_rank.keep(op, type);
   }
   parts_.one_rank.follow(id, value, type);
   parts_.own_counts.keep_picked(value, type);

@@ -68,11 +68,34 @@ void OneRankAddends::follow(ir::InstId id, ValueId value, const Type &type) {
     axes -= own - on_one_rank(state_.operands.values[i]);
     pending |= own;
   }
-  if (const AxisSet found = axes & (pending | made_.value))
+  if (const AxisSet found = axes & (pending | made_.value)) {
     on_one_rank_[value.index] = found;
+    std::optional<int64_t> rank = made_.rank;
+    for (ValueId operand : state_.operands.values)
+      rank = rank ? rank : rank_of(operand);
+    ranks_[value.index] = rank;
+  }
 }
 
-void OneRankAddends::keep(Type &type) {
+// The axes along which what one rank has is added to what another one has. That may be a sum to
+// come, or a block on each rank, as in a product whose blocks are sent out one after the other
+// (SUMMA, van de Geijn and Watts 1997).
+AxisSet OneRankAddends::of_several() const {
+  AxisSet axes = ~AxisSet();
+  std::optional<int64_t> first;
+  bool several = false;
+  for (ValueId operand : state_.operands.values) {
+    const std::optional<int64_t> rank = rank_of(operand);
+    axes &= rank ? on_one_rank(operand) : AxisSet();
+    several |= first && first != rank;
+    first = rank;
+  }
+  return several ? axes : AxisSet();
+}
+
+void OneRankAddends::keep(const rules::ResolvedOp &op, Type &type) {
+  if (op.computes(Computes::Add))
+    type.set_unknown(of_several() - now_.reported);
   for (AxisId axis : made_.value - now_.reported) {
     type.drop_shards(axis);
     type.set_kind(axis, Kind::Partial);

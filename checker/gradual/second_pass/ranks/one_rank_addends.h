@@ -16,7 +16,7 @@ public:
   void hand_in(const ir::Inst &inst, const rules::ResolvedOp &op);
   void judge(const rules::Application &app);
   void learn(ir::ValueId value);
-  void keep(ir::Type &type);
+  void keep(const rules::ResolvedOp &op, ir::Type &type);
   void follow(ir::InstId id, ir::ValueId value, const ir::Type &type);
 
   // Along which the value is pending only because one rank alone has something: the others may do
@@ -28,10 +28,14 @@ public:
   ir::AxisSet scaled() const { return made_.scaled; }
 
 private:
+  std::optional<int64_t> rank_of(ir::ValueId value) const { return ranks_.lookup(value.index); }
+  ir::AxisSet of_several() const;
+
   OneRankMasks alone_;
   ir::AxisSet axes_;
   OneRankMasks::Facts made_;
-  llvm::DenseMap<uint32_t, ir::AxisSet> on_one_rank_; // by value
+  llvm::DenseMap<uint32_t, ir::AxisSet> on_one_rank_;      // by value
+  llvm::DenseMap<uint32_t, std::optional<int64_t>> ranks_; // which one, likewise
 };
 
 } // namespace spmd::checker
