@@ -17,7 +17,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..checker import find, missing, output
 from . import groups
-from .numbers import sizes
+from .numbers import counts, sizes
 from .numbers.asked import watched
 from .document import Op, Program, dumps
 from .recorder import record_jaxpr
@@ -51,9 +51,9 @@ def _uncollected(record):
 
 @_uncollected
 def _recorded(
-    function, args, mesh, gradual=False, specs=(), names=None, made=None, **more
+    function, args, mesh, gradual=False, specs=(), names=None, made=None, values=None, **more
 ) -> Program:
-    """made: its jaxpr and what it asked, if that is there already."""
+    """made: its jaxpr and what it asked, if that is there already; values: the arrays of a call."""
 
     def trace(mesh):
         with use_abstract_mesh(mesh):
@@ -66,6 +66,8 @@ def _recorded(
 
     def whole(closed, asked, mesh) -> Program:
         found = sizes.of_program(trace, closed, mesh, asked)
+        if values is not None:
+            found.counts = counts.divisions(closed, values, mesh)
         return groups.record(closed, mesh, names, found, specs)
 
     fewer = sizes.smaller(closed.jaxpr)
@@ -109,6 +111,7 @@ def record_call(function, args, kwargs) -> Program | None:
         return None
     specs = [one and one.spec for one in named]
     return _recorded(called, avals, mesh.abstract_mesh, gradual=True, specs=specs, made=made,
+                     values=[leaves[place] for place in arrays],
                      names=[name_of(function, paths[place]) for place in arrays])  # fmt: skip
 
 

@@ -100,9 +100,41 @@ void GradientAddends::take_joined_counts(const rules::ResolvedOp &op) {
   }
 }
 
+// Whether autograd has made a sum of one that stands at the same place in the forward.
+bool GradientAddends::is_transpose(const ir::Inst &inst) {
+  const ir::LocId loc = inst.loc;
+  const ir::FrameId frame = loc.valid() ? program_.locs[loc].frame : ir::FrameId();
+  if (!frame.valid() || inst.bwd_of.valid())
+    return false;
+  if (inst.phase != ir::Phase::Backward)
+    sums_.insert(frame.index);
+  return inst.phase == ir::Phase::Backward && sums_.contains(frame.index);
+}
+
+// The axes over which tensors are averaged behind a backward.
+AxisSet GradientAddends::averaged() {
+  if (averaged_)
+    return *averaged_;
+  averaged_ = AxisSet();
+  bool behind = false;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+    behind |= inst.phase == ir::Phase::Backward;
+    if (behind && inst.phase != ir::Phase::Backward && inst.result_count == 1 &&
+        op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces &&
+        !is_scalar(gradual_.by_kinds().shapes[inst.first_result.index]))
+      *averaged_ |=
+          gradual_.numbers().averaged(inst.first_result, program_.contexts[inst.context].mesh);
+  }
+  return *averaged_;
+}
+
 // Equal on n ranks, and divided by n before the sum or after it: an addend on each, which an
 // all_reduce makes one of again. So is the gradient of what is equal, where each rank has a loss of
-// its own.
+// its own; and so is that of a sum in JAX, whose transpose within a shard_map is a sum again and as
+// many times too large as there are ranks: an average of the gradients is right then. Where none is
+// averaged it is wrong at once.
 void GradientAddends::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) {
   if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
     return;
@@ -111,7 +143,9 @@ void GradientAddends::take_shares(const ir::Inst &inst, const rules::ResolvedOp 
   std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
   if (!call || call->combiner.value_or(ir::Combiner::Sum) != ir::Combiner::Sum)
     return;
-  const AxisSet axes = call->axes.all(), gradient = addends_of_gradient(inst);
+  const AxisSet axes = call->axes.all();
+  const AxisSet gradient =
+      addends_of_gradient(inst) | (is_transpose(inst) ? axes & averaged() : AxisSet());
   for (size_t i = 0; i < state_.args.size(); ++i) {
     Type type = program_.types[state_.args[i].type];
     const AxisSet same = (type.same_on_all_ranks() - type.zero()) & axes;

@@ -24,8 +24,12 @@ public:
 
 private:
   ir::AxisSet addends_of_gradient(const ir::Inst &inst) const;
+  bool is_transpose(const ir::Inst &inst);
+  ir::AxisSet averaged();
 
-  llvm::DenseSet<uint32_t> shared_; // by value
+  llvm::DenseSet<uint32_t> shared_;     // by value
+  std::optional<ir::AxisSet> averaged_; // once it was asked for
+  llvm::DenseSet<uint32_t> sums_;       // places of the program where a forward adds up over ranks
   // Gradients that are equal on the ranks of axes along which each has a loss of its own.
   llvm::DenseMap<uint32_t, ir::AxisSet> equal_; // by value
   // Axes over which something was summed, of what a value of the forward is made of.

@@ -84,6 +84,10 @@ void RankMeans::follow(InstId id, ValueId value, uint32_t index) {
   else if (state_.operands.values.size() == 1)
     if (auto from = means_.find(state_.operands.values[0].index); from != means_.end())
       means_.try_emplace(value.index, Mean(from->second));
+  if (index == 0 && op.computes(Computes::Div) && state_.operands.values.size() == 2)
+    judge_counts(id, value);
+  if (state_.operands.values.size() == 1 && moves_elements(op)) // to a backward, in another shape
+    counts_[value.index] = count_of(state_.operands.values[0]);
   const ValueId root = program_.values[value].grad_of;
   const bool seed = op.row && op.row->constant != rules::OpDef::Constant::No;
   if (!root.valid() || !seed)
@@ -95,7 +99,27 @@ void RankMeans::follow(InstId id, ValueId value, uint32_t index) {
   const AxisSet loose = type.unknown | (type.of(Kind::Varying) - type.sharded());
   if (AxisSet axes =
           mean.uneven & (type.of(Kind::Partial) | (loose & (own.of(Kind::Partial) | own.unknown))))
-    state_.report(Place::inst(mean.by), rules::UnequalCounts{root, axes});
+    report(mean.by, root, axes);
+}
+
+// Where a backward has no loss to begin from, as in JAX: what all ranks have, such as the gradient
+// of an average, is divided by a count that has divided a rank's own sum before.
+void RankMeans::judge_counts(InstId id, ValueId value) {
+  const auto [at, first] =
+      by_count_.try_emplace(count_of(state_.operands.values.back()).index, Mean{id, {}, uneven_});
+  const AxisSet axes = at->second.uneven & program_.types[state_.args[0].type].same_on_all_ranks();
+  if (axes && !first)
+    report(at->second.by, value, axes);
+}
+
+ValueId RankMeans::count_of(ValueId value) const {
+  const auto at = counts_.find(value.index);
+  return at == counts_.end() ? value : at->second;
+}
+
+void RankMeans::report(InstId by, ValueId loss, AxisSet axes) {
+  if (reported_.insert(by.index).second)
+    state_.report(Place::inst(by), rules::UnequalCounts{loss, axes});
 }
 
 void RankMeans::begin() {

@@ -4,6 +4,7 @@
 #include "checker/gradual/second_pass/part.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace spmd::checker {
 
@@ -25,7 +26,14 @@ private:
     ir::AxisSet axes, uneven;
   };
 
+  ir::ValueId count_of(ir::ValueId value) const;
+  void judge_counts(ir::InstId id, ir::ValueId value);
+  void report(ir::InstId by, ir::ValueId loss, ir::AxisSet axes);
+
   llvm::DenseMap<uint32_t, Mean> means_;               // by value
+  llvm::DenseMap<uint32_t, Mean> by_count_;            // the first division by it
+  llvm::DenseMap<uint32_t, ir::ValueId> counts_;       // by value: that from which it was moved
+  llvm::DenseSet<uint32_t> reported_;                  // such divisions
   llvm::DenseMap<uint32_t, ir::AxisSet> equal_counts_; // by value: axes along which ranks have it
   ir::AxisSet divided_, uneven_; // on which it divides by own counts, and on which these differ
   ir::ScaleId count_scale_;

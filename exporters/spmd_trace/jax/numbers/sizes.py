@@ -104,6 +104,9 @@ class Sizes:
 
     powers: dict[tuple[int, int], dict] = dataclasses.field(default_factory=dict)
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)  # of the mesh
+    # By equation that divides by what a rank has counted: attributes that say along which axes the
+    # counts are equal, or differ.
+    counts: dict[int, dict] = dataclasses.field(default_factory=dict)
 
     def number(self, eqn, atom, value):
         """The value of a literal, with the sizes that are in it."""
@@ -119,7 +122,10 @@ class Sizes:
         axes."""
         moved = {(id(equations[eqn]), place): entry | {"of": powers(entry["of"])}
                  for (eqn, place), entry in self.powers.items()}  # fmt: skip
-        return Sizes(moved, self.sizes)
+        counts = {id(equations[eqn]): {word: list(powers(dict.fromkeys(axes, 1)))
+                                       for word, axes in entry.items()}
+                  for eqn, entry in self.counts.items()}  # fmt: skip
+        return Sizes(moved, self.sizes, counts)
 
     def of_transposes(self, jaxpr) -> None:
         """The divisions that JAX writes before the backward of a shard_map: by the ranks that
