@@ -324,9 +324,9 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
   for (size_t f = 0; f < links.size() && !use.row->factors; ++f)
     if (map.factors[f].whole && links[f].extent > 1)
       llvm::append_range(whole_, links[f].ends);
-  // A dimension of one element may be another one that is stretched: only views and functions of one
-  // tensor say that it is the same, and rows that name their dimensions, as attention does. What states a shape may split a
-  // dimension, what states a place makes a new one.
+  // A dimension of one element may be another one that is stretched: only views and functions of
+  // one tensor say that it is the same, and rows that name their dimensions, as attention does.
+  // What states a shape may split a dimension, what states a place makes a new one.
   const bool reshapes = use.row->factors && !app.attr("dim");
   const bool has_units = use.row->factors || has_whole || operands.size() == 1;
   for (Link &link : links) {
