@@ -152,9 +152,9 @@ void CutPositions::settle_unit_views() {
       const std::optional<Class> beside = in_front(view.split.value, view.split.dim);
       const std::optional<Class> unit = in_front(view.split.value, view.split.dim - 1);
       const bool may_be_cut = unit && beside && !never.contains(*unit);
-      const bool is_in_one = may_be_cut && (stretched.contains(*beside) || inside.contains(*beside));
+      const bool in_one = may_be_cut && (stretched.contains(*beside) || inside.contains(*beside));
       const bool meets = may_be_cut && of_heads.contains(*unit) && !never.contains(*beside);
-      if ((beside && whole.contains(*beside)) || meets || is_in_one) {
+      if ((beside && whole.contains(*beside)) || meets || in_one) {
         heads.push_back(view.unit());
         take(view, view.unit(), 1);
         found = true;
