@@ -60,6 +60,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo NoTransition::info = {
     .name = "no-transition",
+    .holds_for_inferred_cuts = true,
     .message = "`{op}` over {axes} cannot go from {src} to {dst}",
     .explain = R"(
 No collective or conversion of this name goes from the one kind to the other. Each name stands for

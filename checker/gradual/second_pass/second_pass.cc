@@ -74,6 +74,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
 
 void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   operands_.find_unread(app);
+  parts_.zeros.take_stated(app);
   parts_.root.take_root(app);
   parts_.experts.take_rows(inst, app);
   operands_.find_parts(app, parts_.zeros);

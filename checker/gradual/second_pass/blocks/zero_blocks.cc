@@ -37,14 +37,36 @@ void ZeroBlocks::scale_zeros() {
 }
 
 // Memory that was cleared, and to which something is added, holds that alone: zeros are of its
-// type.
+// type. So are those that something was multiplied with.
 void ZeroBlocks::take_cleared(const rules::ResolvedOp &op) {
   if (!op.computes(Computes::Add) || state_.args.size() != 2)
     return;
-  auto cleared = [&](size_t i) { return contains(state_.operands.values[i]); };
+  auto cleared = [&](size_t i) {
+    const Type &type = program_.types[state_.args[i].type];
+    return contains(state_.operands.values[i]) ||
+           (type.zero() & type.same_on_all_ranks())
+               .contains(program_.meshes[type.mesh()].typed_axes());
+  };
   for (size_t i : {0, 1})
     if (cleared(i) && !cleared(1 - i) && state_.args[0].shape == state_.args[1].shape)
       state_.args[i].type = state_.args[1 - i].type;
+}
+
+// Zeros that a collective takes as blocks, such as the first state of a recurrence, are those of a
+// whole.
+void ZeroBlocks::take_stated(const rules::Application &app) {
+  const ir::AttrValue *word = app.attr("src");
+  if (app.op.form != rules::OpForm::Transition || app.args.size() != 1 || !word ||
+      word->form != ir::AttrForm::Kind || word->as_kind().form != ir::WrittenKind::Form::Shard)
+    return;
+  Type type = app.type(app.args[0]);
+  const ir::Shape *shape = app.shape(app.args[0]);
+  const int dim = word->as_kind().dim;
+  if (!shape || dim < 0 || unsigned(dim) >= shape->dims.size())
+    return;
+  for (AxisId axis : type.zero() & type.same_on_all_ranks() & rules::communicated_axes(app))
+    cut(type, axis, unsigned(dim));
+  state_.args[0].type = state_.intern(type);
 }
 
 // The backward of taking a block, as a join or by an op of its own: zeros stand in the place of the

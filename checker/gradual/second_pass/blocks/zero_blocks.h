@@ -14,6 +14,7 @@ public:
   void begin() { padded_ = {}; }
   void scale_zeros();
   void take_cleared(const rules::ResolvedOp &op);
+  void take_stated(const rules::Application &app);
   void find_padded(const rules::Application &app);
   // `type`: as its rule has it; `before`: the axes on which it is zero then.
   void keep(const ir::Inst &inst, ir::ValueId value, ir::AxisSet before, ir::Type &type);
