@@ -210,6 +210,10 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   // So are the counts of the ranks.
   if (violation.is<rules::UnequalCounts>())
     return open;
+  // What has no word yet may be of the kind that the step takes; a part of an addend is none.
+  if (const auto *step = violation.as<rules::NoTransition>();
+      step && step->src.kind != Kind::Partial)
+    return ~AxisSet();
   // What is printed or logged goes no further.
   if (place.form == Place::Form::Inst)
     if (state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Item))
