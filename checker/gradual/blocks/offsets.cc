@@ -180,6 +180,14 @@ static bool is_beside_one(const rules::Application &app) {
          });
 }
 
+static bool negates(const rules::ResolvedOp &op) {
+  if (op.form != rules::OpForm::Equation || !op.row)
+    return false;
+  const rules::Equation &row = op.row->equation.equation;
+  return row.term_count == 1 && row.terms[0].negative && row.terms[0].atom_count == 1 &&
+         row.atoms[0].form == rules::Atom::Form::Ref;
+}
+
 // The intersection or union of two masks, or the complement of one.
 std::optional<Offsets::Mask> Offsets::combined(const rules::Application &app,
                                                llvm::ArrayRef<ValueId> operands) const {
@@ -190,7 +198,7 @@ std::optional<Offsets::Mask> Offsets::combined(const rules::Application &app,
     Mask result = *first;
     if (app.op.computes(Computes::LogicalNot) || is_beside_one(app))
       result.inside = !result.inside;
-    else if (!moves_elements(app.op))
+    else if (!moves_elements(app.op) && !negates(app.op))
       return std::nullopt;
     return result;
   }
