@@ -46,11 +46,11 @@ constexpr CommandRow kCommands[] = {
      run_schema},
     {"config", "show|init|verify", "what the configuration says; a file to start from", kConfig,
      run_config},
-    {"completions", "bash|zsh|fish", "a script by which a shell completes commands and options", 0,
-     run_completions},
-    {"man", "", "a manual page of all commands, for `man -l -`", 0, run_man},
-    {"version", "", "prints the version", 0, run_version},
-    {"help", "[COMMAND]", "prints this text, or the options of a command", 0, run_help},
+    {"completions", "bash|zsh|fish", "a script by which a shell completes commands and options",
+     kPlain, run_completions},
+    {"man", "", "a manual page of all commands, for `man -l -`", kPlain, run_man},
+    {"version", "", "prints the version", kPlain, run_version},
+    {"help", "[COMMAND]", "prints this text, or the options of a command", kPlain, run_help},
 };
 
 const CommandRow *find_command(llvm::StringRef name) {

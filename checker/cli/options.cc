@@ -308,8 +308,8 @@ std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &com
 }
 
 std::string help_text(const CommandRow &command) {
-  std::string text =
-      fmt::format("{}\n\nusage: spmdlint {} {}\n", command.help, command.name, command.usage);
+  std::string text = fmt::format("{}\n\nusage: spmdlint {}{}{}\n", command.help, command.name,
+                                 command.usage.empty() ? "" : " ", command.usage);
   std::string rows = option_help(command.bit);
   if (!rows.empty())
     text += "\noptions\n" + rows;

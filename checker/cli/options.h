@@ -78,7 +78,8 @@ struct Options {
 inline constexpr uint32_t kCheck = 1, kExplain = 2, kDump = 4, kOps = 8, kFmt = 16, kValidate = 32,
                           kSchema = 64, kConfig = 128, kBackward = 256, kPlan = 512,
                           kElaborate = 1024, kGate = 2048, kCost = 4096, kDiff = 8192,
-                          kSummary = 16384, kReveal = 32768, kLsp = 65536, kReport = 131072;
+                          kSummary = 16384, kReveal = 32768, kLsp = 65536, kReport = 131072,
+                          kPlain = 262144; // of commands that have --help alone
 // Commands that type programs.
 inline constexpr uint32_t kTyped =
     kCheck | kDump | kBackward | kElaborate | kCost | kDiff | kSummary | kReveal | kLsp | kReport;
@@ -102,7 +103,7 @@ llvm::ArrayRef<OptionRow> option_rows();
 using CommandFunction = ExitCode (*)(const Options &options);
 struct CommandRow {
   std::string_view name, usage, help;
-  uint32_t bit; // of its options; 0: it has none
+  uint32_t bit; // of its options
   CommandFunction fn;
 };
 llvm::ArrayRef<CommandRow> command_rows();

@@ -61,8 +61,7 @@ std::string bash_case(const CommandRow &command) {
       values += fmt::format("      {}) words=\"{}\" ;;\n", row.name, llvm::join(words, " "));
   }
   std::string text = fmt::format("    {})\n      options=\"{}\" arguments=\"{}\"\n", command.name,
-                                 names_of(command.bit ? command.bit : uint32_t(0)),
-                                 llvm::join(words_of(command.usage), " "));
+                                 names_of(command.bit), llvm::join(words_of(command.usage), " "));
   if (!values.empty())
     text += "      case $option in\n" + values + "      esac\n";
   return text + "      ;;\n";
@@ -167,7 +166,7 @@ std::string manual() {
     text +=
         fmt::format(".TP\n\\fB{}\\fR {}\n{}\n", roff(row.name), roff(row.usage), roff(row.help));
   for (const CommandRow &row : command_rows()) {
-    if (row.bit == 0)
+    if (row.bit == kPlain)
       continue;
     text += fmt::format(".SH OPTIONS OF {}\n{}", llvm::StringRef(std::string(row.name)).upper(),
                         manual_options(row.bit));
