@@ -67,13 +67,18 @@ public:
       const bool crosses = !inst.valid() || !source.valid();
       if (inst.valid() && !source.valid())
         source = returned(inst, value);
-      if (!source.valid())
+      if (!source.valid()) {
+        source_ = value;
         return inst.valid() ? made(inst, value, passed) : declared(value, passed);
+      }
       value = source;
       sharded_ = type(value).dim(axis_).has_value();
       passed += !crosses;
     }
   }
+
+  // The value that was found last.
+  ValueId source() const { return source_; }
 
 private:
   std::string axis_name(ValueId value) const {
@@ -166,9 +171,13 @@ private:
     if (is_observed(program_, value, axis_))
       return note_of_observed(program_, value, axis_, through(passed));
     Note note = note_at_declaration(program_, value);
-    bool stated = program_.find_param(value) || program_.values[value].declared.valid();
+    const ir::TypeId id = program_.values[value].declared;
+    const bool stated = program_.find_param(value) || id.valid();
+    // That an axis cuts it may have been inferred.
+    const bool cut = !id.valid() || program_.types[id].dim(axis_).has_value();
     note.text = fmt::format("{} {} {} on {}{}", ir::print_named(program_, value),
-                            stated ? "is declared" : "enters the body", kind_name(),
+                            stated ? "is declared" : "enters the body",
+                            sharded_ && !cut ? ir::info(Kind::Varying).name : kind_name(),
                             axis_name(value), through(passed));
     return note;
   }
@@ -212,6 +221,7 @@ private:
   AxisId axis_;
   Kind kind_;
   bool either_, sharded_;
+  ValueId source_;
 };
 
 ir::MeshId type_mesh(const ir::Program &program, const Finding &finding) {
@@ -521,13 +531,18 @@ llvm::SmallVector<Note, 2> explain_value(const ir::Program &program, const Check
   llvm::SmallVector<Note, 2> notes;
   if (!result.types[value.index].valid())
     return notes;
-  const ir::Type &type = program.types[result.types[value.index]];
-  for (AxisId axis : type.claimed() - type.unknown - type.zero()) {
-    Note note = Origin(program, result, axis, type).find(value);
+  auto add = [&](Note note) {
     if (llvm::none_of(notes, [&](const Note &other) {
           return other.place == note.place && other.text == note.text;
         }))
       notes.push_back(std::move(note));
+  };
+  const ir::Type &type = program.types[result.types[value.index]];
+  for (AxisId axis : type.claimed() - type.unknown - type.zero()) {
+    Origin origin(program, result, axis, type);
+    add(origin.find(value));
+    if (std::optional<Note> evidence = explain_evidence(program, result, origin.source(), axis))
+      add(std::move(*evidence));
   }
   return notes;
 }
@@ -588,6 +603,9 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
                       (forward = forward_of(program, finding.place.as_inst(), axes)).valid())
     notes.push_back({Note::Form::Gradient, Place::inst(forward), true,
                      forward_text(program, result, forward, axes)});
+  if (finding.inferred)
+    if (std::optional<Note> note = evidence_of_finding(program, result, tensors, axes))
+      notes.push_back(std::move(*note));
   explain_parameter(program, result, finding, notes);
   for (size_t i = 1; i < notes.size();) // one origin of several operands is reported once
     if (llvm::any_of(ir::as_array(notes).take_front(i), [&](const Note &earlier) {

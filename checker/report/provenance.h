@@ -37,7 +37,8 @@ Note note_at_declaration(const ir::Program &program, ir::ValueId value);
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding);
 
-// Where the kind of a value arose on each axis; one note for axes of one origin.
+// Where the kind of a value arose on each axis, one note for axes of one origin; and what it stands
+// on where nothing states it.
 llvm::SmallVector<Note, 2> explain_value(const ir::Program &program, const CheckResult &result,
                                          ir::ValueId value);
 
@@ -51,6 +52,15 @@ ir::ValueId parameter_of(const ir::Program &program, const CheckResult &result,
 bool is_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis);
 Note note_of_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis,
                       std::string_view passed);
+
+// What it stands on that the axis cuts a declared value, or that the value is the same on all ranks
+// of it; none: it is stated or observed, or not so.
+std::optional<Note> explain_evidence(const ir::Program &program, const CheckResult &result,
+                                     ir::ValueId value, ir::AxisId axis);
+// The same of the nearest declared value that the operands are made of and that differs on the
+// axes.
+std::optional<Note> evidence_of_finding(const ir::Program &program, const CheckResult &result,
+                                        llvm::ArrayRef<ir::ValueId> operands, ir::AxisSet axes);
 
 // Of a parameter whose gradient was measured to be wrong: how it is reduced, and how a right one
 // is.

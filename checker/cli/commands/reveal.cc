@@ -1,5 +1,5 @@
-// `spmdlint reveal FILE PLACE`: the types of a value with what makes it and what takes it, or of
-// all that stands at a line of the source.
+// `spmdlint reveal FILE PLACE`: the types of a value with what makes it and what takes it, and
+// where its kinds arose; or of all that stands at a line of the source.
 #include "checker/cli/commands/table.h"
 #include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/inputs/described.h"
@@ -27,12 +27,12 @@ std::string reveal_value(const ir::Program &program, const Described &described,
     if (name != ir::print_value(program, value))
       continue;
     if (ir::InstId made = defining_inst(program, value); made.valid()) {
-      text += described.instruction(made);
+      text += described.instruction(made, true);
     } else {
       for (uint32_t param = 0; param < program.params.size(); ++param)
         if (program.params[param].value == value)
           text += fmt::format("{}: declared\n", described.at({Place::Form::Param, param}));
-      text += described.typed(value);
+      text += described.typed(value) + described.why(value);
     }
     size_t uses = 0;
     for (uint32_t inst = 0; inst < program.insts.size(); ++inst)
@@ -68,7 +68,7 @@ ExitCode run_reveal(const Options &options) {
   Described described(report, options.dialect.value_or(ir::dialect_of(program)));
   std::string text = is_value ? reveal_value(program, described, place) : "";
   for (ir::InstId id : is_value ? std::vector<ir::InstId>() : described.at_line(path, line))
-    text += described.instruction(id);
+    text += described.instruction(id, true);
   if (text.empty()) {
     say(fmt::format("{}: {} `{}`", options.arguments.front(),
                     is_value ? "no value is named" : "no operation stands at", place.str()));

@@ -37,7 +37,28 @@ std::string Described::at(const Place &place) const {
   return print(found) + (found.scope.empty() ? "" : " in " + found.scope);
 }
 
-std::string Described::instruction(ir::InstId id) const {
+std::string Described::why(ir::ValueId value) const {
+  const ir::Program &program = *report_.program;
+  const CheckResult &result = *report_.result;
+  std::string text;
+  for (const Note &note : explain_value(program, result, value))
+    text += fmt::format("    {}{}: {}\n", kNoteWords[static_cast<unsigned>(note.form)],
+                        note.has_place ? " " + print(locate(report_, note.place)) : "", note.text);
+  const ir::TypeId id = result.types[value.index];
+  if (!result.gradual || !id.valid() || value.index >= result.proved.size())
+    return text;
+  const ir::Type &type = program.types[id];
+  const ir::AxisSet axes = program.meshes[type.mesh()].typed_axes();
+  const ir::AxisSet proved = result.proved[value.index] & axes;
+  if (proved)
+    text += fmt::format("    proved on {}\n", ir::print_axes(program, type.mesh(), proved));
+  if (axes - proved)
+    text +=
+        fmt::format("    not proved on {}\n", ir::print_axes(program, type.mesh(), axes - proved));
+  return text;
+}
+
+std::string Described::instruction(ir::InstId id, bool reasons) const {
   const ir::Program &program = *report_.program;
   const ir::Inst &inst = program.insts[id];
   std::string text = fmt::format("{}: {}\n", at(Place::inst(id)), ir::print_inst(program, id));
@@ -47,8 +68,8 @@ std::string Described::instruction(ir::InstId id) const {
   for (ir::ValueId value : tensors_of(program, id))
     if (!llvm::is_contained(shown, value))
       shown.push_back(value);
-  for (ir::ValueId value : shown)
-    text += typed(value);
+  for (size_t i = 0; i < shown.size(); ++i)
+    text += typed(shown[i]) + (reasons && i < inst.result_count ? why(shown[i]) : "");
   return text;
 }
 

@@ -197,7 +197,8 @@ std::optional<Json> ProgramFile::hover(Position position) const {
     text = fenced(llvm::StringRef(described.typed(value)).ltrim(), "spmd");
     for (const Note &note : explain_value(program(), checked_->result, value)) {
       std::string at = note.has_place ? print(locate(*report_, note.place)) + ": " : "";
-      text += fmt::format("\n- since {}", markdown_cell(at + note.text));
+      text += fmt::format("\n- {} {}", kNoteWords[static_cast<unsigned>(note.form)],
+                          markdown_cell(at + note.text));
     }
   } else if (token.kind == ir::TokenKind::Name) {
     ir::InstId id = operation_at(token);

@@ -227,9 +227,9 @@ std::optional<Json> Recording::hover(const std::string &path, const Source &sour
       for (const Note &note :
            explain_value(trace->checked->program(), trace->checked->result, inst.result(0)))
         if (note.has_place && note.place != Place::inst(id))
-          text +=
-              fmt::format("- since {}\n", markdown_cell(print(locate(*trace->report, note.place)) +
-                                                        ": " + note.text));
+          text += fmt::format(
+              "- {} {}\n", kNoteWords[static_cast<unsigned>(note.form)],
+              markdown_cell(print(locate(*trace->report, note.place)) + ": " + note.text));
     if (shown.size() < kMostShown)
       shown.push_back(std::move(text));
     else
