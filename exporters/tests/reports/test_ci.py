@@ -109,12 +109,17 @@ def test_hook(project):
                 "traces/partial.spmd",
                 "a.spmd.json",
                 "b.spmd.jsonl",
+                "c.spmd.json.gz",
+                "d.spmd.zst",
                 "model.py",
                 "a.spmd.txt",
+                "b.json.gz",
             )
             if re.search(hook["files"], name)
         ]
-        assert files == ["traces/partial.spmd", "a.spmd.json", "b.spmd.jsonl"]
+        assert files == [
+            "traces/partial.spmd", "a.spmd.json", "b.spmd.jsonl", "c.spmd.json.gz", "d.spmd.zst",
+        ]  # fmt: skip
         done = run(f"{hook['entry']} traces/partial.spmd", project)
         assert done.returncode == 1 and "error[partial-into-nonlinear]" in done.stdout
 

@@ -91,11 +91,24 @@ def test_the_extension_starts_a_command_that_is_there():
     for grammar in package["contributes"]["grammars"]:
         assert (EDITORS / "vscode" / grammar["path"]).is_file()
         assert grammar["scopeName"] == GRAMMAR["scopeName"]
+    own = [language["id"] for language in package["contributes"]["languages"]]
+    assert [grammar["language"] for grammar in package["contributes"]["grammars"]] == own
     for language in package["contributes"]["languages"]:
-        assert (EDITORS / "vscode" / language["configuration"]).is_file()
+        assert json.loads((EDITORS / "vscode" / language["configuration"]).read_text())
+        assert language["extensions"] == [".spmd"]
+    version = subprocess.run([LINT, "version"], capture_output=True, text=True, check=True).stdout
+    assert version.split() == ["spmdlint", package["version"]]
     starts = (EDITORS / "vscode" / package["main"]).read_text()
     for setting in package["contributes"]["configuration"]["properties"]:
         assert f'get("{setting.removeprefix("spmdlint.")}")' in starts
+    read = re.findall(r'\bget\("(\w+)"\)', starts)
+    assert {f"spmdlint.{one}" for one in read} == set(
+        package["contributes"]["configuration"]["properties"]
+    )
+    wanted = {f"onLanguage:{one}" for one in re.findall(r'language: "(\w+)"', starts)}
+    assert wanted == set(package["activationEvents"])
+    for module in re.findall(r'require\("([\w-]+)', starts):
+        assert module in {"vscode", *package["dependencies"]}
     commands = subprocess.run([LINT, "--help"], capture_output=True, text=True, check=True).stdout
     for text in (starts, (EDITORS / "nvim/spmdlint.lua").read_text()):
         assert '"lsp"' in text
