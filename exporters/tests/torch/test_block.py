@@ -12,6 +12,7 @@ import judged
 import spmd_trace
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from traces import schema, stale_uses
 
@@ -87,6 +88,33 @@ def test_a_decorated_function_is_recorded_each_time(tmp_path):
                 if p["role"] == "input"
             ]
             assert batch["shape"] == [size, 4]
+
+
+def _cell(kept):
+    """A cell of a notebook: its variables, and what IPython keeps of its results, outlive the job."""
+    with spmd_trace.job(ranks=4):
+        dist.init_process_group("nccl")
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4))
+        fully_shard(model[0].cuda())
+        fully_shard(model.cuda())
+        optimizer = torch.optim.AdamW(model.parameters())
+        kept += [model, optimizer]
+        _train(model, optimizer)
+        with spmd_trace.step() as step:
+            _train(model, optimizer)
+    return step
+
+
+def test_a_cell_with_fsdp_can_be_run_again():
+    """Models that are sharded over the groups of a job that is over are none of the next one."""
+    kept = []
+    first, second = _cell(kept), _cell(kept)
+    assert [op["op"] for op in second.trace["ops"]] == [op["op"] for op in first.trace["ops"]]
+    names = [p["name"] for p in first.trace["params"]]
+    assert [p["name"] for p in second.trace["params"]] == names
+    assert "0.weight" in names and "2.bias" in names
+    del kept[:2]  # modules inside of the first model may outlive it
+    assert [p["name"] for p in _cell(kept).trace["params"]] == names
 
 
 def test_kinds_that_nothing_says_can_be_given():

@@ -18,7 +18,7 @@ from ... import checker
 from ...locations import relative_path
 from .. import locations
 from ..document import dumps
-from . import step, world
+from . import roles, step, world
 
 _simulated: tuple[world.Job, world.Seen] | None = None
 
@@ -40,6 +40,7 @@ def job(ranks: int = 8, rank: int = 0):
             try:
                 yield
             finally:
+                roles.end_job()
                 if dist.is_initialized():
                     dist.destroy_process_group()
     finally:

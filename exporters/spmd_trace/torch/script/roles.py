@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import gc
 import math
+import weakref
 from collections.abc import Iterable
 
 import torch
@@ -106,11 +107,45 @@ def _summed(program, numbers: list[Value]) -> dict[int, set[str]]:
     return found
 
 
+# By identity: models, optimizers and tensors that are sharded over the groups of a job that is over. The
+# variables of a notebook hold them until its cell is run again.
+_ended: dict[int, weakref.ref] = {}
+
+
+def _is_of_ended_job(one) -> bool:
+    kept = _ended.get(id(one))
+    return kept is not None and kept() is one
+
+
+def _has_groups(module: torch.nn.Module) -> bool:
+    wrappers = (torch.distributed.fsdp.FSDPModule, fsdp1.FullyShardedDataParallel)
+    wrappers += (torch.nn.parallel.DistributedDataParallel,)
+    own = module.parameters(recurse=False)
+    return isinstance(module, wrappers) or any(isinstance(one, DTensor) for one in own)
+
+
+def end_job() -> None:
+    """What is sharded over process groups that end is of no later recording."""
+    for key, kept in list(_ended.items()):
+        if kept() is None:
+            del _ended[key]
+    over: list = []
+    for root in _roots():
+        if isinstance(root, torch.nn.parallel.DistributedDataParallel):
+            over.append(root)  # the model inside may be that of the next job
+        elif any(map(_has_groups, root.modules())):
+            over += root.modules()
+    sharded = {id(p) for one in over if _has_groups(one) for p in one.parameters(recurse=False)}
+    over += [one for one in optimizers() if trained_by([one]) & sharded]
+    over += [one for one in tensors() if isinstance(one, DTensor)]
+    _ended.update((id(one), weakref.ref(one)) for one in over)
+
+
 def _roots() -> list[torch.nn.Module]:
     """The modules that are in no other one, the largest first."""
     modules = _objects(torch.nn.Module)
     inner = {id(child) for module in modules for child in module.children()}
-    roots = [one for one in modules if id(one) not in inner]
+    roots = [one for one in modules if id(one) not in inner and not _is_of_ended_job(one)]
     return sorted(roots, key=lambda root: -sum(p.numel() for p in _parameters(root)))
 
 
@@ -146,7 +181,7 @@ def _prefixes(roots: list[torch.nn.Module]) -> list[str]:
 
 def optimizers(models: list[torch.nn.Module] | None = None) -> list[torch.optim.Optimizer]:
     """All optimizers that the script holds; those that train some models, if these are given."""
-    found = _objects(torch.optim.Optimizer)
+    found = [one for one in _objects(torch.optim.Optimizer) if not _is_of_ended_job(one)]
     if models is None:
         return found
     trained = {id(parameter) for model in models for parameter in model.parameters()}
@@ -166,7 +201,13 @@ def tensors() -> list[torch.Tensor]:
     """All tensors with memory of their own that the process holds."""
     with torch._C.DisableTorchFunction():
         found = versions.held(_objects(torch.Tensor))
-        return [one for one in found if one.layout is torch.strided and one.device.type == "cpu"]
+        return [
+            one
+            for one in found
+            if one.layout is torch.strided
+            and one.device.type == "cpu"
+            and not _is_of_ended_job(one)
+        ]
 
 
 def initial_digests() -> dict[int, tuple[torch.Tensor, str | None]]:
