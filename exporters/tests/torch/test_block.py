@@ -91,7 +91,7 @@ def test_a_decorated_function_is_recorded_each_time(tmp_path):
 
 
 def _cell(kept):
-    """A cell of a notebook: its variables, and what IPython keeps of its results, outlive the job."""
+    """A cell of a notebook: its variables, and results that IPython keeps, outlive the job."""
     with spmd_trace.job(ranks=4):
         dist.init_process_group("nccl")
         model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4))

@@ -107,8 +107,8 @@ def _summed(program, numbers: list[Value]) -> dict[int, set[str]]:
     return found
 
 
-# By identity: models, optimizers and tensors that are sharded over the groups of a job that is over. The
-# variables of a notebook hold them until its cell is run again.
+# By identity: models, optimizers and tensors that are sharded over the groups of a job that is
+# over. The variables of a notebook hold them until its cell is run again.
 _ended: dict[int, weakref.ref] = {}
 
 
