@@ -17,6 +17,7 @@ import torch.distributed as dist
 import torch.distributed.fsdp
 from torch._C._distributed_c10d import FakeProcessGroup, _create_work_from_future
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives as collectives
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
 from .operands import flatten
 
@@ -115,6 +116,14 @@ def held(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         except RuntimeError:  # it has gone: the shell of a tensor, as 2.6 leaves them
             continue
     return found
+
+
+# The method by which DTensor finds what an operation makes of shapes.
+SHAPES_OF = (
+    "_propagate_tensor_meta_non_cached"
+    if hasattr(ShardingPropagator, "_propagate_tensor_meta_non_cached")
+    else "_propagate_tensor_meta"
+)
 
 
 def sharded_groups(state) -> list:

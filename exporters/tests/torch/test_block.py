@@ -13,6 +13,7 @@ import spmd_trace
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.nn.parallel import DistributedDataParallel
 from traces import schema, stale_uses
 
@@ -115,6 +116,19 @@ def test_a_cell_with_fsdp_can_be_run_again():
     assert "0.weight" in names and "2.bias" in names
     del kept[:2]  # modules inside of the first model may outlive it
     assert [p["name"] for p in _cell(kept).trace["params"]] == names
+
+
+def test_what_dtensor_asks_of_shapes_is_no_operation():
+    """The first step of a process, for which DTensor knows no shapes yet."""
+    _clear_sharding_prop_cache()
+    with spmd_trace.job(ranks=4):
+        dist.init_process_group("nccl")
+        model = fully_shard(torch.nn.Linear(4, 4).cuda())
+        optimizer = torch.optim.AdamW(model.parameters())
+        with spmd_trace.step() as step:
+            _train(model, optimizer)
+    ops = [op["op"] for op in step.trace["ops"]]
+    assert ops.count("aten.addcdiv_.default") == 2 and "aten.empty_strided.default" not in ops
 
 
 def test_kinds_that_nothing_says_can_be_given():

@@ -13,8 +13,10 @@ import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.distributed.tensor.placement_types import _StridedShard
 
+from .. import versions
 from ..communication import collectives
 from ..communication.mesh import spec_of
 from ..communication.transitions import DUAL
@@ -155,9 +157,15 @@ _PRODUCTS |= {"aten.addmv.default", "aten.addbmm.default"}
 def recorded(recorder: Recorder):
     """Records what moves pieces of DTensors as what it is, while the context lasts: a copy that
     becomes addends is divided by the ranks, and a gather along a dimension is made of several
-    operations.
+    operations. What an operation makes of shapes, DTensor finds by running it on whole tensors
+    without values, which is no part of the program.
     """
     partition = Partial._partition_value
+    shapes_of = getattr(ShardingPropagator, versions.SHAPES_OF)
+
+    def hidden_shapes(propagator, schema):
+        with recorder.hidden():
+            return shapes_of(propagator, schema)
 
     def _partition_value(placement, tensor, mesh, mesh_dim):
         axes = axes_of(recorder, mesh.get_group(mesh_dim))
@@ -174,7 +182,11 @@ def recorded(recorder: Recorder):
         name: _along_dimension(recorder, getattr(functional, name), *how)
         for name, how in known.items()
     }
-    with replaced(Partial, _partition_value=_partition_value), replaced(functional, **wrapped):
+    with (
+        replaced(Partial, _partition_value=_partition_value),
+        replaced(ShardingPropagator, **{versions.SHAPES_OF: hidden_shapes}),
+        replaced(functional, **wrapped),
+    ):
         yield
 
 
