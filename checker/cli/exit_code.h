@@ -24,7 +24,8 @@ struct ExitCodeInfo {
 };
 // The first of these that occurred is the result of a run.
 inline constexpr ExitCodeInfo kExitCodes[] = {
-    {ExitCode::Interrupted, "interrupted", "run it again"},
+    {ExitCode::Interrupted, "interrupted; what `check` has found in earlier inputs is reported",
+     "run it again"},
     {ExitCode::Bug, "internal error; stderr names the place in our sources", "report a bug"},
     {ExitCode::Call, "wrong option or command, or an output file that cannot be written",
      "fix the call"},

@@ -30,7 +30,26 @@ namespace {
 
 void out_of_memory_in_llvm(void *, const char *, bool) { out_of_memory(); }
 
+volatile std::sig_atomic_t interrupted = 0;
+
+void note_interrupt(int) { interrupted = 1; }
+
+void set_interrupt(void (*handler)(int), int flags) {
+  struct sigaction now = {}, before = {};
+  if (::sigaction(SIGINT, nullptr, &before) != 0 || before.sa_handler == SIG_IGN)
+    return;
+  now.sa_handler = handler;
+  now.sa_flags = flags;
+  ::sigaction(SIGINT, &now, nullptr);
+}
+
 } // namespace
+
+InterruptNote::InterruptNote() {
+  set_interrupt(note_interrupt, static_cast<int>(SA_RESETHAND) | SA_RESTART);
+}
+InterruptNote::~InterruptNote() { set_interrupt(SIG_DFL, 0); }
+bool InterruptNote::came() const { return interrupted != 0; }
 
 void prepare_process() {
   std::signal(SIGPIPE, SIG_IGN);

@@ -8,4 +8,15 @@ namespace spmd::checker {
 // a sentence and ExitCode::Input; a mapped file that becomes shorter reads as zeros (read_file.h).
 void prepare_process();
 
+// While one lives, the first SIGINT is only noted; the second one ends the process. A process that
+// is started with SIGINT ignored goes on ignoring it.
+class InterruptNote {
+public:
+  InterruptNote();
+  ~InterruptNote();
+  InterruptNote(const InterruptNote &) = delete;
+  InterruptNote &operator=(const InterruptNote &) = delete;
+  bool came() const;
+};
+
 } // namespace spmd::checker

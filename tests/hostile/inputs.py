@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import resource
+import signal
 import stat
 import subprocess
 import sys
@@ -142,6 +143,30 @@ class Tests:
         self.expect("no standard input", ["sh", "-c", '"$0" check - <&-', self.lint], 3)
 
     # --- what never ends, or holds too much
+
+    def interrupted(self):
+        """While the second of three inputs is read: it is still checked, and the third is not."""
+        first, last = self.path("first.spmd", PROGRAM), self.path("last.spmd", PROGRAM)
+        pipe = self.path("interrupted.spmd")
+        os.mkfifo(pipe)
+        kept = self.path("kept.json")
+        for options in ([], [f"--baseline={kept}", "--write-baseline"]):
+            self.tried += 1
+            process = subprocess.Popen(
+                [self.lint, "check", *options, first, pipe, last],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            with open(pipe, "w") as out:  # opens when the tool does
+                process.send_signal(signal.SIGINT)
+                out.write(CLEAN)
+            out, err = process.communicate(timeout=60)
+            said = process.returncode, "first.spmd:3" in out, "last.spmd" in out + err
+            if said != (130, True, False) or "interrupted: 2 of 3 inputs were checked" not in err:
+                self.wrong.append(f"interrupted: {process.returncode}: {out!r} {err!r}")
+        if os.path.exists(kept):
+            self.wrong.append("interrupted: a baseline of some inputs was written")
 
     def endless(self):
         limit = str(64 * MIB)
@@ -473,6 +498,7 @@ def main():
     for part in (
         "odd_files",
         "pipes",
+        "interrupted",
         "outputs",
         "language_server",
         "configurations",

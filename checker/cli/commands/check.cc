@@ -6,6 +6,7 @@
 #include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/inputs/inputs_below.h"
 #include "checker/cli/output.h"
+#include "checker/cli/process.h"
 #include "checker/cli/report_output.h"
 #include "checker/render/source/source_edit.h"
 #include "checker/report/expected.h"
@@ -87,7 +88,8 @@ void note_suppressions(Run &run, const CheckResult &result) {
 
 // A suppression that matches nothing will swallow the next mistake of its kind.
 void tell_unused_suppressions(const Run &run) {
-  bool checked = llvm::any_of(run.reports, [](const Report &report) { return report.program; });
+  bool checked = run.code != ExitCode::Interrupted &&
+                 llvm::any_of(run.reports, [](const Report &report) { return report.program; });
   const Configuration &configuration = run.options.configuration;
   for (size_t i = 0; checked && i < configuration.suppressions.size(); ++i) {
     const Configuration::Suppression &row = configuration.suppressions[i];
@@ -170,6 +172,22 @@ void check_input(Run &run, SourceCache &sources, SourceComments &comments,
   report.input_errors = input.read.errors; // that it ends early
   add_changed_sources(report, sources);
   run.reports.push_back(std::move(report));
+}
+
+// What was found of the inputs before an interrupt is reported.
+void check_inputs(Run &run, SourceCache &sources, SourceComments &comments,
+                  llvm::ArrayRef<std::string> paths) {
+  if (paths.size() == 1)
+    return check_input(run, sources, comments, paths.front());
+  InterruptNote interrupt;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (interrupt.came()) {
+      run.happened(ExitCode::Interrupted);
+      say(fmt::format("interrupted: {} of {} inputs were checked", i, paths.size()));
+      return;
+    }
+    check_input(run, sources, comments, paths[i]);
+  }
 }
 
 // `src = V, taken as reinterpret(V, P)`, `dst = R by `mul` at model.py:41:13`
@@ -346,6 +364,8 @@ std::string read_known(const Options &options, KnownFindings &known) {
 // Writes the baseline if asked to, and counts what became of the one that was there.
 void close_known(Run &run, const KnownFindings &known) {
   const Options &options = run.options;
+  if (run.code == ExitCode::Interrupted)
+    return;
   if (options.write_baseline || (options.update_baseline && run.code != ExitCode::Input))
     if (std::string problem = write_file(
             options.baseline, KnownFindings::baseline_of(run.reports, options.update_baseline));
@@ -426,8 +446,7 @@ ExitCode run_check(const Options &given) {
                     paths.size(), paths.size() == 1 ? "" : "s"));
     return ExitCode::Call;
   }
-  for (const std::string &path : paths)
-    check_input(run, sources, comments, path);
+  check_inputs(run, sources, comments, paths);
   comments.add_findings(run.reports, options.report);
   if (options.diff) {
     print_patches(run, sources);
