@@ -1,8 +1,9 @@
 // `spmdlint diff OLD NEW`: what differs between two programs: meshes, types of parameters,
-// communication, new pending sums, findings. For a pull request, `--format=md`.
+// communication and its order, new pending sums, findings. For a pull request, `--format=md`.
 #include "checker/cli/commands/table.h"
 #include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/output.h"
+#include "checker/program_queries.h"
 #include "checker/report/communication.h"
 
 #include "ir/dialect/print_type.h"
@@ -14,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -60,6 +62,7 @@ private:
   void meshes();
   void declared();
   void communication();
+  void order();
   void pending();
   void findings();
 
@@ -131,6 +134,41 @@ void Comparison::communication() {
   add("Communication, sent by a rank", std::move(table));
 }
 
+// Ranks that call the same collectives in another order wait for each other, or mix their data up.
+void Comparison::order() {
+  struct Call {
+    std::string text, at;
+  };
+  std::map<std::string, std::array<std::vector<Call>, 2>> calls; // by axes
+  for (size_t side = 0; side < 2; ++side) {
+    ir::Program &program = sides_[side]->program();
+    const CheckResult &result = sides_[side]->result;
+    const Report report = sides_[side]->report({.fixes = false, .select = {}, .ignore = {}});
+    for (const CommCall &call : comm_calls(program, result)) {
+      const llvm::SmallVector<ir::ValueId, 4> tensors = tensors_of(program, call.inst);
+      const ir::ShapeId shape = tensors.empty() ? ir::ShapeId() : result.shapes[tensors[0].index];
+      calls[ir::print_axes(program, call.mesh, call.axes)][side].push_back(
+          {fmt::format("{}{}", program.op_name(program.insts[call.inst].op).str(),
+                       shape.valid() ? " " + ir::print_shape(program, shape) : ""),
+           print(locate(report, Place::inst(call.inst)))});
+    }
+  }
+  Table table{{{"axis"}, {"call", true}, {"old"}, {"new"}}, {}};
+  for (const auto &[axes, sides] : calls) {
+    const auto &[before, after] = sides;
+    auto same = [](const Call &a, const Call &b) { return a.text == b.text; };
+    if (before.size() != after.size() ||
+        !std::is_permutation(before.begin(), before.end(), after.begin(), same))
+      continue;
+    const auto [was, is] = std::mismatch(before.begin(), before.end(), after.begin(), same);
+    if (was != before.end())
+      table.rows.push_back({axes, std::to_string(was - before.begin() + 1),
+                            fmt::format("{} at {}", was->text, was->at),
+                            fmt::format("{} at {}", is->text, is->at)});
+  }
+  add("Order of the same collectives, where it first differs", std::move(table));
+}
+
 // Operations by op and part of the model whose result awaits a sum, as far as their numbers differ.
 void Comparison::pending() {
   std::map<std::string, Pair> counts;
@@ -179,6 +217,7 @@ std::vector<std::pair<std::string, Table>> Comparison::run() {
   findings();
   meshes();
   communication();
+  order();
   declared();
   pending();
   return std::move(parts_);
