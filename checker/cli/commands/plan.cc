@@ -224,7 +224,7 @@ std::string text_of(const Asked &asked, const rd::Plan &plan, const rd::Topology
   text += plan.proven ? "cheapest of all sequences of steps\n"
                       : "the search was cut short: a cheaper sequence may exist\n";
   if (!plan.within_cap)
-    text += fmt::format("exceeds-memory: every sequence needs more than {} bytes, this one {}\n",
+    text += fmt::format("above --memory: every sequence needs more than {} bytes, this one {}\n",
                         plan.cap, plan.peak_bytes);
   return text;
 }
