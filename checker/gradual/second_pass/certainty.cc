@@ -200,15 +200,13 @@ AxisSet Certainty::open_gradient(const rules::GradientTypeMismatch &mismatch) co
 // The axes on which something that a finding depends on is not known.
 AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
-  // Whose blocks these are is known, whatever else is not; so is a number that was seen to differ.
-  if (violation.is<rules::UnlikeSteps>() || violation.is<rules::MixedBlocks>() ||
-      violation.is<rules::MissingBlock>() || violation.is<rules::RepeatedBlock>() ||
-      violation.is<rules::UnlikeScales>() || violation.is<rules::GradientOfOtherBlock>() ||
-      violation.is<rules::EdgeGradientKept>() ||
+  // Whose blocks these are is known, whatever else is not; so is a number that was seen to differ,
+  // and are the counts of the ranks.
+  if (violation.is<rules::UnequalCounts>() || violation.is<rules::UnlikeSteps>() ||
+      violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
+      violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||
+      violation.is<rules::GradientOfOtherBlock>() || violation.is<rules::EdgeGradientKept>() ||
       (violation.is<rules::MisplacedEdge>() && parts_.edges.gradient().misplaced))
-    return open;
-  // So are the counts of the ranks.
-  if (violation.is<rules::UnequalCounts>())
     return open;
   // What has no word yet may be of the kind that the step takes; a part of an addend is none.
   if (const auto *step = violation.as<rules::NoTransition>();

@@ -4,6 +4,7 @@
 #include "rules/bind.h"
 #include "rules/shapes/attrs.h"
 #include "rules/shards/remesh.h"
+#include "rules/violations/operands.h"
 
 #include "ir/claims.h"
 
@@ -94,6 +95,22 @@ void ZeroBlocks::find_padded(const rules::Application &app) {
   now_.open -= padded_;
 }
 
+// Whether zeros alone are there to be chosen.
+bool ZeroBlocks::chooses_zeros(const ir::Inst &inst, const rules::ResolvedOp &op) const {
+  const rules::Equation &row = op.row->equation.equation;
+  rules::OperandMismatch ignored;
+  const auto binding = rules::bind_operands(application(inst, op), row, ignored);
+  bool zeros = binding.has_value();
+  for (unsigned r = 0; r < row.ref_count && zeros; ++r) {
+    const rules::Ref &ref = row.refs[r];
+    if (ref.role != rules::RefRole::Value || ref.operand >= row.operand_count)
+      continue;
+    const rules::Slot *slot = (*binding)[ref.operand];
+    zeros = slot && slot->form == rules::Slot::Form::Literal && rules::is_zero(slot->literal);
+  }
+  return zeros;
+}
+
 // A tensor that is made of the number 0 is of every kind and scale.
 bool ZeroBlocks::makes_zero(const ir::Inst &inst) {
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
@@ -102,15 +119,8 @@ bool ZeroBlocks::makes_zero(const ir::Inst &inst) {
     return llvm::any_of(state_.operands.slots, [](const rules::Slot &slot) {
       return slot.form == rules::Slot::Form::Literal && rules::is_zero(slot.literal);
     });
-  if (row && !row->chooses.empty() && state_.operands.values.size() == 1) { // a mask and numbers
-    const auto is_number = [](const rules::Slot &slot) {
-      return slot.form == rules::Slot::Form::Literal;
-    };
-    return llvm::any_of(state_.operands.slots, is_number) &&
-           llvm::all_of(state_.operands.slots, [&](const rules::Slot &slot) {
-             return !is_number(slot) || rules::is_zero(slot);
-           });
-  }
+  if (row && !row->chooses.empty())
+    return chooses_zeros(inst, op);
   if (!row || row->constant != rules::OpDef::Constant::Either)
     return false;
   for (llvm::StringRef name : {"s", "value", "fill_value"})

@@ -25,6 +25,7 @@ public:
 
 private:
   bool makes_zero(const ir::Inst &inst);
+  bool chooses_zeros(const ir::Inst &inst, const rules::ResolvedOp &op) const;
 
   llvm::DenseSet<uint32_t> blocks_; // by value
   ir::AxisSet padded_;              // along which the instruction puts zeros around a block
