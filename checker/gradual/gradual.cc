@@ -115,9 +115,9 @@ void Gradual::find_broadcast() {
   for (uint32_t i = 0; i < program_.insts.size(); ++i) {
     const ir::Inst inst = program_.insts[ir::InstId{i}];
     const rules::ResolvedOp &op = rules.resolve(inst.op);
-    const bool stretches = op.row && (op.row->constant != rules::OpDef::Constant::No ||
-                                      op.row->equation.equation.has_generator ||
-                                      op.row->factors == rules::expand_factors ||
+    const bool makes = op.row && (op.row->constant != rules::OpDef::Constant::No ||
+                                  op.row->equation.equation.has_generator);
+    const bool stretches = op.row && (op.row->factors == rules::expand_factors ||
                                       op.row->factors == rules::expand_as_factors ||
                                       op.row->factors == rules::broadcast_in_dim_factors);
     operands.read(program_, inst.operands);
@@ -131,9 +131,10 @@ void Gradual::find_broadcast() {
         !is_forward(inst) && operands.values.size() == 1 && is_ahead(operands.values[0]);
     for (uint32_t r = 0; r < inst.result_count && repeats; ++r)
       again.insert(inst.result(r).index);
-    if (!stretches && (!(is_forward(inst) || repeats) ||
-                       llvm::none_of(operands.values,
-                                     [&](ValueId value) { return some.count(value.index) != 0; })))
+    if (!makes && !stretches &&
+        (!(is_forward(inst) || repeats) || llvm::none_of(operands.values, [&](ValueId value) {
+          return some.count(value.index) != 0;
+        })))
       continue;
     // Of the operands that have the dimension: whether all are constant along it; none: there are
     // none.
@@ -147,7 +148,7 @@ void Gradual::find_broadcast() {
     };
     for (uint32_t r = 0; r < inst.result_count; ++r)
       for (const CutPositions::Found &each : positions.of(inst.result(r)))
-        if (constant(each.cls).value_or(stretches)) {
+        if (makes || constant(each.cls).value_or(stretches)) {
           broadcast_dims_.insert({inst.result(r).index, each.cls});
           some.insert(inst.result(r).index);
         }
