@@ -6,6 +6,8 @@
 
 #include "checker/check.h"
 
+#include "llvm/ADT/ArrayRef.h"
+
 #include <optional>
 #include <string>
 
@@ -21,7 +23,10 @@ struct NoBackward {
 // %x` by that of %x; a program that has neither, but an output of role loss, gives the gradients of
 // its parameters as outputs `grad.NAME`. The program must be clean; calls are inlined. What comes
 // out is clean, or there is a reason why not.
-std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptions &options = {});
+// `wrt`: declared values; besides what the program asks for, their gradients are outputs, and those
+// of no parameter that is not among them. Empty: as above.
+std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptions &options = {},
+                                          llvm::ArrayRef<ir::ValueId> wrt = {});
 
 // True if the program asks for gradients, by a `backward` or an output of role loss, and has none
 // yet: a recorded step has its backward in it.

@@ -100,8 +100,10 @@ bool Deriver::reverse(llvm::ArrayRef<Inst> insts, llvm::ArrayRef<ValueId> wanted
   return true;
 }
 
-// True if the program wants the gradient without saying so.
+// True if the program, or the caller, wants the gradient without a `grad` that says so.
 bool Deriver::is_asked(const ir::Param &param) const {
+  if (!wrt_.empty())
+    return llvm::is_contained(wrt_, param.value);
   return param.role == ir::Role::Param ||
          program_.values[param.value].requires_grad == ir::Tristate::True;
 }
@@ -213,7 +215,7 @@ std::optional<NoBackward> Deriver::run() {
       rooted = true;
       root(output.value, {context_on(type(output.value).mesh(), ir::ContextId{0}), {}, {}});
     }
-  if (rooted && !asks && !problem_)
+  if (rooted && (!asks || !wrt_.empty()) && !problem_)
     add_outputs();
   replace_main(program_, std::move(out_));
   return problem_;
@@ -238,7 +240,8 @@ static std::string of_finding(const ir::Program &program, const Finding &finding
   return text;
 }
 
-std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptions &options) {
+std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptions &options,
+                                          llvm::ArrayRef<ValueId> wrt) {
   auto checked = [&](CheckResult &result) -> std::optional<NoBackward> {
     result = check(program, options);
     for (const Finding &finding : result.findings)
@@ -262,7 +265,7 @@ std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptio
   for (const Annotation &annotation : annotate(program, result))
     program.insts[annotation.inst].attrs = annotation.attrs;
   BackwardState state(program, result);
-  if (std::optional<NoBackward> none = Deriver(state).run())
+  if (std::optional<NoBackward> none = Deriver(state, wrt).run())
     return none;
   return checked(result);
 }

@@ -10,8 +10,9 @@ namespace spmd::checker {
 
 class Deriver : BackwardBuilder, ReverseBody {
 public:
-  explicit Deriver(BackwardState &state)
-      : BackwardBuilder(state), rows_(state), transitions_(state), control_(state, *this) {}
+  Deriver(BackwardState &state, llvm::ArrayRef<ValueId> wrt)
+      : BackwardBuilder(state), rows_(state), transitions_(state), control_(state, *this),
+        wrt_(wrt) {}
 
   std::optional<NoBackward> run();
 
@@ -32,8 +33,9 @@ private:
   RowBackward rows_;
   TransitionBackward transitions_;
   ControlBackward control_;
-  std::vector<Inst> forward_; // of the program itself, so far
-  Gradients gradients_;       // of the latest root
+  llvm::ArrayRef<ValueId> wrt_; // see derive_backward()
+  std::vector<Inst> forward_;   // of the program itself, so far
+  Gradients gradients_;         // of the latest root
   ir::ScaleId root_scale_;
 };
 

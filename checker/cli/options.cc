@@ -225,6 +225,13 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return to_number(v, o.redistribute_limit.emplace()); }},
     {"--format", kOneOf<kTextWords>, "text", "how it is printed", kPlan | kElaborate,
      [](Options &o, StringRef v) { return choose(v, kTextWords, o.table); }},
+    {"--wrt", "%VALUE,..", "all parameters", "the declared values whose gradients are derived",
+     kBackward,
+     [](Options &o, StringRef v) {
+       for (StringRef name : llvm::split(v, ","))
+         o.wrt.push_back(name.trim().str());
+       return std::string();
+     }},
     {"--by", kOneOf<kCostByWords>, "axis", "what bytes are added up by", kCost,
      [](Options &o, StringRef v) { return choose(v, kCostByWords, o.by); }},
     {"--format", kOneOf<kTableWords>, "text", "how the table is printed",

@@ -70,6 +70,7 @@ struct Options {
   std::optional<ir::Dialect> dialect;           // elaborate; none: the program's
   std::optional<uint64_t> redistribute_limit;   // elaborate: of bytes
   Implicit redistribute = Implicit::AcceptRule; // elaborate
+  std::vector<std::string> wrt;                 // backward; empty: all parameters
   bool help = false;
   std::vector<std::string> given; // options that the command line names, with their dashes
 };

@@ -17,6 +17,8 @@
 #include "ir/text/text.h"
 #include "rules/shards/sizes.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
 
 #include <tuple>
@@ -126,6 +128,24 @@ ExitCode run_dump(const Options &options) {
   return print(input.read.program, options);
 }
 
+// The values that `--wrt` names; empty, or what is wrong.
+static std::string find_wrt(const ir::Program &program, llvm::ArrayRef<std::string> names,
+                            std::vector<ir::ValueId> &found) {
+  for (const std::string &name : names) {
+    const auto param = llvm::find_if(program.params, [&](const ir::Param &each) {
+      return ir::print_value(program, each.value) == name ||
+             (each.name.valid() && program.strings[each.name] == name);
+    });
+    if (param == program.params.end())
+      return fmt::format("option `--wrt`: the program declares no value `{}`", name);
+    const ir::ShapeId shape = program.values[param->value].shape;
+    if (shape.valid() && !ir::differentiable(program.shapes[shape].dtype))
+      return fmt::format("option `--wrt`: `{}` has no gradient: its elements are no floats", name);
+    found.push_back(param->value);
+  }
+  return "";
+}
+
 ExitCode run_backward(const Options &options) {
   if (options.arguments.size() != 1) {
     say("`backward` takes one file");
@@ -140,7 +160,12 @@ ExitCode run_backward(const Options &options) {
     say("the program has no loss to differentiate, or its gradients are in it already");
     return ExitCode::Findings;
   }
-  if (std::optional<NoBackward> none = derive_backward(program, options.check)) {
+  std::vector<ir::ValueId> wrt;
+  if (std::string problem = find_wrt(program, options.wrt, wrt); !problem.empty()) {
+    say(printable(problem));
+    return ExitCode::Call;
+  }
+  if (std::optional<NoBackward> none = derive_backward(program, options.check, wrt)) {
     say(fmt::format("no backward: {}", none->message));
     return ExitCode::Findings;
   }
