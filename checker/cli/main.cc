@@ -16,7 +16,7 @@ namespace {
 constexpr CommandRow kCommands[] = {
     {"check", "[FILE|DIR|-]...", "types programs and reports what does not follow", kCheck | kGate,
      run_check},
-    {"explain", "[NAME]", "manual of a finding, op, kind, transition or exit code", kExplain,
+    {"explain", "[NAME]...", "manual of a finding, op, kind, transition or exit code", kExplain,
      run_explain},
     {"dump", "FILE", "canonical text of a program, as read or with inferred types", kDump,
      run_dump},
@@ -88,6 +88,17 @@ bool looks_like_command(llvm::StringRef word) {
          !llvm::sys::fs::exists(word);
 }
 
+// Empty unless a command that takes one argument, or none, is given more. Those that take two say
+// themselves which.
+std::string too_many_arguments(const CommandRow &command, const Options &options) {
+  const llvm::StringRef usage(command.usage.data(), command.usage.size());
+  const size_t most = usage.empty() ? 0 : 1;
+  if (usage.contains(' ') || usage.contains("...") || options.arguments.size() <= most)
+    return "";
+  return fmt::format("`{}` takes {}: `{}` is too much", command.name,
+                     most ? "one argument" : "no argument", options.arguments[most]);
+}
+
 ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
   const CommandRow *command = words.empty() ? find_command("help") : find_command(words.front());
   if (command && !words.empty())
@@ -103,7 +114,11 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
   Options options;
   if (std::string problem = parse_call(words, *command, options); !problem.empty())
     return wrong_call(problem);
-  return options.help ? print_text(help_text(*command)) : command->fn(options);
+  if (options.help)
+    return print_text(help_text(*command));
+  if (std::string problem = too_many_arguments(*command, options); !problem.empty())
+    return wrong_call(problem);
+  return command->fn(options);
 }
 
 } // namespace

@@ -28,8 +28,9 @@ using Json = nlohmann::ordered_json;
 struct Asked {
   ir::Program program;
   rd::Request request;
-  ir::AxisSet averaged; // `Partial(avg)` that is reduced: by an average
-  std::string problem;  // empty: none
+  ir::AxisSet averaged;           // `Partial(avg)` that is reduced: by an average
+  std::string problem;            // empty: none
+  ExitCode code = ExitCode::Call; // of the problem; Findings: what is asked for breaks a rule
 
   // Whether one passes: none does through integers.
   bool gradient() const {
@@ -153,6 +154,7 @@ Asked read_request(const Options &options) {
     return wrong("the two types are not of one tensor: their global shapes differ");
   if (!rd::can_be_planned(program, asked.request))
     return wrong("the extents are no numbers, or too large");
+  asked.code = ExitCode::Findings; // what follows
   asked.request.cap = options.memory;
   asked.request.gradient = !options.forward_price;
   for (const rules::TensorInfo &arg : args)
@@ -248,7 +250,7 @@ ExitCode run_plan(const Options &options) {
   Asked asked = read_request(options);
   if (!asked.problem.empty()) {
     say(asked.problem);
-    return ExitCode::Findings;
+    return asked.code;
   }
   rd::Planner planner(asked.program, topology);
   const rd::Plan &plan = planner.plan(asked.request);
