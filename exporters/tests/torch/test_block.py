@@ -73,6 +73,19 @@ def test_findings_name_lines_of_the_test():
     assert "optimizer.step()" in wrong.report()
 
 
+@needs_checker
+def test_the_report_names_the_trace_and_no_file_that_is_gone(tmp_path):
+    """No wrapper says what the batch is, so that the proof ends at what the trace declares."""
+    with spmd_trace.job(ranks=4):
+        dist.init_process_group("nccl")
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for file, name in ((None, "step:1:1"), (tmp_path / "a.spmd.json", "a.spmd.json:1:1")):
+            with spmd_trace.step(file, model=model) as step:
+                _train(model, optimizer)
+            assert f"{name} (`input" in step.report()
+
+
 def test_a_decorated_function_is_recorded_each_time(tmp_path):
     with spmd_trace.job(ranks=2):
         model, optimizer = _build()

@@ -120,7 +120,9 @@ class Step(contextlib.ContextDecorator):
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "step.spmd.json"
             trace.write_text(self.text, encoding="utf-8")
-            line = [program, "check", f"--source-root={self._root}", *options, str(trace)]
+            # What is said of the trace names it, and not a file that is gone.
+            words = [f"--source-root={self._root}", f"--name={self.file or 'step'}"]
+            line = [program, "check", *words, *options, str(trace)]
             done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode not in (0, 1, 4):
             raise RuntimeError(f"{os.path.basename(program)}: {done.stderr.strip()}")
