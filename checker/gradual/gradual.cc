@@ -117,9 +117,7 @@ void Gradual::find_broadcast() {
     const rules::ResolvedOp &op = rules.resolve(inst.op);
     const bool makes = op.row && (op.row->constant != rules::OpDef::Constant::No ||
                                   op.row->equation.equation.has_generator);
-    const bool stretches = op.row && (op.row->factors == rules::expand_factors ||
-                                      op.row->factors == rules::expand_as_factors ||
-                                      op.row->factors == rules::broadcast_in_dim_factors);
+    const bool repeats = stretches(op.row);
     operands.read(program_, inst.operands);
     // A backward takes values of the forward in other shapes. What it makes of gradients is no
     // number that was stretched.
@@ -127,12 +125,12 @@ void Gradual::find_broadcast() {
       const ir::InstId by = defining_inst(program_, value);
       return !by.valid() || is_forward(program_.insts[by]) || again.count(value.index) != 0;
     };
-    const bool repeats =
+    const bool is_again =
         !is_forward(inst) && operands.values.size() == 1 && is_ahead(operands.values[0]);
-    for (uint32_t r = 0; r < inst.result_count && repeats; ++r)
+    for (uint32_t r = 0; r < inst.result_count && is_again; ++r)
       again.insert(inst.result(r).index);
-    if (!makes && !stretches &&
-        (!(is_forward(inst) || repeats) || llvm::none_of(operands.values, [&](ValueId value) {
+    if (!makes && !repeats &&
+        (!(is_forward(inst) || is_again) || llvm::none_of(operands.values, [&](ValueId value) {
           return some.count(value.index) != 0;
         })))
       continue;
@@ -148,7 +146,7 @@ void Gradual::find_broadcast() {
     };
     for (uint32_t r = 0; r < inst.result_count; ++r)
       for (const CutPositions::Found &each : positions.of(inst.result(r)))
-        if (makes || constant(each.cls).value_or(stretches)) {
+        if (makes || constant(each.cls).value_or(repeats)) {
           broadcast_dims_.insert({inst.result(r).index, each.cls});
           some.insert(inst.result(r).index);
         }

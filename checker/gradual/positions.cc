@@ -20,6 +20,12 @@ namespace spmd::checker {
 
 using ir::ValueId;
 
+bool stretches(const rules::OpDef *row) {
+  return row &&
+         (row->factors == rules::expand_factors || row->factors == rules::expand_as_factors ||
+          row->factors == rules::broadcast_in_dim_factors);
+}
+
 CutPositions::CutPositions(ir::Program &program, const CheckResult &checked)
     : program_(program), checked_(checked), nodes_of_(program.values.size()),
       links_of_(program.values.size()) {
@@ -309,7 +315,7 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
     add(operands[i], map.args[i]);
   for (size_t r = 0; r < use.results.size() && r < map.results.size(); ++r)
     add(results[use.results[r]], map.results[r]);
-  if (use.row->factors == rules::expand_factors)
+  if (stretches(use.row))
     for (const Link &link : links)
       if (link.ends.size() == 1 && link.ends[0].value == results[0] && link.extent > 1)
         stretched_.push_back(link.ends[0]);

@@ -15,6 +15,9 @@
 
 namespace spmd::checker {
 
+// Whether a row repeats elements of its operand along dimensions of its result.
+bool stretches(const rules::OpDef *row);
+
 class CutPositions {
 public:
   struct Position {

@@ -24,11 +24,13 @@ static OneRankMasks::Facts compared_places(const rules::Application &app, const 
   for (size_t i = 0; i < operands.size() && i < app.args.size(); ++i) {
     const Offsets::Number number = offsets.number(operands[i]);
     const ir::Type &type = app.type(app.args[i]);
-    if (!number.of.valid() && number.steps.size() == 1 && axes.empty())
-      axes |= number.steps.begin()->first, begins = number.plus,
-                                           step = number.steps.begin()->second;
-    else
+    if (!number.of.valid() && number.steps.size() == 1 && axes.empty()) {
+      axes |= number.steps.begin()->first;
+      begins = number.plus;
+      step = number.steps.begin()->second;
+    } else {
       same &= type.same_on_all_ranks();
+    }
   }
   std::optional<int64_t> rank;
   for (const rules::Slot &slot : app.slots)
@@ -47,8 +49,10 @@ OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
   const bool keeps =
       (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::LogicalAnd);
   for (ValueId operand : operands)
-    if (keeps && mask(operand))
-      facts.mask |= mask(operand), facts.rank = ranks_.lookup(operand.index);
+    if (keeps && mask(operand)) {
+      facts.mask |= mask(operand);
+      facts.rank = ranks_.lookup(operand.index);
+    }
   if (app.op.row->chooses.empty())
     return facts;
   // What is chosen where the mask is true, and zeros elsewhere.
@@ -60,14 +64,18 @@ OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
   for (unsigned i = 0; binding && i < equation.operand_count; ++i) {
     const rules::Slot *slot = (*binding)[i];
     const bool tensor = slot && slot->form == rules::Slot::Form::Tensor;
-    if (tensor && slot->first < operands.size() && mask(operands[slot->first]))
-      axes |= mask(operands[slot->first]), facts.rank = ranks_.lookup(operands[slot->first].index);
-    else if (i == chosen)
+    const ValueId operand =
+        tensor && slot->first < operands.size() ? operands[slot->first] : ValueId();
+    if (operand.valid() && mask(operand)) {
+      axes |= mask(operand);
+      facts.rank = ranks_.lookup(operand.index);
+    } else if (i == chosen) {
       zero -= tensor ? app.type(app.args[slot->first]).of(ir::Kind::Partial) : AxisSet();
-    else if (tensor)
+    } else if (tensor) {
       zero &= app.type(app.args[slot->first]).zero();
-    else if (!slot || !rules::is_zero(*slot))
+    } else if (!slot || !rules::is_zero(*slot)) {
       zero = {};
+    }
   }
   facts.value = facts.scaled = axes & zero;
   return facts;

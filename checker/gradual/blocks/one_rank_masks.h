@@ -21,7 +21,9 @@ public:
   Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
   void learn(ir::ValueId value, const Facts &facts) {
     if (facts.mask)
-      masks_[value.index] = facts.mask, ranks_[value.index] = facts.rank;
+      masks_[value.index] = facts.mask;
+    if (facts.rank)
+      ranks_[value.index] = facts.rank;
   }
   // The masks of an instruction that chooses by them: the rule sees them as equal on all ranks.
   ir::AxisSet mask(ir::ValueId value) const { return masks_.lookup(value.index); }
