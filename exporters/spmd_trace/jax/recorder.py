@@ -143,7 +143,8 @@ class Recorder:
             op.loc = self.around if op.loc is None else op.loc
             op.scope = self.program.locations.scope(stack)
             op.phase = phase_of(stack)
-            op.attrs |= self.program.sizes.counts.get(id(self._eqn), {}) if name == "div" else {}
+            if name == "div":
+                op.attrs |= self.program.sizes.counts.get(id(self._eqn), {})
         self.body.ops.append(op)
         if self.program.parts:
             self.program.parts.learn(name, ins, outs, op.attrs)

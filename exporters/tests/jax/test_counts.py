@@ -78,3 +78,19 @@ def test_counts_that_differ_are_no_weights_of_means(gradient, loss, valid, unequ
     if unequal:
         line = loss.__code__.co_firstlineno + (2 if loss is _averaged else 3)
         assert found[0]["places"][0]["line"] == line
+
+
+def test_counts_that_cannot_be_computed_are_unknown():
+    """A key has no numbers outside of JAX."""
+
+    def step(w, x, key):
+        kept = jax.random.bernoulli(jax.random.fold_in(key, lax.axis_index("data")), 0.5, x.shape)
+
+        def loss(w):
+            return lax.pmean(jnp.sum(jnp.tanh(x @ w)) / jnp.sum(kept), "data")
+
+        return w - 0.1 * lax.pmean(jax.grad(loss)(w), "data")
+
+    specs = P(), P("data"), P()
+    mapped = jax.shard_map(step, mesh=_MESH, in_specs=specs, out_specs=P(), check_vma=False)
+    assert not lint(jax.jit(mapped), jnp.ones((6, 2)) / 6, _ROWS, jax.random.key(0))
