@@ -404,12 +404,44 @@ static bool keeps_count(const Updates &updates, const Place &place,
   return updates.is_tally(place.as_inst()) && !updates.feeds_parameter(place.as_inst());
 }
 
-// Nothing is wrong there, whichever pass says so.
-static bool is_meant(const ir::Program &program, const Updates &updates, const Place &place,
-                     const rules::Violation &violation) {
+// Whether ranks write several parts, each at a place of its own, into what is stated to be equal, as
+// a ring that gathers all blocks does: where each has written all parts, it is.
+static bool is_put_together(const ir::Program &program, const CheckResult &first,
+                            const Place &place, const rules::Violation &violation) {
+  const auto *claim = violation.as<rules::ClaimMismatch>();
+  if (!claim || place.form != Place::Form::Inst)
+    return false;
+  ValueId value = program.insts[place.as_inst()].first_result;
+  constexpr unsigned kSteps = 8; // of views, and of writes
+  unsigned writes = 0;
+  for (unsigned step = 0; step < kSteps && value.valid() && writes < 2; ++step) {
+    const ir::InstId by = defining_inst(program, value);
+    const llvm::SmallVector<ValueId, 4> operands =
+        by.valid() ? tensors_of(program, by) : llvm::SmallVector<ValueId, 4>();
+    if (operands.empty())
+      return false;
+    const rules::ResolvedOp op = op_of(program, by);
+    const bool writes_part = op.alias && op.alias->factors == rules::dynamic_update_slice_factors;
+    const bool at_own_place = llvm::any_of(operands, [&](ValueId operand) {
+      const ir::ShapeId shape = first.shapes[operand.index];
+      return shape.valid() && !ir::differentiable(program.shapes[shape].dtype) &&
+             program.types[first.types[operand.index]].of(Kind::Varying).contains(claim->axes);
+    });
+    if (writes_part ? !at_own_place : operands.size() != 1 || !moves_elements(op))
+      return false;
+    writes += writes_part;
+    value = operands[0];
+  }
+  return writes == 2;
+}
+
+// Nothing is wrong there, whichever pass says so. `first`: what the first one has found.
+static bool is_meant(const ir::Program &program, const Updates &updates, const CheckResult &first,
+                     const Place &place, const rules::Violation &violation) {
   return keeps_addends_apart(program, updates, place, violation) ||
          adds_counts(program, place, violation) || adds_shares(program, place, violation) ||
-         keeps_count(updates, place, violation);
+         keeps_count(updates, place, violation) ||
+         is_put_together(program, first, place, violation);
 }
 
 // Whether all that follows close behind a value, and takes it, compares it with infinity.
@@ -445,7 +477,7 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
   // Frameworks write parts of a storage whose other parts are read on.
   if (violation.is<rules::StaleAlias>())
     return false;
-  if (is_meant(program_, updates_, place, violation))
+  if (is_meant(program_, updates_, first_, place, violation))
     return false;
   if (reported_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
@@ -580,7 +612,7 @@ void keep_errors(const ir::Program &program, const Updates &updates, const Check
       continue;
     // What varies by kinds may be the addend that it is to meet: only the second pass can tell.
     if (&finding.info() == &rules::PartialWithVarying::info ||
-        is_meant(program, updates, finding.place, finding.violation))
+        is_meant(program, updates, first, finding.place, finding.violation))
       continue;
     bool kept = false;
     for (Finding &other : second.findings)
