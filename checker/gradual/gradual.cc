@@ -404,8 +404,8 @@ static bool keeps_count(const Updates &updates, const Place &place,
   return updates.is_tally(place.as_inst()) && !updates.feeds_parameter(place.as_inst());
 }
 
-// Whether ranks write several parts, each at a place of its own, into what is stated to be equal, as
-// a ring that gathers all blocks does: where each has written all parts, it is.
+// Whether ranks write several parts, each at a place of its own, into what is stated to be equal,
+// as a ring that gathers all blocks does: where each has written all parts, it is.
 static bool is_put_together(const ir::Program &program, const CheckResult &first,
                             const Place &place, const rules::Violation &violation) {
   const auto *claim = violation.as<rules::ClaimMismatch>();
