@@ -43,9 +43,12 @@ std::string type_text(CheckedInput &checked, ir::ValueId value) {
              : "?";
 }
 
+const ReportOptions kAll = {.fixes = false, .select = {}, .ignore = {}};
+
 class Comparison {
 public:
-  Comparison(CheckedInput &before, CheckedInput &after) : sides_{&before, &after} {}
+  Comparison(CheckedInput &before, CheckedInput &after)
+      : sides_{&before, &after}, reports_{before.report(kAll), after.report(kAll)} {}
 
   // Title and table of each part that differs.
   std::vector<std::pair<std::string, Table>> run();
@@ -67,6 +70,7 @@ private:
   void findings();
 
   CheckedInput *sides_[2];
+  Report reports_[2];
   std::vector<std::pair<std::string, Table>> parts_;
 };
 
@@ -143,14 +147,13 @@ void Comparison::order() {
   for (size_t side = 0; side < 2; ++side) {
     ir::Program &program = sides_[side]->program();
     const CheckResult &result = sides_[side]->result;
-    const Report report = sides_[side]->report({.fixes = false, .select = {}, .ignore = {}});
     for (const CommCall &call : comm_calls(program, result)) {
       const llvm::SmallVector<ir::ValueId, 4> tensors = tensors_of(program, call.inst);
       const ir::ShapeId shape = tensors.empty() ? ir::ShapeId() : result.shapes[tensors[0].index];
       calls[ir::print_axes(program, call.mesh, call.axes)][side].push_back(
           {fmt::format("{}{}", program.op_name(program.insts[call.inst].op).str(),
                        shape.valid() ? " " + ir::print_shape(program, shape) : ""),
-           print(locate(report, Place::inst(call.inst)))});
+           print(locate(reports_[side], Place::inst(call.inst)))});
     }
   }
   Table table{{{"axis"}, {"call", true}, {"old"}, {"new"}}, {}};
@@ -193,13 +196,10 @@ void Comparison::pending() {
 
 void Comparison::findings() {
   std::map<std::string, std::array<const Diagnostic *, 2>> found;
-  Report reports[2];
-  for (int side = 0; side < 2; ++side) {
-    reports[side] = sides_[side]->report({.fixes = false, .select = {}, .ignore = {}});
-    for (const Diagnostic &diagnostic : reports[side].diagnostics)
+  for (size_t side = 0; side < 2; ++side)
+    for (const Diagnostic &diagnostic : reports_[side].diagnostics)
       if (!diagnostic.first->suppressed)
-        found[diagnostic.fingerprint][static_cast<size_t>(side)] = &diagnostic;
-  }
+        found[diagnostic.fingerprint][side] = &diagnostic;
   Table table{{{""}, {"finding"}, {"place"}, {"message"}}, {}};
   for (const auto &[fingerprint, sides] : found) {
     if (sides[0] && sides[1])
@@ -207,8 +207,8 @@ void Comparison::findings() {
     size_t side = sides[1] ? 1 : 0;
     const Finding &finding = *sides[side]->first;
     table.rows.push_back({side ? "new" : "gone", std::string(finding.info().name),
-                          print(locate(reports[side], finding.place)),
-                          message_of(*reports[side].program, finding)});
+                          print(locate(reports_[side], finding.place)),
+                          message_of(*reports_[side].program, finding)});
   }
   add("Findings", std::move(table));
 }

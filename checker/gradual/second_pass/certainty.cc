@@ -201,7 +201,7 @@ AxisSet Certainty::open_gradient(const rules::GradientTypeMismatch &mismatch) co
 AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
   // Whose blocks these are is known, whatever else is not; so is a number that was seen to differ,
-  // and are the counts of the ranks.
+  // and so are the counts of the ranks.
   if (violation.is<rules::UnequalCounts>() || violation.is<rules::UnlikeSteps>() ||
       violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
       violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||

@@ -1,37 +1,19 @@
 """Heads of keys and values that several heads of queries share, cut by heads."""
 
 import pytest
-from traces import linted
+from traces import COPY, SUM, linted
 
-_SCRIPT = """
+_SCRIPT = (
+    """
 import torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 WIDTH, HEADS, KEYS, LENGTH = 32, 8, 4, 6
 each, n, m = WIDTH // HEADS, HEADS // world, max(KEYS // world, 1)
-
-class Copy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x
-
-    @staticmethod
-    def backward(ctx, g):
-        g = g.contiguous()
-        dist.all_reduce(g)
-        return g
-
-class Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        x = x.clone()
-        dist.all_reduce(x)
-        return x
-
-    @staticmethod
-    def backward(ctx, g):
-        return g
-
+"""
+    + COPY
+    + SUM
+    + """
 def piece(out, into, dim):
     whole = torch.randn(out, into) / 6
     return nn.Parameter(whole.chunk(world, dim)[rank].clone() if out > each else whole)
@@ -58,6 +40,7 @@ for _ in range(3):
         dist.all_reduce(w.grad)
     optimizer.step()
 """
+)
 _REPEAT = {
     "repeated": "a.repeat_interleave(n // m, 2)",
     "expanded": "a[:, :, :, None].expand(2, LENGTH, m, n // m, each).reshape(2, LENGTH, n, each)",

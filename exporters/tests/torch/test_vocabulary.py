@@ -1,27 +1,19 @@
 """Losses over a vocabulary that is cut along the ranks, written by hand."""
 
 import pytest
-from traces import linted
+from traces import COPY, linted
 
-_SCRIPT = """
+_SCRIPT = (
+    """
 import torch, torch.distributed as dist, torch.nn as nn
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 WORDS, WIDTH = 32, 8
 each = WORDS // world
 low, high = rank * each, (rank + 1) * each
-
-class Copy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, g):
-        g = g.clone()
-        dist.all_reduce(g)
-        return g
-
+"""
+    + COPY
+    + """
 class Loss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, scores, target):
@@ -57,6 +49,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
+)
 _TOP = {"max": "scores.max(dim=-1).values", "amax": "scores.amax(-1)"}
 _TAKE = {
     "negated": "share.scatter_add_(-1, own.unsqueeze(-1), -hit.unsqueeze(-1))",

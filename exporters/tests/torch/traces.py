@@ -8,6 +8,32 @@ import sys
 SCHEMA = pathlib.Path(__file__).parents[3] / "ir" / "json" / "trace.schema.json"
 BUNDLED = pathlib.Path(__file__).parents[3] / "examples"
 
+# Functions of tensor parallelism as scripts write them (Megatron's f and g), over all ranks.
+COPY = """
+class Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        g = g.contiguous()
+        dist.all_reduce(g)
+        return g
+"""
+SUM = """
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = x.clone()
+        dist.all_reduce(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+"""
+
 
 def schema() -> dict:
     return json.loads(SCHEMA.read_text())

@@ -120,7 +120,7 @@ class Step(contextlib.ContextDecorator):
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "step.spmd.json"
             trace.write_text(self.text, encoding="utf-8")
-            # What is said of the trace names it, and not a file that is gone.
+            # Findings name the trace: the file is deleted before anybody reads them.
             words = [f"--source-root={self._root}", f"--name={self.file or 'step'}"]
             line = [program, "check", *words, *options, str(trace)]
             done = subprocess.run(line, capture_output=True, text=True, check=False)
