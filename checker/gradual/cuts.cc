@@ -137,6 +137,7 @@ void Cuts::declared(const ir::Param &param) {
       std::optional<uint32_t> cls = dim ? positions_.in_front(param.value, *dim) : std::nullopt;
       if (cls) {
         axis.cut.insert(*cls);
+        axis.stated.insert(*cls);
         axis.origins[param.value.index] = Origin::Stated;
         orders_.try_emplace(*cls, ir::shards_of(program_.types[stated], *dim));
         continue;
@@ -516,11 +517,14 @@ std::optional<uint32_t> Cuts::best(const Axis &axis, ValueId value) const {
 
 void Cuts::choose_parameters(Axis &axis, llvm::ArrayRef<ValueId> values) {
   for (ValueId value : values) {
-    bool known = llvm::any_of(positions_.of(value), [&](const CutPositions::Found &each) {
-      return axis.cut.count(each.cls) != 0;
-    });
-    if (known) {
-      axis.origins[value.index] = Origin::Inferred;
+    auto has_one_of = [&](const llvm::DenseSet<uint32_t> &classes) {
+      return llvm::any_of(positions_.of(value), [&](const CutPositions::Found &each) {
+        return classes.count(each.cls) != 0;
+      });
+    };
+    if (has_one_of(axis.cut)) {
+      // Such as the state of an optimizer, which is cut as its parameter is.
+      axis.origins[value.index] = has_one_of(axis.stated) ? Origin::Stated : Origin::Inferred;
     } else if (std::optional<uint32_t> cls = best(axis, value)) {
       axis.cut.insert(*cls);
       axis.origins[value.index] = Origin::Inferred;

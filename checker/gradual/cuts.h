@@ -63,6 +63,7 @@ public:
 private:
   struct Axis {
     llvm::DenseSet<uint32_t> cut;             // classes
+    llvm::DenseSet<uint32_t> stated;          // those of them that a declaration says
     llvm::DenseMap<uint32_t, unsigned> whole; // classes -> how often a collective leaves them whole
     llvm::DenseSet<uint32_t> never;  // declared values have them and are the same on all ranks
     llvm::DenseSet<uint32_t> shared; // those of them that parameters have

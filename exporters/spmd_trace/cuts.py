@@ -51,9 +51,12 @@ class Vary:
         )
 
 
-def state(trace: pathlib.Path, other: pathlib.Path, axis: str) -> tuple[int, str]:
+def state(
+    trace: pathlib.Path, other: pathlib.Path, axis: str, sure: bool = False
+) -> tuple[int, str]:
     """Writes into a trace the cuts along an axis that its second recording shows; how many values
-    have one, and a word about what does not pair.
+    have one, and a word about what does not pair. `sure`: none where a rank may have several blocks
+    of a dimension, with those of others between them.
     """
     document, second = (json.loads(one.read_text(encoding="utf-8")) for one in (trace, other))
     size, there = (_sizes(one).get(axis) for one in (document, second))
@@ -69,12 +72,28 @@ def state(trace: pathlib.Path, other: pathlib.Path, axis: str) -> tuple[int, str
             continue
         if pairs.get(first_use[value["id"]], -1) != first_there.get(like["id"]):
             continue
+        if sure and value["role"] != "input" and axis not in value.get("separate", []):
+            continue
         dim = _cut(value["shape"], like["shape"], size, there)
         if dim is not None and _note(value, dim, axis):
             found += 1
     if found:
         trace.write_text(text(document), encoding="utf-8")
     return found, words
+
+
+def uncut(trace: pathlib.Path) -> set[str]:
+    """The axes along which each rank made a parameter of its own, and nothing says what is cut."""
+    document = json.loads(trace.read_text(encoding="utf-8"))
+    found = set()
+    for value in document["params"]:
+        spec = {axis for at in value.get("spec") or [] for axis in _axes(at)}
+        found |= set(value.get("separate", [])) - spec
+    return found
+
+
+def _axes(at) -> list[str]:
+    return [at] if isinstance(at, str) else at or []
 
 
 def _sizes(document: dict) -> dict[str, int]:
@@ -93,12 +112,14 @@ def _cut(shape: list, like: list, size: int, there: int) -> int | None:
 
 
 def _note(value: dict, dim: int, axis: str) -> bool:
-    """States a cut, unless placements say so, or another axis cuts the dimension: which is outer
-    is not known.
+    """States a cut, unless more is known, or another axis cuts the dimension: which is outer is
+    not known.
     """
     spec = value.get("spec") or [None] * len(value["shape"])
     kinds = value.setdefault("type", {})
-    if spec[dim] is not None or any(axis == one or axis in (one or []) for one in spec):
+    if axis in value.get("taken", []):  # in blocks with those of other ranks between them
+        return False
+    if spec[dim] is not None or any(axis in _axes(one) for one in spec):
         return False
     if kinds.get(axis, "?") not in ("?", "V", "R|I"):
         return False

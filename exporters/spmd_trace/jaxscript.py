@@ -40,19 +40,26 @@ def record(options, output: pathlib.Path) -> int:
     if reason := missing_file(options, output):
         say(reason)
         return FAILED
-    suffix = "".join(output.suffixes)
     with tempfile.TemporaryDirectory() as folder:
         done = recorded(options, pathlib.Path(folder))
         if done is None:
             return FAILED
-        for trace in done["traces"]:
-            name = trace.name.removesuffix(".spmd.json").replace("<lambda>", "lambda")
-            named = f"{output.name.removesuffix(suffix)}.{name}{suffix}"
-            to = output if len(done["traces"]) == 1 else output.with_name(named)
-            keep(trace, to)
+        for trace, to in kept(done["traces"], output):
             ops = json.loads(trace.read_text(encoding="utf-8"))["op_count"]
             print(f"{to}: {ops} operations")
         return IN_PART if done["refused"] or "error" in done else 0
+
+
+def kept(traces: list[pathlib.Path], output: pathlib.Path) -> list[tuple]:
+    """Each trace with the file that it was written to."""
+    suffix = "".join(output.suffixes)
+    files = []
+    for trace in traces:
+        name = trace.name.removesuffix(".spmd.json").replace("<lambda>", "lambda")
+        named = f"{output.name.removesuffix(suffix)}.{name}{suffix}"
+        files.append((trace, output if len(traces) == 1 else output.with_name(named)))
+        keep(*files[-1])
+    return files
 
 
 def recorded(options, folder: pathlib.Path) -> dict | None:

@@ -17,11 +17,14 @@ import sys
 import tempfile
 
 from . import checker, jaxscript, record
-from .recording import FAILED, IN_PART
+from .recording import FAILED, IN_PART, keep, missing_file, say
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     record.add_script_options(parser)
+    parser.add_argument(
+        "-o", "--output", type=pathlib.Path, metavar="FILE", help="keep the recording in this file"
+    )
 
 
 def run(parser: argparse.ArgumentParser, options, more=()) -> int:
@@ -29,6 +32,9 @@ def run(parser: argparse.ArgumentParser, options, more=()) -> int:
     if program is None:
         print(f"spmd-trace: {checker.missing()}", file=sys.stderr)
         return 2
+    if reason := missing_file(options, options.output):
+        say(reason)
+        return FAILED
     if not options.module and jaxscript.is_one(options.script):
         return _of_jax(program, options, more)
     with tempfile.TemporaryDirectory() as folder:
@@ -37,6 +43,8 @@ def run(parser: argparse.ArgumentParser, options, more=()) -> int:
         done = record.record(parser, options, trace)
         if done is None:
             return FAILED
+        if options.output is not None:
+            keep(trace, options.output)
         root = os.getcwd() if options.module else os.path.dirname(os.path.abspath(options.script))
         named = [f"--name={options.script}"]
         return _checked(program, [*named, *more], root, [trace], done["refused"])
@@ -47,6 +55,8 @@ def _of_jax(program: str, options, more) -> int:
         done = jaxscript.recorded(options, pathlib.Path(folder))
         if done is None:
             return FAILED
+        if options.output is not None:
+            jaxscript.kept(done["traces"], options.output)
         root = os.path.dirname(os.path.abspath(options.script))
         missing = done["refused"] or "error" in done
         functions = [one.name.removesuffix(".spmd.json") for one in done["traces"]]

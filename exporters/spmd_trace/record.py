@@ -156,6 +156,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         if "error" not in outcome and "parted" not in outcome:
             for words in options.vary:
                 outcome = _varied(runs, outcome, words, parser)
+            if not options.vary and options.ranks == "auto" and not outcome["messages"]:
+                _vary_all_ranks(runs, outcome)
         if options.confirm and "error" not in outcome and "parted" not in outcome:
             _confirm(runs, outcome, options)
         if kept := leftovers.tidied(sorted(pathlib.Path(folder).glob("*/effects.jsonl"))):
@@ -213,6 +215,26 @@ def _varied(runs: "_Runs", outcome: dict, words: str, parser) -> dict:
         + (f"; {missing}" if missing else "")
     )
     return outcome
+
+
+def _vary_all_ranks(runs: "_Runs", outcome: dict) -> None:
+    """States the cuts along an axis of all ranks that another number of them shows, where ranks make
+    parameters of their own.
+    """
+    axes = [(name, size) for name, size, _ in outcome["axes"] if size > 1]
+    if len(axes) != 1 or runs.seconds > _SHORT or "error" in outcome:
+        return
+    (axis, size) = axes[0]
+    if axis not in cuts.uncut(outcome["trace"]):
+        return
+    # What is divided by so many divides by half of them; a single rank may run other code.
+    there = size // 2 if size % 2 == 0 and size > 2 else 2 * size
+    ranks = cuts.Vary(axis, there, None).ranks(outcome["axes"], runs.world, 1)
+    other = runs.alone(f"{axis}={there}", rank=0, **ranks)
+    if "error" in other:
+        return _debug(f"with {there} ranks: {other['error']}")
+    found, missing = cuts.state(outcome["trace"], other["trace"], axis, sure=True)
+    _debug(f"{axis}={there}: {found} values are cut along {axis}; {missing}")
 
 
 def _in_company(runs: "_Runs", outcome: dict) -> dict:

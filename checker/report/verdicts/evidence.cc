@@ -49,11 +49,14 @@ std::optional<Note> explain_evidence(const ir::Program &program, const CheckResu
   const std::optional<unsigned> dim = type.dim(axis);
   if (!dim && !type.same_on_all_ranks().contains(axis))
     return std::nullopt;
+  const std::optional<Origin> origin = result.gradual->cuts().origin(value, axis);
+  if (dim && origin == Origin::Stated) // it goes with a cut that is
+    return std::nullopt;
   note.form = Note::Form::Assumed;
   if (!dim) {
     note.text =
         fmt::format("{} is the same on all ranks of {}: nothing says that it differs", name, axes);
-  } else if (result.gradual->cuts().origin(value, axis) == Origin::Inferred) {
+  } else if (origin == Origin::Inferred) {
     note.form = Note::Form::Because;
     note.text = fmt::format("{} cuts dimension {} of {}, inferred from the ops that use it", axes,
                             *dim, name);

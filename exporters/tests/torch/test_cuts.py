@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from traces import COPY, SUM, linted
 
 from spmd_trace import cuts
 
@@ -23,10 +24,14 @@ def _document(
     return document | {"params": values, "ops": rows}
 
 
-def _found(tmp_path, first: dict, second: dict) -> tuple[dict[str, list], int, str]:
-    for name, document in (("first", first), ("second", second)):
-        (tmp_path / name).write_text(json.dumps(document))
-    count, words = cuts.state(tmp_path / "first", tmp_path / "second", "tp")
+def _written(path, document: dict):
+    path.write_text(json.dumps(document))
+    return path
+
+
+def _found(tmp_path, first: dict, second: dict, **how) -> tuple[dict[str, list], int, str]:
+    files = (_written(tmp_path / "first", first), _written(tmp_path / "second", second))
+    count, words = cuts.state(*files, "tp", **how)
     document = json.loads((tmp_path / "first").read_text())
     return {one["name"]: one.get("spec") for one in document["params"]}, count, words
 
@@ -74,6 +79,55 @@ def test_what_does_not_pair_stays_unknown_and_is_said(tmp_path):
     found = _found(tmp_path, first, second)
     words = "1 of 2 operations have no counterpart there"
     assert found == ({"a": ["tp", None], "b": None}, 1, words)
+
+
+def test_what_may_be_several_blocks_has_no_cut_unless_a_rank_made_it(tmp_path):
+    made = {"made": {"separate": ["tp"]}}
+    first = _document(4, {"made": [8, 4], "taken": [8, 4]}, **made)
+    assert cuts.uncut(_written(tmp_path / "alone", first)) == {"tp"}
+    second = _document(2, {"made": [16, 4], "taken": [16, 4]})
+    found, count, _ = _found(tmp_path, first, second, sure=True)
+    assert found == {"made": ["tp", None], "taken": None} and count == 1
+    assert cuts.uncut(tmp_path / "first") == set()
+    # Blocks that were seen to be several are none, whatever is sure.
+    several = _document(4, {"fused": [24]}, fused={"taken": ["tp"]})
+    assert _found(tmp_path, several, _document(2, {"fused": [48]}))[1] == 0
+
+
+_LAYER = (
+    """
+import torch, torch.distributed as dist, torch.nn as nn
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+"""
+    + COPY
+    + SUM
+    + """
+torch.manual_seed(rank)
+up, down = nn.Linear(8, 16 // world), nn.Linear(16 // world, 8, bias=False)
+optimizer = torch.optim.AdamW([*up.parameters(), *down.parameters()], 1e-3)
+torch.manual_seed(1)
+for _ in range(3):
+    x = torch.randn(4, 8)
+    y = down(up(Copy.apply(x)).relu())
+    loss = RESULT.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+)
+
+
+def test_another_number_of_ranks_says_what_ranks_that_make_weights_have(tmp_path):
+    done = linted(tmp_path, _LAYER.replace("RESULT", "Sum.apply(y)"), "-o", "kept.spmd.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = json.loads((tmp_path / "kept.spmd.json").read_text())
+    found = [str(one.get("spec")) for one in kept["params"] if one["role"] == "param"]
+    assert sorted(found) == ["['ranks', None]", "['ranks']", "[None, 'ranks']"]
+    # Nothing is inferred, so what is wrong is an error.
+    done = linted(tmp_path, _LAYER.replace("RESULT", "Sum.apply(y * y.mean())"))
+    findings = [(one["severity"], one["name"]) for one in json.loads(done.stdout)["findings"]]
+    assert findings == [("error", "partial-times-partial")]
 
 
 def test_the_size_and_the_ranks_are_read_from_the_option():
