@@ -218,8 +218,8 @@ def _varied(runs: "_Runs", outcome: dict, words: str, parser) -> dict:
 
 
 def _vary_all_ranks(runs: "_Runs", outcome: dict) -> None:
-    """States the cuts along an axis of all ranks that another number of them shows, where ranks make
-    parameters of their own.
+    """States the cuts along an axis of all ranks that another number of them shows, where ranks
+    make parameters of their own.
     """
     axes = [(name, size) for name, size, _ in outcome["axes"] if size > 1]
     if len(axes) != 1 or runs.seconds > _SHORT or "error" in outcome:

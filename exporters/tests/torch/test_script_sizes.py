@@ -1,6 +1,13 @@
 """Sizes of process groups in a script: a product with one is `scale`."""
 
+import operator
+
+import numpy as np
+import pytest
+import torch
 from traces import recorded
+
+from spmd_trace.torch.ranks import groupsizes
 
 _SCRIPT = """
 import json, torch, torch.distributed as dist
@@ -51,6 +58,26 @@ _SETTINGS = """
 import os
 SIZE, LOCAL = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
 """
+
+
+_OPERATORS = "add sub mul truediv floordiv mod pow lt le eq and_ lshift".split()
+_OTHERS = [1, 3, True, 1.0, 2.5, np.int64(1), np.arange(1, 4), torch.arange(1, 4), torch.tensor(2)]
+
+
+@pytest.mark.parametrize("name", _OPERATORS)
+@pytest.mark.parametrize("other", _OTHERS, ids=repr)
+def test_a_size_computes_as_its_number_does(name, other):
+    size, compute = groupsizes.all_ranks(8) * 2, getattr(operator, name)
+    for ours, plain in (((size, other), (16, other)), ((other, size), (other, 16))):
+        try:
+            expected = compute(*plain)
+        except (TypeError, RuntimeError) as error:  # such as a shift by a float
+            with pytest.raises(type(error)):
+                compute(*ours)
+            continue
+        made = compute(*ours)
+        assert np.array_equal(np.asarray(made), np.asarray(expected))
+        assert isinstance(made, type(expected))
 
 
 def _recorded(folder) -> dict:

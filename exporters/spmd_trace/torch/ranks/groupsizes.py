@@ -93,7 +93,7 @@ class ScriptSize(_Size, int):
     def __sub__(self, other):
         # A number of samples without one, as a variance without bias is divided by: what it stands
         # for is counted as before.
-        if other == 1 and self.plain > 1:
+        if isinstance(other, int) and other == 1 and self.plain > 1:
             return _number(self.plain * (int(self) - 1) / int(self), self.powers, 1, ScriptSize)
         return int.__sub__(self, other)
 
