@@ -59,6 +59,9 @@ private:
   void numbers(const Site &site);
   void number_of_unknown_role(const Site &site, llvm::StringRef key, int64_t number);
   void has_place(const Site &site, int64_t index); // the stated dimension, whatever its extent
+  void count(const Site &site, const rules::Application &app);
+  void indices(const Site &site, const rules::Application &app);
+  void fix_counted(ir::ValueId value); // and what it is computed from
   void shards(ir::ValueId value);
   void tie_gradients();
 
@@ -103,6 +106,12 @@ private:
   std::vector<Vars> vars_; // by value; empty: extents are not known
   bool uneven_ = false;    // an axis that changes its size cuts some dimension into uneven blocks
   Var open_ = 0;           // of extents that only data tell: tied to nothing
+  struct Counted {
+    ir::ValueId by;     // counts up from the first number
+    bool plain = false; // these numbers themselves
+    bool fixed = false; // extents are
+  };
+  llvm::DenseMap<uint32_t, Counted> counted_; // values that are made of numbers alone
   llvm::StringMap<ir::ValueId> sent_;
   std::vector<std::pair<std::string, Var>> kept_; // sentences
 };

@@ -101,6 +101,7 @@ class Recorder:
         self.is_share: Callable[[torch.Tensor], bool] = lambda tensor: False
         # Sees what another rank has sent, when it is first used: until then it may be on its way.
         self.on_received: Callable[[torch.Tensor, Value], None] = lambda tensor, value: None
+        self._memory_resized: dict[Value, int] = {}  # the places of the operations that did it
         # By value: sees the tensor when it is first used.
         self.on_first_use: dict[Value, Callable[[torch.Tensor, Value], None]] = {}
         self.on_made: Callable[[Op, object, tuple], None] = lambda op, result, args: None
@@ -436,6 +437,8 @@ class Recorder:
         if func is torch.ops.aten.resize_.default:
             return self._resized(func(*args, **kwargs))
         bound = operands.bind(func, args, kwargs)
+        if func is torch.ops.aten.copy_.default and args[0].numel():
+            self._overwritten(args[0])
         if packed := [t for t in bound.tensors() if self.pieces(t)]:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
         op = self.open(bound.name or str(func), bound)
@@ -466,10 +469,23 @@ class Recorder:
     def _resized(self, tensor: torch.Tensor) -> torch.Tensor:
         """Memory that is given other extents, mostly to be overwritten: what it holds is
         unknown."""
-        op = Op("call", [], [self.values.define(tensor, None, written=True)])
+        value = self.values.define(tensor, None, written=True)
+        op = Op("call", [], [value])
         op.body = f"{RESIZED}{len(self.program.ops)}"
         self.add(op)
+        self._memory_resized[value] = len(self.program.ops) - 1
         return tensor
+
+    def _overwritten(self, tensor: torch.Tensor) -> None:
+        """What memory held after it was given other extents does not matter, if nothing reads it
+        before all of it is written."""
+        value = self.values.find(tensor)
+        if (place := self._memory_resized.pop(value, None)) is None:
+            return
+        op, *later = self.program.ops[place:]
+        if not any(value in one.operands() for one in later):
+            op.name, op.body = "aten.empty.memory_format", None
+            op.attrs = {"size": list(tensor.shape), "dtype": DTYPES[tensor.dtype]}
 
     def fold(self, func: torch._ops.OpOverload, run, args: tuple, kwargs: dict):
         """Runs a composite function and records it as the one operation `func`."""

@@ -43,8 +43,7 @@ _NEEDS |= {"lora_tp": "peft", "hf_tp": "transformers", "hf_trainer": "transforme
 _NEEDS |= {"megatron_core": "megatron.core", "deepspeed_zero": "deepspeed"}
 _RIGHT += _NEEDS
 # What is not run on fewer ranks, and why.
-_NOT_RUN = {"cp_library": "context_parallel gives its buffers other extents in place"}
-_NOT_RUN["deepspeed_zero"] = "nothing says that each rank has a loss of its own"
+_NOT_RUN = {"deepspeed_zero": "nothing says that each rank has a loss of its own"}
 # What is found in the broken twins: findings, each with what stands in the line of the script that
 # it names.
 _FOUND = {
