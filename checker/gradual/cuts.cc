@@ -219,10 +219,10 @@ void Cuts::follow_batches() {
     operands.read(program_, inst.operands);
     const auto args = operands.args(checked_.types, checked_.shapes);
     const rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, {}};
-    for (const Lookups::Pick &pick : Lookups::picks_of(app)) {
+    for (const rules::Pick &pick : rules::picks_of(app)) {
       const ValueId batch = operands.values[pick.table], index = operands.values[pick.index];
       const ir::TypeId type = checked_.types[index.index];
-      const std::optional<unsigned> dim = Lookups::rows_of(app, pick);
+      const std::optional<unsigned> dim = rules::rows_of(app, pick);
       const std::optional<uint32_t> cls =
           dim ? positions_.in_front(inst.first_result, *dim) : std::nullopt;
       if (!cls || !type.valid())

@@ -1,10 +1,9 @@
 // Indices that a program counts itself have to stay within what they pick from.
 #include "runtime/extents/constraints.h"
 
-#include "checker/gradual/blocks/lookups.h"
-#include "checker/gradual/blocks/numbering.h"
 #include "checker/program_queries.h"
 #include "rules/apply.h"
+#include "rules/attributes/lookups.h"
 
 namespace spmd::runtime {
 
@@ -13,7 +12,7 @@ using ir::ValueId;
 // Whether an op gives 0, 1, 2 and so on.
 static bool counts_places(const rules::Application &app) {
   const ir::AttrValue *start = app.attr("start");
-  return checker::counts_by_one(app) &&
+  return rules::counts_by_one(app) &&
          (!start || (start->form == ir::AttrForm::Integer && start->as_integer() == 0));
 }
 
@@ -22,7 +21,7 @@ void ExtentConstraints::count(const Site &site, const rules::Application &app) {
   if (site.results.empty())
     return;
   ValueId counted;
-  if (site.args.empty() && checker::counts_up(*site.op))
+  if (site.args.empty() && rules::counts_up(*site.op))
     counted = site.results[0];
   for (ValueId arg : site.args) {
     auto known = counted_.find(arg.index);
@@ -39,7 +38,7 @@ void ExtentConstraints::count(const Site &site, const rules::Application &app) {
 }
 
 void ExtentConstraints::indices(const Site &site, const rules::Application &app) {
-  for (const checker::Lookups::Pick &pick : checker::Lookups::picks_of(app)) {
+  for (const rules::Pick &pick : rules::picks_of(app)) {
     auto known = counted_.find(site.args[pick.index].index);
     if (known == counted_.end() || pick.dim >= vars(site.args[pick.table]).size() ||
         is_open(site.args[pick.table], pick.dim))
@@ -47,7 +46,7 @@ void ExtentConstraints::indices(const Site &site, const rules::Application &app)
     const Var picked = vars(site.args[pick.table])[pick.dim];
     const auto [by, plain, fixed] = known->second;
     const unsigned dim =
-        checker::counted_dim(program_, program_.insts[checker::defining_inst(program_, by)].attrs);
+        rules::counted_dim(program_, program_.insts[checker::defining_inst(program_, by)].attrs);
     if (plain && dim < vars(by).size() && !is_open(by, dim)) {
       proportional(picked, vars(by)[dim]);
       continue;

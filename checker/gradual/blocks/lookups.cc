@@ -2,7 +2,6 @@
 #include "checker/gradual/blocks/lookups.h"
 
 #include "checker/gradual/axis_size_numbers.h"
-#include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/cuts.h"
 #include "checker/program_queries.h"
 
@@ -34,78 +33,6 @@ static bool fills_with_zero(const rules::Application &app, AxisSet axes) {
       return true;
   const ir::AttrValue *value = app.attr("value");
   return value && rules::is_zero(*value);
-}
-
-static bool is_one(const ir::AttrValue &value) {
-  return value.form == ir::AttrForm::Integer && value.as_integer() == 1;
-}
-
-// An index for each dimension, as far as there are tensors in the list.
-static llvm::SmallVector<std::pair<size_t, unsigned>, 2>
-listed_indices(const rules::Application &app) {
-  llvm::SmallVector<std::pair<size_t, unsigned>, 2> found;
-  for (const rules::Slot &slot : app.slots) {
-    if (slot.form != rules::Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)
-      continue;
-    size_t arg = slot.first;
-    for (unsigned dim = 0; arg < slot.first + slot.count && dim < 64; ++dim)
-      if (slot.literal.bits >> dim & 1)
-        found.emplace_back(arg++, dim);
-  }
-  return found;
-}
-
-// The dimension of the first operand that is named, if it is one.
-static std::optional<unsigned> dim_of_first(const rules::Application &app) {
-  const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
-  if (!shape)
-    return std::nullopt;
-  const auto dims = rules::placed_dims(app, app.op.row->default_dim, shape->dims.size());
-  return dims && dims->size() == 1 ? std::optional(dims->front()) : std::nullopt;
-}
-
-// Of JAX's gather: the dimensions to which the numbers of an index belong. Others of one element
-// each are those of a batch, which has an index for each entry.
-static std::optional<llvm::SmallVector<unsigned, 4>> indexed_dims(const rules::Application &app) {
-  const ir::AttrValue *value = app.attr("dimension_numbers");
-  if (!value || value->form != ir::AttrForm::List)
-    return std::nullopt;
-  llvm::ArrayRef<ir::AttrValue> lists = app.program.lists[value->as<ir::AttrListId>()].items;
-  constexpr size_t kIndexed = 2; // offset, collapsed, indexed dimensions; those of the batch
-  if (lists.size() <= kIndexed || lists[kIndexed].form != ir::AttrForm::List)
-    return std::nullopt;
-  llvm::SmallVector<unsigned, 4> dims;
-  for (const ir::AttrValue &dim : app.program.lists[lists[kIndexed].as<ir::AttrListId>()].items)
-    if (dim.form == ir::AttrForm::Integer)
-      dims.push_back(static_cast<unsigned>(dim.as_integer()));
-  return dims;
-}
-
-llvm::SmallVector<Lookups::Pick, 2> Lookups::picks_of(const rules::Application &app) {
-  llvm::SmallVector<Pick, 2> picks;
-  if (app.args.size() < 2)
-    return picks;
-  const ir::Shape *first = app.shape(app.args[0]);
-  const ir::AttrValue *sizes = app.attr("slice_sizes");
-  if (app.op.computes(rules::Computes::Embedding)) {
-    const bool table_first = first && ir::differentiable(first->dtype);
-    picks.push_back(table_first ? Pick{0, 1, 0} : Pick{1, 0, 0});
-  } else if (app.op.computes(rules::Computes::Gather)) {
-    if (std::optional<unsigned> dim = dim_of_first(app))
-      picks.push_back({0, 1, *dim});
-  } else if (app.op.computes(rules::Computes::Index) && first && sizes &&
-             sizes->form == ir::AttrForm::List) {
-    llvm::ArrayRef<ir::AttrValue> taken = app.program.lists[sizes->as<ir::AttrListId>()].items;
-    const auto indexed = indexed_dims(app);
-    for (unsigned d = 0; d < taken.size() && d < first->dims.size(); ++d)
-      if (is_one(taken[d]) && first->dims[d] != ir::Extent(1) &&
-          (!indexed || llvm::is_contained(*indexed, d)))
-        picks.push_back({0, 1, d});
-  } else if (app.op.computes(rules::Computes::Index)) {
-    for (const auto &[arg, dim] : listed_indices(app))
-      picks.push_back({0, arg, dim});
-  }
-  return picks;
 }
 
 // What a rank has of a dimension that `axes` cut, the outermost first, as a mask of what
@@ -149,8 +76,8 @@ static bool covers_all(const rules::Application &app, const Offsets::Mask &mask)
 }
 
 // Where the index of a lookup begins, along axes that cut the table.
-void Lookups::place(const rules::Application &app, const Pick &pick, ValueId index, AxisSet axes,
-                    Facts &facts) const {
+void Lookups::place(const rules::Application &app, const rules::Pick &pick, ValueId index,
+                    AxisSet axes, Facts &facts) const {
   const Offsets::Number number = offsets_.number(index);
   const std::optional<int64_t> rows = extent_of(app.program, app.args[pick.table].shape, pick.dim);
   llvm::SmallVector<ir::AxisId, 2> order;
@@ -175,31 +102,18 @@ static AxisSet cut_along(const ir::Type &type, unsigned dim) {
 }
 
 // Whether an index counts up as many rows as a rank has: each of its own, in their order.
-bool Lookups::counts_rows(const rules::Application &app, const Pick &pick, ValueId index) const {
+bool Lookups::counts_rows(const rules::Application &app, const rules::Pick &pick,
+                          ValueId index) const {
   const std::optional<int64_t> rows = extent_of(app.program, app.args[pick.table].shape, pick.dim);
   return rows && counted_.contains(index.index) &&
          extent_of(app.program, app.args[pick.index].shape, 0) == rows;
-}
-
-std::optional<unsigned> Lookups::rows_of(const rules::Application &app, const Pick &pick) {
-  if (!app.op.computes(rules::Computes::Index) || app.attr("slice_sizes"))
-    return std::nullopt;
-  unsigned most = 0, next = 0;
-  for (const auto &[arg, dim] : listed_indices(app)) {
-    const ir::Shape *index = app.shape(app.args[arg]);
-    if (!index || dim != next++)
-      return std::nullopt;
-    most = std::max<unsigned>(most, index->dims.size());
-  }
-  const ir::Shape *index = app.shape(app.args[pick.index]);
-  return index ? std::optional<unsigned>(most - index->dims.size()) : std::nullopt;
 }
 
 // The axes that cut a table along the dimension in which rows are picked, by an index that is not
 // cut in the same way.
 void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                       Facts &facts) const {
-  for (const Pick &pick : picks_of(app)) {
+  for (const rules::Pick &pick : rules::picks_of(app)) {
     const ir::Shape *table = app.shape(app.args[pick.table]),
                     *index = app.shape(app.args[pick.index]);
     if (!table || !index || index->dtype == ir::DType::Bool)
@@ -209,12 +123,12 @@ void Lookups::look_up(const rules::Application &app, llvm::ArrayRef<ValueId> ope
     const AxisSet any = cut ? cut & cuts_.batch_axes(operands[pick.table]) : AxisSet();
     if (any) {
       facts.own |= any;
-      facts.own_dim = rows_of(app, pick);
+      facts.own_dim = rules::rows_of(app, pick);
     }
     AxisSet axes = cut - any - app.type(app.args[pick.index]).sharded();
     if (axes && counts_rows(app, pick, operands[pick.index])) {
       facts.own |= std::exchange(axes, {});
-      facts.own_dim = rows_of(app, pick);
+      facts.own_dim = rules::rows_of(app, pick);
     }
     if (axes.empty() || !ir::differentiable(table->dtype))
       continue;
@@ -267,11 +181,11 @@ std::optional<Lookups::Scatter> Lookups::scatter_of(const rules::Application &ap
                            app.type(app.args[0]).zero().contains(app.mesh().typed_axes()));
   if (!(app.op.row->variant == rules::Variant::Adds || overwrites) || app.args.size() < 3)
     return std::nullopt;
-  for (const auto &[arg, at] : listed_indices(app))
+  for (const auto &[arg, at] : rules::listed_indices(app))
     if (arg < operands.size() && offsets_.axes(operands[arg]))
       return Scatter{arg, app.args.size() - 1, at, extent_of(app.program, app.args[0].shape, at)};
   const std::optional<size_t> index = arg_of(app, "i"), source = arg_of(app, "s");
-  const std::optional<unsigned> dim = app.attr("dim") ? dim_of_first(app) : std::nullopt;
+  const std::optional<unsigned> dim = app.attr("dim") ? rules::dim_of_first(app) : std::nullopt;
   if (!index || !source || !dim)
     return std::nullopt;
   return Scatter{*index, *source, *dim, extent_of(app.program, app.args[0].shape, *dim)};
@@ -291,7 +205,7 @@ bool Lookups::write_back(const rules::Application &app, llvm::ArrayRef<ValueId> 
   if (!app.op.computes(rules::Computes::IndexPut) || operands.size() < 3)
     return false;
   const auto source = looked_up_.find(operands.back().index);
-  for (const auto &[arg, dim] : listed_indices(app))
+  for (const auto &[arg, dim] : rules::listed_indices(app))
     if (source != looked_up_.end() && source->second.rows && source->second.table.valid() &&
         arg < operands.size() && operands[arg] == source->second.index &&
         storage_of(app.program, operands[0]) == storage_of(app.program, source->second.table)) {
@@ -318,7 +232,7 @@ void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> ope
       return;
     }
   }
-  const std::optional<unsigned> dim = dim_of_first(app);
+  const std::optional<unsigned> dim = rules::dim_of_first(app);
   if (app.op.row->variant != rules::Variant::Adds || !dim ||
       llvm::none_of(operands, [&](ValueId each) { return zeroed_.count(each.index); }))
     return;
@@ -355,7 +269,7 @@ llvm::SmallVector<size_t, 2> Lookups::offset_operands(const rules::Application &
   llvm::SmallVector<size_t, 2> found;
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return found;
-  for (const Pick &pick : picks_of(app))
+  for (const rules::Pick &pick : rules::picks_of(app))
     found.push_back(pick.index);
   if (const std::optional<Scatter> call = scatter_of(app, operands))
     found.push_back(call->index);
@@ -381,7 +295,7 @@ Lookups::Facts Lookups::infer(const rules::Application &app,
     facts.summed = axes(operands[0]) & rules::communicated_axes(app);
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return facts;
-  facts.counts = counts_by_one(app) && counted_dim(app.program, app.attrs) == 0;
+  facts.counts = rules::counts_by_one(app) && rules::counted_dim(app.program, app.attrs) == 0;
   if (operands.empty())
     return facts;
   // As one column, or with more dimensions of one element.
@@ -408,7 +322,7 @@ Lookups::Facts Lookups::infer(const rules::Application &app,
     }
   scatter(app, operands, facts);
   if (app.op.computes(rules::Computes::IndexPut))
-    for (const auto &[arg, dim] : listed_indices(app))
+    for (const auto &[arg, dim] : rules::listed_indices(app))
       if (arg < operands.size() && counts_rows(app, {0, arg, dim}, operands[arg]))
         facts.own |= cut_along(app.type(app.args[0]), dim) - app.type(app.args[arg]).sharded();
   const bool fills = !app.op.row->chooses.empty() || app.op.computes(rules::Computes::IndexPut);

@@ -4,6 +4,8 @@
 
 #include "checker/gradual/blocks/offsets.h"
 
+#include "rules/attributes/lookups.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -70,16 +72,6 @@ public:
       zeroed_[value.index] = {facts.shared, facts.rows, {}, {}};
   }
 
-  // Of which dimension of a table, the operand `table`, the operand `index` picks rows.
-  struct Pick {
-    size_t table, index;
-    unsigned dim;
-  };
-  static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app);
-  // The dimension of the result in which these rows lie: where the index picks among the first
-  // dimensions of a table, together with others, theirs that is as far from the end.
-  static std::optional<unsigned> rows_of(const rules::Application &app, const Pick &pick);
-
 private:
   struct Rows { // `axes` of Facts::looked_up, or of Facts::shared
     ir::AxisSet axes;
@@ -89,14 +81,14 @@ private:
   struct Scatter;
   void look_up(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                Facts &facts) const;
-  void place(const rules::Application &app, const Pick &pick, ir::ValueId index, ir::AxisSet axes,
-             Facts &facts) const;
+  void place(const rules::Application &app, const rules::Pick &pick, ir::ValueId index,
+             ir::AxisSet axes, Facts &facts) const;
   bool write_back(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                   Facts &facts) const;
   void scatter(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                Facts &facts) const;
   bool has_own_rows(ir::ValueId value, const Offsets::Mask &rows) const;
-  bool counts_rows(const rules::Application &app, const Pick &pick, ir::ValueId index) const;
+  bool counts_rows(const rules::Application &app, const rules::Pick &pick, ir::ValueId index) const;
   bool has_mask(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 
   std::optional<Scatter> scatter_of(const rules::Application &app,

@@ -1,9 +1,9 @@
 // Follows what is counted through the rows that compute with it.
 #include "checker/gradual/blocks/numbering.h"
 
-#include "checker/gradual/blocks/lookups.h"
 #include "checker/gradual/sent/halo_windows.h"
 
+#include "rules/attributes/lookups.h"
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
 
@@ -17,22 +17,6 @@ using rules::Computes;
 
 // Of one dimension of a value: sums of more parts than that are not real ones.
 constexpr int kMostCounts = 4;
-
-bool counts_up(const rules::ResolvedOp &op) {
-  return (op.alias && op.alias->factors == rules::arange_factors) ||
-         op.variant() == rules::Variant::Iota;
-}
-
-bool counts_by_one(const rules::Application &app) {
-  const ir::AttrValue *step = app.attr("step");
-  return counts_up(app.op) &&
-         (!step || (step->form == ir::AttrForm::Integer && step->as_integer() == 1));
-}
-
-unsigned counted_dim(const ir::Program &program, ir::AttrsId attrs) {
-  const ir::AttrValue *dim = program.find(attrs, "dimension");
-  return dim && dim->form == ir::AttrForm::Integer ? static_cast<unsigned>(dim->as_integer()) : 0;
-}
 
 const Numbering::Counts *Numbering::numbers(ValueId value) const {
   auto found = counted_.find(value.index);
@@ -69,9 +53,9 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
     return found;
   // An index of which each entry belongs to a row of the table; a list of them, one for each
   // dimension, names the rows as well.
-  llvm::SmallVector<Lookups::Pick, 2> picked;
+  llvm::SmallVector<rules::Pick, 2> picked;
   if (picks(app.op) && (app.op.computes(Computes::Gather) || app.attr("slice_sizes")))
-    picked = Lookups::picks_of(app);
+    picked = rules::picks_of(app);
   for (uint32_t i = 0; i < operands.size() && i < app.args.size(); ++i) {
     const Counts *counts = numbers(operands[i]);
     if (!counts || (picks(app.op) && picked.empty()))
@@ -87,7 +71,7 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
       for (ir::AxisId axis : other.sharded() & same) {
         // An index names elements of the block that it picks them from: there it may begin at 0.
         if (llvm::any_of(picked,
-                         [&](const Lookups::Pick &pick) { return pick.dim == other.dim(axis); }))
+                         [&](const rules::Pick &pick) { return pick.dim == other.dim(axis); }))
           continue;
         const auto cls = positions_.in_front(operands[j], *other.dim(axis));
         const int64_t ranks = app.mesh()[axis].size();
@@ -145,12 +129,12 @@ void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> ope
     const ir::Extent of = program_.shapes[id].dims[dim];
     return of.is_number() ? of.number() : 0;
   };
-  if (counts_by_one(app)) {
-    const unsigned dim = counted_dim(app.program, app.attrs);
+  if (rules::counts_by_one(app)) {
+    const unsigned dim = rules::counted_dim(app.program, app.attrs);
     if (const auto cls = positions_.in_front(results[0], dim))
       counts.push_back({*cls, extent(dim), std::nullopt});
   } else if (picks(app.op)) {
-    for (const Lookups::Pick &pick : Lookups::picks_of(app))
+    for (const rules::Pick &pick : rules::picks_of(app))
       if (const Counts *index =
               pick.index < operands.size() ? numbers(operands[pick.index]) : nullptr)
         if (const ir::Shape *table = app.shape(app.args[pick.table]);

@@ -11,12 +11,6 @@
 
 namespace spmd::checker {
 
-// Whether the op makes numbers by counting.
-bool counts_up(const rules::ResolvedOp &op);
-bool counts_by_one(const rules::Application &app); // in steps of one
-// The dimension along which it does.
-unsigned counted_dim(const ir::Program &program, ir::AttrsId attrs);
-
 class Numbering {
 public:
   // `checked`: of the program, for the shapes.

@@ -2,12 +2,12 @@
 #include "checker/gradual/sent/block_numbers.h"
 
 #include "checker/gradual/axis_size_numbers.h"
-#include "checker/gradual/blocks/numbering.h"
 #include "checker/program_queries.h"
 
 #include "rules/apply.h"
 #include "rules/bind.h"
 #include "rules/factors/shape_rule.h"
+#include "rules/attributes/lookups.h"
 #include "rules/ops/op.h"
 #include "rules/shapes/attrs.h"
 #include "rules/violations/operands.h"
@@ -144,8 +144,8 @@ void BlockNumbers::learn(const rules::Application &app, llvm::ArrayRef<ValueId> 
     return;
   std::optional<Count> made;
   const int64_t start = rules::number_attr(app, {"start"}).value_or(0);
-  if (counts_by_one(app) && is_followed(start))
-    made = Count{counted_dim(program_, app.attrs),
+  if (rules::counts_by_one(app) && is_followed(start))
+    made = Count{rules::counted_dim(program_, app.attrs),
                  llvm::SmallVector<int64_t, 8>(ranks_.ranks(), start)};
   else if (operands.size() == 1 && moves_elements(app.op))
     made = moved(app, operands[0], result);
