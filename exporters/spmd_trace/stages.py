@@ -125,6 +125,10 @@ def join(
     return joined["op_count"]
 
 
+def _has_group(op: dict) -> bool:
+    return isinstance(op.get("attrs", {}).get("group"), str)  # of a group norm it is a number
+
+
 _LOOKS_UP = "aten.embedding.default"
 
 
@@ -454,7 +458,7 @@ class _Join:
         other axes along which it runs; None of what is none.
         """
         attrs = op.get("attrs", {})
-        if "group" not in attrs:
+        if not _has_group(op):
             words = [
                 axis
                 for key in ("axis", "axes", "by")
@@ -516,7 +520,7 @@ class _Join:
         return True
 
     def _same_call(self, op: dict, stage: _Stage, members: list[int], like: dict) -> bool:
-        if op["op"] != like["op"] or "group" not in op.get("attrs", {}):
+        if op["op"] != like["op"] or not _has_group(op):
             return False
         group = self._group_of(op, stage)
         return group is not None and group[0] == members

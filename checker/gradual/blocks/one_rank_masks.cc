@@ -41,7 +41,8 @@ static OneRankMasks::Facts compared_places(const rules::Application &app, const 
 }
 
 OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
-                                        llvm::ArrayRef<ValueId> operands) const {
+                                        llvm::ArrayRef<ValueId> operands,
+                                        llvm::function_ref<bool(ValueId)> is_zero) const {
   Facts facts;
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return facts;
@@ -72,7 +73,7 @@ OneRankMasks::Facts OneRankMasks::infer(const rules::Application &app,
     } else if (i == chosen) {
       zero -= tensor ? app.type(app.args[slot->first]).of(ir::Kind::Partial) : AxisSet();
     } else if (tensor) {
-      zero &= app.type(app.args[slot->first]).zero();
+      zero &= is_zero(operand) ? zero : app.type(app.args[slot->first]).zero();
     } else if (!slot || !rules::is_zero(*slot)) {
       zero = {};
     }

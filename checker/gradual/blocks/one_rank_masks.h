@@ -5,6 +5,7 @@
 #include "checker/gradual/blocks/offsets.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace spmd::checker {
 
@@ -18,7 +19,9 @@ public:
     ir::AxisSet mask, value, scaled;
     std::optional<int64_t> rank; // which one, along the axis, where the program says a number
   };
-  Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+  // `is_zero`: whether an operand is zeros, whatever its type says.
+  Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+              llvm::function_ref<bool(ir::ValueId)> is_zero) const;
   void learn(ir::ValueId value, const Facts &facts) {
     if (facts.mask)
       masks_[value.index] = facts.mask;

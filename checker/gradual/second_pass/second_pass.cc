@@ -119,7 +119,7 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
   parts_.edges.judge(id, app);
   parts_.rings.judge(id, app);
   parts_.own_counts.judge_selected(app);
-  parts_.one_rank.judge(app);
+  parts_.one_rank.judge(app, parts_.zeros);
   parts_.own_counts.judge_logs(id, app);
   parts_.joined.judge(app, results);
   parts_.norms.judge(id, app, results);

@@ -64,11 +64,14 @@ def _recorded(
     if not (gradual or is_unchecked(closed.jaxpr)):
         return record_jaxpr(closed, mesh, names=names, **more)
 
-    def whole(closed, asked, mesh) -> Program:
-        found = sizes.of_program(trace, closed, mesh, asked)
+    def whole(closed, asked, there) -> Program:
+        found = sizes.of_program(trace, closed, there, asked)
+        found.fewer = {
+            size: there.shape[axis] for axis, size in mesh.shape.items() if size > there.shape[axis]
+        }
         if values is not None:
-            found.counts = counts.divisions(closed, values, mesh)
-        return groups.record(closed, mesh, names, found, specs)
+            found.counts = counts.divisions(closed, values, there)
+        return groups.record(closed, there, names, found, specs)
 
     fewer = sizes.smaller(closed.jaxpr)
     with contextlib.suppress(Exception), sizes.with_sizes(fewer):

@@ -37,6 +37,10 @@ class Op:
     call: int | None = None  # of a custom autograd function: the number of the call that it is in
     body: str | None = None  # of a call: a function of which only operands and results are known
 
+    def runs_over_ranks(self) -> bool:
+        """By the name of a group, or of axes: `group` of a group norm is a number."""
+        return isinstance(self.attrs.get("group"), str) or "axis" in self.attrs
+
     def operands(self) -> list[Value]:
         """The values that it takes, lists flattened."""
         items = flatten([*self.ins, *self.kw.values()])

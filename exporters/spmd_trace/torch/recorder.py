@@ -658,7 +658,8 @@ class Recorder:
 
     def _pair(self, op: Op) -> None:
         inputs = [v for v in operands.flatten(op.ins) if isinstance(v, Value)]
-        self.pairing.note_use(op, inputs)
+        if op.grad or self.functions.inside:
+            self.pairing.note_use(op, inputs)
         if self.functions.inside:
             self.pairing.note_forward(op, in_function=True)
         elif op.grad and any(v.requires_grad is not False for v in inputs):

@@ -38,9 +38,18 @@ void ZeroBlocks::scale_zeros() {
 }
 
 // Memory that was cleared, and to which something is added, holds that alone: zeros are of its
-// type. So are those that something was multiplied with.
+// type. So are those that something was multiplied with, and those that stand where something else
+// is not chosen.
 void ZeroBlocks::take_cleared(const rules::ResolvedOp &op) {
-  if (!op.computes(Computes::Add) || state_.args.size() != 2)
+  const bool chooses = op.row && !op.row->chooses.empty();
+  if (!chooses && !(op.computes(Computes::Add) && state_.args.size() == 2))
+    return;
+  llvm::SmallVector<size_t, 2> both;
+  for (size_t i = 0; i < state_.args.size(); ++i)
+    if (const ir::ShapeId shape = state_.args[i].shape;
+        !chooses || (shape.valid() && ir::differentiable(program_.shapes[shape].dtype)))
+      both.push_back(i);
+  if (both.size() != 2 || state_.args[both[0]].shape != state_.args[both[1]].shape)
     return;
   auto cleared = [&](size_t i) {
     const Type &type = program_.types[state_.args[i].type];
@@ -48,9 +57,11 @@ void ZeroBlocks::take_cleared(const rules::ResolvedOp &op) {
            (type.zero() & type.same_on_all_ranks())
                .contains(program_.meshes[type.mesh()].typed_axes());
   };
-  for (size_t i : {0, 1})
-    if (cleared(i) && !cleared(1 - i) && state_.args[0].shape == state_.args[1].shape)
-      state_.args[i].type = state_.args[1 - i].type;
+  for (auto [zeros, other] : {std::pair(both[0], both[1]), std::pair(both[1], both[0])})
+    if (cleared(zeros) && !cleared(other)) {
+      state_.args[zeros].type = state_.args[other].type;
+      cleared_ = state_.operands.values[zeros];
+    }
 }
 
 // Zeros that a collective takes as blocks, such as the first state of a recurrence, are those of a

@@ -11,7 +11,7 @@ class ZeroBlocks : public SecondPassPart {
 public:
   using SecondPassPart::SecondPassPart;
 
-  void begin() { padded_ = {}; }
+  void begin() { padded_ = {}, cleared_ = {}; }
   void scale_zeros();
   void take_cleared(const rules::ResolvedOp &op);
   void take_stated(const rules::Application &app);
@@ -21,6 +21,8 @@ public:
   void keep_padded(ir::Type &type) const;
 
   bool contains(ir::ValueId value) const { return blocks_.contains(value.index); }
+  // Likewise, or zeros that the instruction takes for what stands beside them.
+  bool are_zeros(ir::ValueId value) const { return value == cleared_ || contains(value); }
   const llvm::DenseSet<uint32_t> &values() const { return blocks_; }
 
 private:
@@ -28,6 +30,7 @@ private:
   bool chooses_zeros(const ir::Inst &inst, const rules::ResolvedOp &op) const;
 
   llvm::DenseSet<uint32_t> blocks_; // by value
+  ir::ValueId cleared_;             // the operand that is taken for another one
   ir::AxisSet padded_;              // along which the instruction puts zeros around a block
 };
 

@@ -45,8 +45,9 @@ void OneRankAddends::hand_in(const ir::Inst &inst, const rules::ResolvedOp &op) 
   }
 }
 
-void OneRankAddends::judge(const rules::Application &app) {
-  made_ = alone_.infer(app, state_.operands.values);
+void OneRankAddends::judge(const rules::Application &app, const ZeroBlocks &zeros) {
+  made_ = alone_.infer(app, state_.operands.values,
+                       [&](ValueId value) { return zeros.are_zeros(value); });
 }
 
 void OneRankAddends::learn(ValueId value) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checker/gradual/blocks/one_rank_masks.h"
+#include "checker/gradual/second_pass/blocks/zero_blocks.h"
 #include "checker/gradual/second_pass/part.h"
 
 namespace spmd::checker {
@@ -14,7 +15,7 @@ public:
   void begin() { made_ = {}; }
   void add(const ir::Inst &inst, const rules::ResolvedOp &op);
   void hand_in(const ir::Inst &inst, const rules::ResolvedOp &op);
-  void judge(const rules::Application &app);
+  void judge(const rules::Application &app, const ZeroBlocks &zeros);
   void learn(ir::ValueId value);
   void keep(const rules::ResolvedOp &op, ir::Type &type);
   void follow(ir::InstId id, ir::ValueId value, const ir::Type &type);

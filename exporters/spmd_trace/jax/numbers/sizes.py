@@ -107,14 +107,21 @@ class Sizes:
     # By equation that divides by what a rank has counted: attributes that say along which axes the
     # counts are equal, or differ.
     counts: dict[int, dict] = dataclasses.field(default_factory=dict)
+    # Where it was traced with fewer ranks: the size that an axis has, and the one it has here.
+    fewer: dict[int, int] = dataclasses.field(default_factory=dict)
 
     def number(self, eqn, atom, value):
         """The value of a literal, with the sizes that are in it."""
-        if eqn is None or not isinstance(value, float) or not self.powers:
+        if eqn is None or not isinstance(value, float):
             return value
         for place, one in enumerate(eqn.invars):
             if one is atom and (powers := self.powers.get((id(eqn), place))):
                 return Sized.of(value, powers["base"], powers["of"])
+        # A constant of the program that is as large as an axis may be its size.
+        if eqn.primitive.name in ("mul", "div"):
+            for size, here in self.fewer.items():
+                if value in (size, 1 / size):
+                    return here if value == size else 1 / here
         return value
 
     def renamed(self, equations: dict, powers) -> "Sizes":
@@ -125,7 +132,7 @@ class Sizes:
         counts = {id(equations[eqn]): {word: list(powers(dict.fromkeys(axes, 1)))
                                        for word, axes in entry.items()}
                   for eqn, entry in self.counts.items()}  # fmt: skip
-        return Sizes(moved, self.sizes, counts)
+        return Sizes(moved, self.sizes, counts, self.fewer)
 
     def of_transposes(self, jaxpr) -> None:
         """The divisions that JAX writes before the backward of a shard_map: by the ranks that

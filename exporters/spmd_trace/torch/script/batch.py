@@ -120,7 +120,7 @@ class Batch:
             alone = op.phase == "fwd" and op.scope is None and not _acts(op)
             if alone and operands and all(id(value) in self._data for value in operands):
                 self._data |= {id(value) for value in op.outs}
-                changes = op.mut or op.kw or "group" in op.attrs or "axis" in op.attrs
+                changes = op.mut or op.kw or op.runs_over_ranks()
                 self.ops += [] if changes else [op]
                 made += op.outs
         return [] if at_the_end else made
@@ -183,7 +183,7 @@ def leave_out(program: Program, batch: Batch | None) -> None:
         op = ops[place]
         wanted = any(id(value) in needed for value in op.outs)
         if place >= last:
-            changes = bool(op.mut or op.kw or "group" in op.attrs or "axis" in op.attrs)
+            changes = bool(op.mut or op.kw or op.runs_over_ranks())
             wanted |= id(op) not in foreign and (changes or not at_the_end)
         else:
             wanted |= id(op) not in ahead
@@ -195,6 +195,10 @@ def leave_out(program: Program, batch: Batch | None) -> None:
                     needed.add(id(value))
                     value = value.alias_of
     program.ops = kept[::-1]
+    there = {id(op) for op in kept}
+    for op in kept:
+        if op.bwd_of is not None and id(op.bwd_of) not in there:
+            op.bwd_of = None
     _drop_unused(program)
 
 
@@ -218,7 +222,7 @@ def _of_the_next(program: Program, last: int) -> set[int]:
         elif values & data:
             found.add(id(op))
             data |= made
-        elif (values & numbers or not values) and not {"group", "axis"} & op.attrs.keys():
+        elif (values & numbers or not values) and not op.runs_over_ranks():
             found.add(id(op))
             numbers |= made
     return found
