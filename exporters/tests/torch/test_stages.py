@@ -78,6 +78,14 @@ def test_stages_are_one_program_along_the_other_axes(tmp_path):
     assert sorted(params) == [f"stages.{n}.{of}" for n in range(2) for of in ("bias", "weight")]
 
 
+def test_a_number_of_groups_is_no_group_of_ranks(tmp_path):
+    normed = "model = torch.nn.Sequential(torch.nn.GroupNorm(2, 4), torch.nn.Linear(4, 4))"
+    code = _BEGIN.replace("model = torch.nn.Linear(4, 4)", normed)
+    trace, said = recorded(tmp_path, code + _STAGES + _AVERAGE + _END, "--world", 4)
+    assert "2 stages of a pipeline, those of ranks 0, 2, are one program" in said
+    assert sum("group_norm" in op["op"] for op in trace["ops"]) > 1
+
+
 @pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT names no checker")
 @pytest.mark.parametrize("missing", [False, True])
 def test_the_types_of_a_stage_are_carried_to_the_next(missing, tmp_path):

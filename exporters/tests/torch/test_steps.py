@@ -134,6 +134,22 @@ def test_a_gradient_that_is_never_cleared_is_added_to(cleared, data, tmp_path):
     assert [row["name"] for row in found] == expected
 
 
+def test_what_the_step_before_has_left_to_do_is_left_out(tmp_path):
+    """Copies of parameters that it takes are no use of them which a gradient belongs to."""
+    copied = """
+    optimizer.zero_grad()
+    with torch.no_grad():
+        mean = w.detach().clone() if step == 0 else mean.lerp_(w.detach(), 0.1)"""
+    code = _LEFT.replace("    CLEAR\n", "").replace("    AFTER", copied)
+    done = record(tmp_path, code, "--world", 2)
+    assert done.returncode == 0, done.stderr
+    trace = json.loads((tmp_path / "step.spmd.json").read_text())
+    assert judged.reports(tmp_path / "step.spmd.json") == []
+    made = {one["id"]: op["op"] for op in trace["ops"] for one in op.get("out", [])}
+    belong = [made[op["bwd_of"]] for op in trace["ops"] if "bwd_of" in op]
+    assert belong and not any("detach" in name for name in belong)
+
+
 _CLOSURE = """
 import torch
 model = torch.nn.Linear(2, 2)
