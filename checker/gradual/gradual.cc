@@ -5,6 +5,7 @@
 #include "checker/gradual/inference.h"
 #include "checker/gradual/micro_batches/micro_batches.h"
 #include "checker/gradual/step/accumulation.h"
+#include "checker/gradual/step/counted_norms.h"
 #include "checker/gradual/step/expert_gradients.h"
 #include "checker/gradual/step/owned_norms.h"
 #include "checker/gradual/step/returned.h"
@@ -731,6 +732,7 @@ static CheckResult judged(ir::Program &program, CheckOptions options,
   judge_accumulation(program, result);
   judge_unseen_collectives(program, result);
   judge_received_gradients(program, result);
+  judge_counted_norms(program, result);
   judge_owned_norms(program, result);
   judge_expert_gradients(program, result);
   judge_micro_batches(program, result);

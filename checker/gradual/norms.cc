@@ -51,11 +51,6 @@ bool is_power(const rules::Application &app, double exponent) {
   return app.op.computes(Computes::Power) && stated(app, 1, {"exponent"}).value_or(0) == exponent;
 }
 
-bool squares(const rules::Application &app, llvm::ArrayRef<ValueId> operands) {
-  return app.op.computes(Computes::Square) || is_power(app, 2) ||
-         (app.op.computes(Computes::Mul) && operands.size() == 2 && operands[0] == operands[1]);
-}
-
 // By the root of how many an instruction divides each of its operands.
 double divides_by_root_of(const rules::Application &app) {
   const bool product = app.op.computes(Computes::Mul);
@@ -69,6 +64,16 @@ bool is_scalar(double value, int64_t expected) {
 }
 
 } // namespace
+
+bool squares(const rules::Application &app, llvm::ArrayRef<ValueId> operands) {
+  return app.op.computes(Computes::Square) || is_power(app, 2) ||
+         (app.op.computes(Computes::Mul) && operands.size() == 2 && operands[0] == operands[1]);
+}
+
+bool takes_root(const rules::Application &app) {
+  return (app.op.computes(Computes::Root) && app.op.variant() == rules::Variant::Plain) ||
+         is_power(app, 0.5);
+}
 
 Norms::Norms(ir::Program &program) {
   rules::Rules rules(program);
@@ -90,11 +95,9 @@ Norms::Norms(ir::Program &program) {
 }
 
 AxisSet Norms::rooted(const rules::Application &app, ValueId operand, ValueId result) const {
-  const bool root =
-      (app.op.computes(Computes::Root) && app.op.variant() == rules::Variant::Plain) ||
-      is_power(app, 0.5);
-  return root && only_squared_.contains(result.index) ? squares_.lookup(operand.index).axes
-                                                      : AxisSet();
+  return takes_root(app) && only_squared_.contains(result.index)
+             ? squares_.lookup(operand.index).axes
+             : AxisSet();
 }
 
 // The square of a root is an addend for each rank. Over some axes it may be added up before others.

@@ -9,6 +9,10 @@
 
 namespace spmd::checker {
 
+// Whether an instruction gives the squares of its first operand, or its square root.
+bool squares(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands);
+bool takes_root(const rules::Application &app);
+
 class Norms {
 public:
   explicit Norms(ir::Program &program);

@@ -63,7 +63,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   parts_.means.add_to_means(op);
   parts_.one_rank.add(inst, op);
   parts_.zeros.scale_zeros();
-  parts_.zeros.take_cleared(op);
+  parts_.zeros.take_cleared(op, [&](ValueId value) { return parts_.one_rank.is_mask(value); });
   parts_.gradients.take_shares(inst, op);
   parts_.norms.take_squares(inst, op);
   parts_.gradients.take_joined_counts(op);

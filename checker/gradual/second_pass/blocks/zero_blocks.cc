@@ -38,10 +38,12 @@ void ZeroBlocks::scale_zeros() {
 }
 
 // Memory that was cleared, and to which something is added, holds that alone: zeros are of its
-// type. So are those that something was multiplied with, and those that stand where something else
-// is not chosen.
-void ZeroBlocks::take_cleared(const rules::ResolvedOp &op) {
-  const bool chooses = op.row && !op.row->chooses.empty();
+// type. So are those that something was multiplied with, and those that other ranks have in the
+// place of what one rank has.
+void ZeroBlocks::take_cleared(const rules::ResolvedOp &op,
+                              llvm::function_ref<bool(ValueId)> chooses_one_rank) {
+  const bool chooses =
+      op.row && !op.row->chooses.empty() && llvm::any_of(state_.operands.values, chooses_one_rank);
   if (!chooses && !(op.computes(Computes::Add) && state_.args.size() == 2))
     return;
   llvm::SmallVector<size_t, 2> both;

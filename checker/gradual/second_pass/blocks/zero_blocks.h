@@ -4,6 +4,7 @@
 #include "checker/gradual/second_pass/part.h"
 
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace spmd::checker {
 
@@ -13,7 +14,9 @@ public:
 
   void begin() { padded_ = {}, cleared_ = {}; }
   void scale_zeros();
-  void take_cleared(const rules::ResolvedOp &op);
+  // `chooses_one_rank`: whether an operand is a mask that is true on one rank alone.
+  void take_cleared(const rules::ResolvedOp &op,
+                    llvm::function_ref<bool(ir::ValueId)> chooses_one_rank);
   void take_stated(const rules::Application &app);
   void find_padded(const rules::Application &app);
   // `type`: as its rule has it; `before`: the axes on which it is zero then.

@@ -23,6 +23,7 @@ public:
   // Along which the value is pending only because one rank alone has something: the others may do
   // anything with their zeros, as the later stages of a pipeline do in its first turns.
   ir::AxisSet on_one_rank(ir::ValueId value) const { return on_one_rank_.lookup(value.index); }
+  bool is_mask(ir::ValueId value) const { return bool(alone_.mask(value)); }
   // Along which something was on one rank alone so far.
   ir::AxisSet axes() const { return axes_; }
   // Along which the scale of the first result is known by that.
