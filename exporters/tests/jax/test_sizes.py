@@ -14,6 +14,7 @@ from jax import lax
 from jax._src import core
 from jax.sharding import AbstractMesh, PartitionSpec as P
 
+from spmd_trace.jax import lint
 from spmd_trace.jax.numbers import sizes
 from spmd_trace.jax.numbers.asked import watched
 from spmd_trace.jax.versions import use_abstract_mesh
@@ -144,3 +145,32 @@ def test_script(name, both, tmp_path):
     with contextlib.suppress(AssertionError):
         script_programs.recorded(name, tmp_path)
     assert both and all(found == again for found, again in both)
+
+
+_RANKS = 8
+_STEP = 0.1
+
+
+def _sharded_step(w, head, x):
+    """Weights in rows on all ranks, gathered for use; of the head each rank has one column."""
+
+    def loss(w, head):
+        h = jnp.tanh(x @ lax.all_gather(w, "fsdp", axis=0, tiled=True))
+        return jnp.mean((h @ lax.all_gather(head, "fsdp", axis=1, tiled=True)) ** 2)
+
+    # The gather has summed them.
+    own, of_head = (g / _RANKS for g in jax.grad(loss, argnums=(0, 1))(w, head))
+    return w - _STEP * own, head - _STEP * of_head
+
+
+@pytest.mark.skipif("SPMDLINT" not in os.environ, reason="SPMDLINT does not name a checker")
+@pytest.mark.parametrize("ranks,expected", [(_RANKS, []), (_RANKS // 2, ["scale-mismatch"])])
+def test_a_constant_is_the_size_of_an_axis_of_as_many_ranks(ranks, expected):
+    """Where a rank has one column, half of the ranks are recorded: the constant is half as well."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:ranks]), ("fsdp",))
+    specs = P("fsdp"), P(None, "fsdp"), P("fsdp")
+    step = jax.shard_map(
+        _sharded_step, mesh=mesh, in_specs=specs, out_specs=specs[:2], check_vma=False
+    )
+    found = lint(jax.jit(step), jnp.ones((8, 8)), jnp.ones((8, ranks)), jnp.ones((16, 8)))
+    assert sorted({one["name"] for one in found}) == expected
