@@ -197,6 +197,11 @@ void AxisSizeNumbers::instruction(ir::InstId id, rules::Rules &rules) {
     return;
   if (*factor > 1)
     products_[id.index] = {operands.values[0], ranks};
+  // What the program makes of a gradient when it has it.
+  const ir::InstId made = made_by_[operands.values[0].index];
+  if (*factor < 1 && inst.phase != ir::Phase::Backward && made.valid() &&
+      program_.insts[made].phase == ir::Phase::Backward)
+    quotients_[id.index] = {operands.values[0], ranks};
   if (*factor < 1 && inst.bwd_of.valid())
     mean_backward(id, ranks, rules);
   else if (*factor < 1 && !inst.bwd_of.valid())
@@ -586,6 +591,18 @@ AxisSizeNumbers::Doubt AxisSizeNumbers::may_be_size(ir::InstId id, const Product
   return doubt;
 }
 
+// A gradient that is off by the sizes of axes, and is divided by as many as there are ranks on them:
+// it may be the mean that it has to be.
+AxisSizeNumbers::Doubt AxisSizeNumbers::may_be_mean(const Product &quotient,
+                                                    const Type &type) const {
+  AxisSet above;
+  for (ir::AxisId axis : program_.meshes[type.mesh()].typed_axes())
+    if (type.scale.valid() && ir::exponent_of(program_, type.scale, type.mesh(), axis) > 0)
+      above |= axis;
+  const auto axes = with_ranks(program_.meshes[type.mesh()], above, quotient.by);
+  return {{}, axes.value_or(AxisSet())};
+}
+
 // What stands for the size of some axes, where others have as many ranks together.
 AxisSizeNumbers::Doubt AxisSizeNumbers::may_be_another(ir::InstId id) const {
   const auto found = scales_.find(id.index);
@@ -609,6 +626,10 @@ AxisSizeNumbers::Doubt AxisSizeNumbers::doubt(ir::InstId id,
                                               llvm::ArrayRef<ir::TypeId> types) const {
   if (scales_.count(id.index))
     return may_be_another(id);
+  if (const auto found = quotients_.find(id.index); found != quotients_.end()) {
+    const ir::TypeId type = types[found->second.operand.index];
+    return type.valid() ? may_be_mean(found->second, program_.types[type]) : Doubt();
+  }
   // In the backward it is what it is in the forward.
   const ValueId of = program_.insts[id].bwd_of;
   const ir::InstId forward = of.valid() ? made_by_[of.index] : ir::InstId();

@@ -76,6 +76,7 @@ private:
   bool is_exponent(const ir::Inst &inst, double factor, rules::Rules &rules);
   int64_t elements(ir::ValueId value) const;
   Doubt may_be_size(ir::InstId id, const Product &product, const ir::Type &type) const;
+  Doubt may_be_mean(const Product &quotient, const ir::Type &type) const;
   Doubt may_be_another(ir::InstId id) const;
   ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks,
                      bool sums = false) const;
@@ -114,8 +115,9 @@ private:
   llvm::DenseMap<uint32_t, ir::ScaleId> named_;  // likewise, where the program names the size
   llvm::DenseMap<uint32_t, double> factors_;     // likewise: the number that it is
   llvm::DenseMap<uint32_t, Mean> means_;         // likewise
-  llvm::DenseMap<uint32_t, Product> products_;   // likewise: with a whole number
-  llvm::DenseMap<uint32_t, Share> shares_;       // likewise: of a loss, by a whole number
+  // Likewise: with a whole number, and by one.
+  llvm::DenseMap<uint32_t, Product> products_, quotients_;
+  llvm::DenseMap<uint32_t, Share> shares_; // likewise: of a loss, by a whole number
   ir::AxisSet summed_; // axes over which gradients are summed, and nowhere averaged
 };
 
