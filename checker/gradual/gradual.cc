@@ -316,6 +316,9 @@ static bool keeps_addends_apart(const ir::Program &program, const Updates &updat
   const rules::ResolvedOp op = op_of(program, place.as_inst());
   if (compares)
     return !updates.feeds_parameter(place.as_inst());
+  // Addends that are brought together for a log, such as the losses of ranks, are added up there.
+  if (sends && op.transition == rules::TransitionOp::AllGather)
+    return updates.has_any() && !updates.feeds_parameter(place.as_inst());
   if (sends)
     return op.transition == rules::TransitionOp::Broadcast &&
            (!updates.feeds_parameter(place.as_inst()) ||

@@ -22,13 +22,14 @@ bool Updates::adds_to_kept(const ir::Inst &inst, const rules::ResolvedOp &op) co
          kept_.test(storage_of(program_, inst.first_result).index);
 }
 
-// Whether something stands in the program that asks: an addend may be picked, a buffer drift, or a
-// sum be kept.
+// Whether something stands in the program that asks: an addend may be picked or brought together
+// with others, a buffer drift, or a sum be kept.
 bool Updates::is_asked(rules::Rules &rules) const {
   auto picks = [&](uint32_t i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
     const rules::ResolvedOp &op = rules.resolve(inst.op);
-    if (op.transition == rules::TransitionOp::Broadcast || adds_to_kept(inst, op))
+    if (op.transition == rules::TransitionOp::Broadcast ||
+        op.transition == rules::TransitionOp::AllGather || adds_to_kept(inst, op))
       return true;
     if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
       return false;

@@ -17,6 +17,8 @@ public:
   // Whether a gradient or a new value of a parameter is made of a result of the instruction. What
   // only decides something, as a flag that an overflow has set does, is no part of it.
   bool feeds_parameter(ir::InstId id) const;
+  // Whether the program makes any of a parameter.
+  bool has_any() const { return made_of_.any(); }
   // Whether the forward reads a value for what becomes of parameters. What is read to be moved on,
   // as the statistics of a batch norm, is not.
   bool reads_for_update(ir::ValueId value) const { return read_.test(value.index); }
