@@ -190,17 +190,19 @@ for step in range(4):
     optimizer.zero_grad()
     model(x).square().mean().backward()
     for p, kept in zip(model.parameters(), rest):
-        kept += p.grad.flatten()
+        whole = ADDED
         picked = torch.randperm(len(kept), generator=draws)[: len(kept) // 2]
-        sent = kept[picked]
-        kept[picked] = 0
+        sent = whole[picked]
+        whole[picked] = 0
+        kept.copy_(whole)
         dist.all_reduce(sent)
         p.grad = torch.zeros(len(kept)).index_put((picked,), sent / world).view_as(p)
     optimizer.step()
 """
 
 
+@pytest.mark.parametrize("added", ["kept.add_(p.grad.flatten())", "kept + p.grad.flatten()"])
 @pytest.mark.parametrize("seed,code", [("1", 0), ("1 + rank", 1)])
-def test_some_elements_of_gradients_are_summed(tmp_path, seed, code):
-    done = linted(tmp_path, _PICKED.replace("SEED", seed))
+def test_some_elements_of_gradients_are_summed(tmp_path, seed, code, added):
+    done = linted(tmp_path, _PICKED.replace("SEED", seed).replace("ADDED", added))
     assert done.returncode == code, done.stdout + done.stderr

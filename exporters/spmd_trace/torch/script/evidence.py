@@ -23,7 +23,8 @@ _PASSES = set("view _unsafe_view reshape t transpose permute unsqueeze squeeze".
 _PASSES |= set("alias detach clone _to_copy cat stack constant_pad_nd slice split".split())
 _PASSES |= set("index index_select gather take masked_select select unbind".split())
 _PASSES |= set("mul div _foreach_mul _foreach_div scale reinterpret convert".split())
-_PASSES_IN_PLACE = _PASSES | {"add", "copy"}
+_PASSES |= {"add"}  # to what was left of it before
+_PASSES_IN_PLACE = _PASSES | {"copy"}
 
 
 @contextlib.contextmanager
