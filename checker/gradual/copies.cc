@@ -66,7 +66,8 @@ void Copies::restore(ir::Program &program, CheckResult &result) const {
 
 namespace {
 
-// Names of the gradient of each parameter, in program order: what shares its storage with it.
+// Names of the gradient of each parameter, in program order: what shares its storage with it, also
+// after it was added to what was there.
 llvm::DenseMap<uint32_t, std::vector<ValueId>> gradients_of(const ir::Program &program) {
   llvm::DenseMap<uint32_t, std::vector<ValueId>> names;
   std::vector<ValueId> whose(program.values.size());
@@ -76,6 +77,10 @@ llvm::DenseMap<uint32_t, std::vector<ValueId>> gradients_of(const ir::Program &p
       whose[i] = value.grad_of;
     else if (value.alias_of.valid() && value.alias_of.index < i)
       whose[i] = whose[value.alias_of.index];
+    if (const ir::InstId by = defining_inst(program, ValueId{i});
+        !whose[i].valid() && by.valid() && accumulates(program, by))
+      for (ValueId operand : tensors_of(program, by))
+        whose[i] = whose[i].valid() ? whose[i] : whose[operand.index];
     if (whose[i].valid())
       names[whose[i].index].push_back(ValueId{i});
   }

@@ -6,6 +6,7 @@ are known say so; else what comes from outside. Of a rank's own attribute, such 
 begins, it is only known that what comes of it is unknown.
 """
 
+import math
 import pathlib
 
 from . import ownops
@@ -20,6 +21,7 @@ def state(trace: pathlib.Path, rank: int, steps: ownops.Steps, axes: list) -> in
     numbers = steps.numbers
     document = ownops.read(trace)
     made = _Made(document)
+    sizes = _elements(document)
     found = 0
     for which, op in zip(steps.calls(steps.rows_of(document)), list(document["ops"])):
         mine = numbers[rank].get(which)
@@ -27,6 +29,8 @@ def state(trace: pathlib.Path, rank: int, steps: ownops.Steps, axes: list) -> in
         if not differing or not op["op"].startswith("aten."):
             continue
         for place, lines in differing.items():
+            if place[0] != "in" and _is_extent(op, place, sizes):
+                continue
             found += 1
             if place[0] == "in":
                 _put(op["in"], place[1:], made.value(op, mine[place], lines))
@@ -37,6 +41,28 @@ def state(trace: pathlib.Path, rank: int, steps: ownops.Steps, axes: list) -> in
         document["op_count"] = len(document["ops"])
         trace.write_text(text(numbered(document)), encoding="utf-8")
     return found
+
+
+_NOTHING_IN_THEM = set("empty new_empty zeros new_zeros".split())
+
+
+def _is_extent(op: dict, place: tuple, sizes: dict[str, int]) -> bool:
+    """Whether an attribute says how long a result is that has the elements of an operand, or none
+    that count: rows of which each rank has its own number."""
+    if not {"size", "shape"} & set(place):
+        return False
+    name, (out, *others) = op["op"].split(".")[1], op["out"]
+    if name in _NOTHING_IN_THEM:
+        return True
+    first = next((one for one in op.get("in", []) if isinstance(one, str)), None)
+    return not others and sizes.get(first) == sizes[out["id"]]
+
+
+def _elements(document: dict) -> dict[str, int]:
+    """By value: how many it has, of those whose extents are numbers."""
+    values = [*document["params"], *(one for op in document["ops"] for one in op.get("out", []))]
+    known = [one for one in values if all(isinstance(n, int) for n in one.get("shape", [None]))]
+    return {one["id"]: math.prod(one["shape"]) for one in known}
 
 
 def _put(items: list, place: tuple, value: str) -> None:

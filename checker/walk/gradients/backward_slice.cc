@@ -13,6 +13,13 @@ bool is_forward(const ir::Inst &inst) {
   return inst.phase == Phase::Unstated || inst.phase == Phase::Forward;
 }
 
+bool accumulates(const ir::Program &program, InstId id) {
+  const ir::Inst &inst = program.insts[id];
+  return inst.phase == ir::Phase::Backward && inst.result_count == 1 &&
+         program.values[inst.first_result].alias_of.valid() &&
+         op_of(program, id).computes(rules::Computes::Add);
+}
+
 bool may_begin_backward(const ir::Program &program, rules::Rules &rules, InstId id) {
   const ir::Inst &inst = program.insts[id];
   if (inst.phase != Phase::Backward || inst.result_count != 1 || !inst.loc.valid())

@@ -19,6 +19,9 @@ bool is_forward(const ir::Inst &inst);
 rules::ResolvedOp op_of(const ir::Program &program, ir::InstId inst);
 // A constant in a backward, such as the ones with which a pass begins: the gradient of its loss.
 bool may_begin_backward(const ir::Program &program, rules::Rules &rules, ir::InstId id);
+// What a backward adds to memory that was cleared, or that holds what passes before it have left: a
+// gradient stays that of its parameter there.
+bool accumulates(const ir::Program &program, ir::InstId id);
 // The operands that a result is made of: of a call on a list, the one in its place.
 llvm::SmallVector<ir::ValueId, 4> sources(const ir::Program &program, ir::InstId id,
                                           ir::ValueId result);

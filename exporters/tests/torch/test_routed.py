@@ -139,3 +139,81 @@ for step in range(4):
 def test_experts_that_other_ranks_lack(tmp_path):
     done = linted(tmp_path, _GATHERED)
     assert json.loads(done.stdout)["findings"] == [], done.stdout + done.stderr
+
+
+# Two experts on each rank; each token goes to two, and its parts come home weighted.
+_TOP_TWO = """
+import torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+EACH, WIDTH = 2, 8
+
+class Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, received, sent):
+        ctx.sizes = received, sent
+        out = x.new_empty(sum(received), x.shape[1])
+        dist.all_to_all_single(out, x.contiguous(), received, sent)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        received, sent = ctx.sizes
+        out = grad.new_empty(sum(sent), grad.shape[1])
+        dist.all_to_all_single(out, grad.contiguous(), sent, received)
+        return out, None, None
+
+torch.manual_seed(0)
+gate, head = nn.Linear(WIDTH, EACH * world, bias=False), nn.Linear(WIDTH, 4)
+torch.manual_seed(1 + rank)
+experts = nn.ModuleList(nn.Sequential(nn.Linear(WIDTH, 12), nn.ReLU(), nn.Linear(12, WIDTH)) for _ in range(EACH))
+shared, own = [*gate.parameters(), *head.parameters()], list(experts.parameters())
+optimizer = torch.optim.AdamW([*shared, *own], 1e-3)
+draws = torch.Generator().manual_seed(50 + rank)
+for step in range(3):
+    x = torch.randn(12, WIDTH, generator=draws)
+    y = torch.randint(0, 4, (12,), generator=draws)
+    weight, chosen = gate(x).softmax(-1).topk(2, dim=-1)
+    order = chosen.flatten().argsort(stable=True)
+    counts = torch.bincount(chosen.flatten(), minlength=EACH * world)
+    theirs = torch.empty_like(counts)
+    dist.all_to_all_single(theirs, counts)
+    sent, received = (n.view(world, -1).sum(1).tolist() for n in (counts, theirs))
+    rows = Exchange.apply(x[order // 2], received, sent)
+    which = torch.arange(EACH).repeat(world).repeat_interleave(theirs)
+    done = torch.zeros_like(rows)
+    for n, expert in enumerate(experts):
+        mine = (which == n).nonzero().squeeze(1)
+        done = done.index_add(0, mine, expert(rows[mine]))
+    back = Exchange.apply(done, sent, received)
+    back = back * WEIGHT.unsqueeze(1)
+    mixed = torch.zeros_like(x).index_add(0, order // 2, back)
+    loss = F.cross_entropy(head(x + mixed), y)
+    optimizer.zero_grad(set_to_none=False)
+    loss.backward()
+    for p in SUMMED:
+        dist.all_reduce(p.grad)
+    for p in [*shared, *own]:
+        p.grad /= world
+    optimizer.step()
+"""
+_RIGHT = {"WEIGHT": "weight.flatten()[order]", "SUMMED": "shared"}
+
+
+@pytest.mark.parametrize(
+    "mistake,found,proved",
+    [
+        ({}, set(), 11),
+        ({"SUMMED": "[*shared, *own]"}, {"copies-differ"}, 0),
+        ({"SUMMED": "head.parameters()"}, {"copies-drift", "invariant-mixed"}, 0),
+        # Rows that meet in another order are no finding, and nothing is proved of them.
+        ({"WEIGHT": "weight.flatten()"}, set(), 0),
+    ],
+)
+def test_several_experts_on_each_rank(mistake, found, proved, tmp_path):
+    script = _TOP_TWO
+    for word, text in (_RIGHT | mistake).items():
+        script = script.replace(word, text)
+    report = json.loads(linted(tmp_path, script).stdout)
+    assert {one["name"] for one in report["findings"]} == found
+    assert report["inputs"][0]["proved"]["ranks"] == proved
