@@ -253,8 +253,13 @@ def record_functional(recorder, func, args, kwargs):
     with recorder.hidden():
         result = func(*args, **kwargs)
     if name in ("wait_tensor", "wait_tensors", "_wrap_tensor_autograd"):
-        # On fake tensors the newest torch makes another one, which nobody would know.
-        return next(iter(given.values()))
+        # On fake tensors the newest torch makes another one, which nobody would know. The wrapper is
+        # left out, and would wait when it is used.
+        (waited,) = given.values()
+        with recorder.hidden():
+            for one in waited if isinstance(waited, list) else [waited]:
+                torch.ops._c10d_functional.wait_tensor(one)
+        return waited
     buffer, name = given.get("out"), name.removesuffix("_out")
     in_place, name = name.endswith("_"), name.removesuffix("_")
     several, name = name.endswith("_coalesced"), name.removesuffix("_coalesced")
