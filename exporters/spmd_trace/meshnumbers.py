@@ -2,7 +2,7 @@
 
 `Mesh(devices.reshape(data, model), ...)` names `data` and `model`, wherever these come from: a
 constant, the default of a parameter or of an option, a field of a configuration, an argument of a
-call. So does `rank % model`. What else the script computes from them is then that of one device,
+call. So do `rank % model`, and the pairs of ranks that a `ppermute` is given. What else the script computes from them is then that of one device,
 too.
 """
 
@@ -15,6 +15,7 @@ import types
 # What makes a mesh or a group of ranks, and which argument says of what.
 _MESHES = dict.fromkeys(["Mesh", "make_mesh", "AbstractMesh", "create_device_mesh"], 0)
 _MESHES |= {"create_hybrid_device_mesh": 0, "new_group": 0, "init_device_mesh": 1, "DeviceMesh": 1}
+_SENDS = {"ppermute": 2, "pshuffle": 2}  # by whom to whom: the argument
 _RANKS = re.compile(r"(.*_)?(rank|world|world_size|WORLD_SIZE|RANK)$|get_rank$|get_world_size$")
 _DEEPEST = 8  # assignments that are followed from the mesh back
 
@@ -60,12 +61,36 @@ def _of_meshes(tree: ast.Module) -> set[str]:
         and isinstance(node.op, (ast.Mod, ast.FloorDiv))
         and any(map(_RANKS.match, _words(node.left)))
     ]
+    todo += [(one, 0) for one in _of_sends(tree, assigned)]
     while todo:
         expression, depth = todo.pop()
         for name in _numbers_named(expression) - found:
             found.add(name)
             if depth < _DEEPEST:
                 todo += [(one, depth + 1) for one in assigned.get(name, [])]
+    return found
+
+
+def _of_sends(tree: ast.Module, assigned: dict[str, list[ast.expr]]) -> list[ast.expr]:
+    """What says how many ranks send to each other: `n` in `[(i, (i + 1) % n) for i in range(n)]`."""
+    lists = [
+        one
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _called(node) in _SENDS
+        for one in (
+            *node.args[_SENDS[_called(node)] :],
+            *(k.value for k in node.keywords if k.arg == "perm"),
+        )
+    ]
+    lists += [
+        one for name in lists if isinstance(name, ast.Name) for one in assigned.get(name.id, [])
+    ]
+    found = []
+    for node in (inner for one in lists for inner in ast.walk(one)):
+        if isinstance(node, ast.comprehension):
+            found.append(node.iter)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            found.append(node.right)
     return found
 
 

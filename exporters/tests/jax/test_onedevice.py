@@ -216,6 +216,17 @@ def test_numbers_of_a_mesh_by_shape():
     assert json.dumps([node.value.value for node in (tree.body[0], tree.body[2])]) == "[1, 8]"
 
 
+def test_numbers_of_pairs_of_ranks():
+    source = """
+N, LENGTH, HALVES, TURNS = 8, 8, 2, 8
+right = [(i, i + 1) for i in range(N - 1)]
+y = lax.ppermute(x[:LENGTH], "x", right)
+z = lax.ppermute(y, "x", perm=[(j, (j + HALVES) % TURNS) for j in range(TURNS)])
+"""
+    tree, _ = meshnumbers.for_one_device(source, [])
+    assert ast.unparse(tree.body[0]) == "N, LENGTH, HALVES, TURNS = (1, 8, 2, 1)"
+
+
 # What is right for the rows of the first call alone: a batch that two devices have less of.
 SHAPES = """
 import jax, jax.numpy as jnp, numpy as np
