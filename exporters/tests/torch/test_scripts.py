@@ -153,8 +153,9 @@ def test_a_right_script_is_recorded_as_it_is(name, recorded):
     assert files[0] == f"{name}.py" and (len(files) == 1 or name in _NEEDS)
     roles = {param["role"] for param in trace["params"]}
     assert {"input", "param", "opt_state"} <= roles and ("const" not in roles or name in _NEEDS)
-    unknown = [p["name"] for p in trace["params"] if "?" in p["type"].values()]
-    assert not unknown
+    # Memory that a package keeps, and writes before it reads it, holds what nobody knows.
+    named = [p for p in trace["params"] if p["role"] != "const"]
+    assert not [p["name"] for p in named if "?" in p["type"].values()]
 
 
 @needs_checker
