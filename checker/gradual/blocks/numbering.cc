@@ -2,10 +2,12 @@
 #include "checker/gradual/blocks/numbering.h"
 
 #include "checker/gradual/sent/halo_windows.h"
+#include "checker/program_queries.h"
 
 #include "rules/attributes/lookups.h"
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
+#include "rules/shards/remesh.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -17,6 +19,33 @@ using rules::Computes;
 
 // Of one dimension of a value: sums of more parts than that are not real ones.
 constexpr int kMostCounts = 4;
+
+// What only an optimizer reads, has one dimension, and was seen to be the same on all ranks: beside
+// a rank's own block of parameters that lie behind one another, it is that of the first block.
+Numbering::Numbering(const ir::Program &program, const CutPositions &positions,
+                     const CheckResult &checked)
+    : program_(program), positions_(positions), checked_(checked) {
+  for (const ir::Param &param : program.params)
+    if (is_taken_alike(param))
+      if (const auto cls = positions_.in_front(param.value, 0))
+        counted_[param.value.index] = {{*cls, 0, std::nullopt}};
+  if (counted_.empty())
+    return;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
+    if (program.insts[ir::InstId{i}].phase != ir::Phase::Optimizer)
+      for (ValueId value : tensors_of(program, ir::InstId{i}))
+        counted_.erase(value.index);
+}
+
+bool Numbering::is_taken_alike(const ir::Param &param) const {
+  const ir::ShapeId shape = checked_.shapes[param.value.index];
+  const ir::TypeId type = checked_.types[param.value.index];
+  if (param.role == ir::Role::Param || !shape.valid() || !type.valid() ||
+      program_.shapes[shape].dims.size() != 1 || program_.shapes[shape].dims[0] == ir::Extent(1))
+    return false;
+  const ir::Type &is = program_.types[type];
+  return bool(rules::axes_of(program_, param.observed, is.mesh()) & is.same_on_all_ranks());
+}
 
 const Numbering::Counts *Numbering::numbers(ValueId value) const {
   auto found = counted_.find(value.index);

@@ -14,8 +14,7 @@ namespace spmd::checker {
 class Numbering {
 public:
   // `checked`: of the program, for the shapes.
-  Numbering(const ir::Program &program, const CutPositions &positions, const CheckResult &checked)
-      : program_(program), positions_(positions), checked_(checked) {}
+  Numbering(const ir::Program &program, const CutPositions &positions, const CheckResult &checked);
 
   struct Repeated {
     uint32_t operand; // of the instruction
@@ -40,6 +39,7 @@ private:
     bool operator==(const Count &) const = default;
   };
   using Counts = llvm::SmallVector<Count, 1>;
+  bool is_taken_alike(const ir::Param &param) const;
   const Counts *numbers(ir::ValueId value) const;
   std::optional<std::pair<unsigned, int64_t>> first_part(const rules::Application &app,
                                                          ir::ValueId result) const;

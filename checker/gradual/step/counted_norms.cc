@@ -12,7 +12,7 @@
 #include "rules/violations/norms.h"
 
 #include "llvm/ADT/DenseMap.h"
-#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/DenseSet.h"
 
 #include <optional>
 
@@ -28,7 +28,11 @@ namespace {
 class CountedNorms {
 public:
   CountedNorms(ir::Program &program, CheckResult &result)
-      : program_(program), result_(result), rules_(program) {}
+      : program_(program), result_(result), rules_(program) {
+    for (const Finding &finding : result.findings)
+      if (finding.place.form == Place::Form::Inst)
+        reported_.insert(finding.place.index);
+  }
 
   void run();
 
@@ -53,6 +57,7 @@ private:
   ir::Program &program_;
   CheckResult &result_;
   rules::Rules rules_;
+  llvm::DenseSet<uint32_t> reported_;       // instructions: what is wrong there is said
   OperandList operands_;                    // of the instruction
   llvm::DenseMap<uint32_t, Squares> found_; // by value
 };
@@ -108,12 +113,7 @@ CountedNorms::Found CountedNorms::summed(InstId id, const rules::Application &ap
 CountedNorms::Found CountedNorms::rooted(const Found &squares) {
   if (!squares || squares->rooted)
     return std::nullopt;
-  // What is wrong with the sum already says it.
-  const bool found_before = llvm::any_of(result_.findings, [&](const Finding &finding) {
-    return finding.place == Place::inst(squares->sum) &&
-           bool(rules::axes_of(finding.violation) & squares->counted);
-  });
-  if (squares->sum.valid() && !found_before) {
+  if (squares->sum.valid() && reported_.insert(squares->sum.index).second) {
     result_.findings.push_back(
         {rules::NormOvercount{{squares->operand}, squares->counted}, Place::inst(squares->sum)});
     for (auto &[value, other] : found_)
@@ -127,7 +127,8 @@ CountedNorms::Found CountedNorms::made(InstId id, const rules::Application &app,
   if (app.op.form == rules::OpForm::Transition)
     return rules::unstated_words(app.op.transition).reduces ? summed(id, app, r) : Found();
   // What one rank alone runs counts once.
-  if (app.op.form != rules::OpForm::Equation || !app.op.row || app.attr("alone"))
+  if (app.op.form != rules::OpForm::Equation || !app.op.row || app.attr("alone") ||
+      reported_.contains(id.index))
     return std::nullopt;
   llvm::SmallVector<ValueId, 4> operands;
   operands_.operands_of_result(r, program_.insts[id].result_count, operands);

@@ -50,6 +50,24 @@ def _files(folder) -> dict[str, str]:
     return found
 
 
+def test_what_a_package_writes_beside_the_script_is_kept_from_happening(tmp_path):
+    (tmp_path / "old.txt").write_text("old")
+    (tmp_path / ".cache").mkdir()
+    code = """
+import jinja2
+train(1)
+for name in ("old.txt", "new.txt", ".cache/kept.txt"):
+    jinja2.Template("written").stream().dump(name)
+assert pathlib.Path("old.txt").read_text() == pathlib.Path("new.txt").read_text() == "written"
+train(2)
+"""
+    done, _ = _record(tmp_path, code)
+    assert done.returncode == 0, done.stderr
+    expected = {"old.txt": "old", ".cache": "folder", ".cache/kept.txt": "written"}
+    assert _files(tmp_path) == expected
+    assert "old.txt" in done.stderr and "new.txt" in done.stderr
+
+
 _WRITES = """
 os.makedirs(here / "out" / "deep", exist_ok=True)
 torch.save(model.state_dict(), here / "old.pt")

@@ -7,14 +7,16 @@ constinit const DiagnosticInfo RepeatedPositions::info = {
     .name = "repeated-positions",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
-    .message = "{operand} counts from the same number on every rank of {axes}, and `{op}` puts it "
+    .message = "{operand} is that of the first block on every rank of {axes}, and `{op}` puts it "
                "beside a dimension of which each rank has its own block",
     .explain = R"(
 Numbers that a program counts up, such as `arange(n)`, say where elements lie. Each rank has its
 own block of a dimension here, and all ranks number their blocks in the same way: the second
 block begins at 0 again. Position tables and rotary angles are then those of the first block
 everywhere, and labels of a contrastive loss name the samples of the first rank. Begin at the
-offset of the rank's block: `arange(n) + rank * n`.
+offset of the rank's block: `arange(n) + rank * n`. So it is with the first rows of a tensor that
+all ranks have, and with a mask that an optimizer has cut out at one place on all ranks, where each
+of them updates its own block of the parameters.
 
 Only recorded steps without declarations are judged so.
 )",

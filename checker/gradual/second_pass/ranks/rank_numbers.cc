@@ -37,7 +37,7 @@ void RankNumbers::judge_positions(InstId id, const rules::Application &app,
                                   llvm::ArrayRef<ValueId> results) {
   for (const Numbering::Repeated &each : numbering_.repeated(app, state_.operands.values, results))
     if (AxisSet axes = each.axes - now_.reported;
-        axes && is_forward(program_.insts[id]) &&
+        axes && program_.insts[id].phase != ir::Phase::Backward &&
         reported_.insert(state_.operands.values[each.operand].index).second)
       state_.report(Place::inst(id), rules::RepeatedPositions{{each.operand}, axes});
   numbering_.learn(app, state_.operands.values, results);

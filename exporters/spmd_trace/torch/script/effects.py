@@ -162,6 +162,16 @@ def _finished():
     return future
 
 
+def _is_result(name: str) -> bool:
+    """Whether a file lies in the folder where the script runs, and in no folder that is hidden or
+    of packages."""
+    try:
+        parts = pathlib.Path(os.path.abspath(name)).relative_to(os.getcwd()).parts
+    except (ValueError, OSError):
+        return False
+    return not any(one.startswith(".") or one == "site-packages" for one in parts)
+
+
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 
 
@@ -177,16 +187,17 @@ def _by_script() -> bool:
 
 
 def _opening(guard: Guard, original):
-    """`open` for writing, by the script itself: packages have caches, which may be written."""
+    """`open` for writing, by the script itself, and of what a package writes where the script runs:
+    elsewhere packages have caches, which may be written."""
 
     @functools.wraps(original)
     def opened(file, mode="r", *args, **kwargs):
         if guard.inside or not isinstance(file, (str, bytes, os.PathLike)):
             return original(file, mode, *args, **kwargs)
-        if not _by_script():
-            return original(file, mode, *args, **kwargs)
         name = os.fsdecode(file)
         writes = set(mode) & set("wax+")
+        if not _by_script() and not (writes and _is_result(name)):
+            return original(guard.there(name) if _is_result(name) else file, mode, *args, **kwargs)
         if not writes or guard.is_own(name) or name.startswith("/dev/"):
             return original(guard.there(name), mode, *args, **kwargs)
         if not os.path.isdir(os.path.dirname(os.path.abspath(name))):
