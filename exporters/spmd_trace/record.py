@@ -177,7 +177,7 @@ def _alone(runs: "_Runs", options) -> dict:
     would cost is known before they are made.
     """
     outcome = runs.alone("alone", again=options.ranks == "auto")
-    if calls := outcome.get("calls"):
+    if (calls := outcome.get("calls")) and not runs.settings["start"]:
         number = min(options.step, calls)
         say(f"{options.script} does not train: call {number} of {calls} of a model is recorded")
         runs.settings |= {"inference": True, "step": number}

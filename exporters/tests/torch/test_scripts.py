@@ -66,7 +66,7 @@ _FOUND = {
     "zero1_by_hand_broken": {"invariant-mixed": "model(x)"},
     "weights_by_hand_broken": {"no-transition": "chunk(self.world)[self.rank]"},
     "hsdp_broken": {"copies-differ": "model(tokens"},
-    "tp_sp_loss_broken": {"partial-plus-replicate": "optimizer.step()"},
+    "tp_sp_loss_broken": {"invariant-mixed": "self.norm(x)"},
     "vocab_by_hand_broken": {"invariant-mixed": "F.linear(x, self.embed.weight)"},
     "zero_optimizer_broken": {"invariant-mixed": "model(x)"},
     "moe_broken": {"copies-differ": "dist.all_reduce(parameter.grad)"},
