@@ -2,14 +2,22 @@
 #include "checker/check_coverage.h"
 
 #include "checker/gradual/step/returned.h"
+#include "checker/walk/gradients/backward_slice.h"
 
+#include "rules/ops/registry.h"
 #include "rules/violations/gradients.h"
 
+#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
 
+#include <map>
+
 namespace spmd::checker {
+
+using ir::AxisSet;
+
 namespace {
 
 // Whether a type leaves the kind open on some axis, asked once per type.
@@ -67,8 +75,11 @@ uint64_t count_unchecked(const ir::Program &program) {
       program.insts.all(), [&](const ir::Inst &inst) { return off[inst.context.index]; }));
 }
 
+// What is not proved on an axis, by the name of the axis, and all that it is made of.
+using Unproved = std::map<std::string, std::pair<AxisSet, llvm::BitVector>>;
+
 void count_proof(const ir::Program &program, const CheckResult &result, ir::ValueId value,
-                 CheckCoverage &judged) {
+                 CheckCoverage &judged, Unproved &unproved) {
   const ir::Mesh &mesh = program.meshes[program.types[result.types[value.index]].mesh()];
   for (ir::AxisId axis : mesh.typed_axes()) {
     std::string name = program.strings[mesh[axis].name].str();
@@ -76,16 +87,50 @@ void count_proof(const ir::Program &program, const CheckResult &result, ir::Valu
     if (at == judged.proofs.end()) {
       judged.proofs.push_back({.axis = name});
       at = std::prev(judged.proofs.end());
-      for (const auto &[lost, place] : result.lost) // rather an instruction than a declaration
-        if (lost == axis && (!at->lost || place.form < at->lost->form))
-          at->lost = place;
     }
-    at->proved += proved_axes(result, value).contains(axis);
+    const bool proved = proved_axes(result, value).contains(axis);
+    at->proved += proved;
+    auto &[axes, values] = unproved[name];
+    values.resize(program.values.size());
+    axes |= axis;
+    if (!proved)
+      values.set(value.index);
+  }
+}
+
+// Memory that holds nothing yet: what is written there is another question.
+bool is_empty(rules::Rules &rules, const ir::Program &program, const Place &place) {
+  return place.form == Place::Form::Inst &&
+         rules.resolve(program.insts[place.as_inst()].op).variant() == rules::Variant::Empty;
+}
+
+// Where the first of what they are made of was lost, rather in an instruction than in a declaration.
+void find_lost(ir::Program &program, const CheckResult &result, CheckCoverage &judged,
+               Unproved &unproved) {
+  rules::Rules rules(program);
+  for (CheckCoverage::Proof &proof : judged.proofs) {
+    auto &[axes, values] = unproved[proof.axis];
+    if (values.none())
+      continue;
+    add_needed(program, values, [](ir::InstId) { return false; });
+    std::optional<unsigned> best;
+    for (const auto &[axis, place] : result.lost) {
+      const bool inst = place.form == Place::Form::Inst;
+      bool needed = !inst && place.form == Place::Form::Param &&
+                    values.test(program.params[place.index].value.index);
+      if (inst)
+        for (uint32_t r = 0; r < program.insts[place.as_inst()].result_count; ++r)
+          needed |= values.test(program.insts[place.as_inst()].result(r).index);
+      const unsigned order = (needed && !is_empty(rules, program, place) ? 0 : 2) + !inst;
+      if (axes.contains(axis) && (!best || order < *best))
+        best = order, proof.lost = place;
+    }
   }
 }
 
 // A parameter that is written counts where all that its new value was made of is known.
-void count_proofs(const ir::Program &program, const CheckResult &result, CheckCoverage &judged) {
+void count_proofs(ir::Program &program, const CheckResult &result, CheckCoverage &judged) {
+  Unproved unproved;
   const llvm::BitVector in_stages = proved_in_stages(program, result);
   CheckCoverage::Proof stages{.axis = "stages"};
   for (const ir::Output &output : program.outputs) {
@@ -96,17 +141,17 @@ void count_proofs(const ir::Program &program, const CheckResult &result, CheckCo
     ++judged.trained;
     judged.confirmed +=
         param->gradient_ratio && rules::describe_gradient_ratio(*param->gradient_ratio).empty();
-    count_proof(program, result, output.value, judged);
+    count_proof(program, result, output.value, judged, unproved);
     stages.proved += !in_stages.empty() && in_stages.test(output.value.index);
   }
   if (!in_stages.empty() && judged.trained)
     judged.proofs.push_back(std::move(stages));
-  if (judged.trained)
-    return;
-  for (const ir::Output &output : program.outputs) {
-    ++judged.results;
-    count_proof(program, result, output.value, judged);
-  }
+  if (!judged.trained)
+    for (const ir::Output &output : program.outputs) {
+      ++judged.results;
+      count_proof(program, result, output.value, judged, unproved);
+    }
+  find_lost(program, result, judged, unproved);
 }
 
 } // namespace
@@ -116,7 +161,7 @@ ir::AxisSet proved_axes(const CheckResult &result, ir::ValueId value) {
   return result.proved[value.index] & ~result.own[value.index];
 }
 
-CheckCoverage check_coverage(const ir::Program &program, const CheckResult &result) {
+CheckCoverage check_coverage(ir::Program &program, const CheckResult &result) {
   CheckCoverage judged;
   count_values(program, result, judged);
   if (result.gradual)

@@ -20,7 +20,7 @@ struct CheckCoverage {
 
   // Of programs that were judged without declarations: of how many parameters that the program
   // trains, or, where it trains none, of how many of its results all is known that makes them, by
-  // the name of the axis; where that was lost first.
+  // the name of the axis; where the first of what the others are made of was lost.
   struct Proof {
     std::string axis;
     uint64_t proved = 0;
@@ -36,7 +36,7 @@ struct CheckCoverage {
 
 // On which axes everything is known that makes a value, such as what a parameter is after a step.
 ir::AxisSet proved_axes(const CheckResult &result, ir::ValueId value);
-CheckCoverage check_coverage(const ir::Program &program, const CheckResult &result);
+CheckCoverage check_coverage(ir::Program &program, const CheckResult &result);
 // Why nothing was judged: `the program has no ops`.
 std::string why_nothing(const CheckCoverage &judged, const CheckStats &stats);
 

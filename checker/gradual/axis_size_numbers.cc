@@ -591,8 +591,8 @@ AxisSizeNumbers::Doubt AxisSizeNumbers::may_be_size(ir::InstId id, const Product
   return doubt;
 }
 
-// A gradient that is off by the sizes of axes, and is divided by as many as there are ranks on them:
-// it may be the mean that it has to be.
+// A gradient that is off by the sizes of axes, and is divided by as many as there are ranks on
+// them: it may be the mean that it has to be.
 AxisSizeNumbers::Doubt AxisSizeNumbers::may_be_mean(const Product &quotient,
                                                     const Type &type) const {
   AxisSet above;

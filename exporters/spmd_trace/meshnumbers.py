@@ -2,8 +2,8 @@
 
 `Mesh(devices.reshape(data, model), ...)` names `data` and `model`, wherever these come from: a
 constant, the default of a parameter or of an option, a field of a configuration, an argument of a
-call. So do `rank % model`, and the pairs of ranks that a `ppermute` is given. What else the script computes from them is then that of one device,
-too.
+call. So do `rank % model`, and the pairs of ranks that a `ppermute` is given. What else the script
+computes from them is then that of one device, too.
 """
 
 import ast
@@ -72,7 +72,7 @@ def _of_meshes(tree: ast.Module) -> set[str]:
 
 
 def _of_sends(tree: ast.Module, assigned: dict[str, list[ast.expr]]) -> list[ast.expr]:
-    """What says how many ranks send to each other: `n` in `[(i, (i + 1) % n) for i in range(n)]`."""
+    """What says how many ranks send: `n` in `[(i, (i + 1) % n) for i in range(n)]`."""
     lists = [
         one
         for node in ast.walk(tree)

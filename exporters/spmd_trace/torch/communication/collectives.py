@@ -253,8 +253,8 @@ def record_functional(recorder, func, args, kwargs):
     with recorder.hidden():
         result = func(*args, **kwargs)
     if name in ("wait_tensor", "wait_tensors", "_wrap_tensor_autograd"):
-        # On fake tensors the newest torch makes another one, which nobody would know. The wrapper is
-        # left out, and would wait when it is used.
+        # On fake tensors the newest torch makes another one, which nobody would know. The wrapper
+        # that would wait when it is used is left out.
         (waited,) = given.values()
         with recorder.hidden():
             for one in waited if isinstance(waited, list) else [waited]:
