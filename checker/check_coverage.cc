@@ -104,7 +104,8 @@ bool is_empty(rules::Rules &rules, const ir::Program &program, const Place &plac
          rules.resolve(program.insts[place.as_inst()].op).variant() == rules::Variant::Empty;
 }
 
-// Where the first of what they are made of was lost, rather in an instruction than in a declaration.
+// Where the first of what they are made of was lost, rather in an instruction than where it is
+// declared.
 void find_lost(ir::Program &program, const CheckResult &result, CheckCoverage &judged,
                Unproved &unproved) {
   rules::Rules rules(program);
