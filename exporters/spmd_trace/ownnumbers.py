@@ -49,13 +49,13 @@ _NOTHING_IN_THEM = set("empty new_empty zeros new_zeros".split())
 def _is_extent(op: dict, place: tuple, sizes: dict[str, int]) -> bool:
     """Whether an attribute says how long a result is that has the elements of an operand, or none
     that count: rows of which each rank has its own number."""
-    if not {"size", "shape"} & set(place):
+    made = [one["id"] for one in op.get("out", [])]
+    if not {"size", "shape"} & set(place) or len(made) != 1:
         return False
-    name, (out, *others) = op["op"].split(".")[1], op["out"]
-    if name in _NOTHING_IN_THEM:
+    if op["op"].split(".")[1] in _NOTHING_IN_THEM:
         return True
     first = next((one for one in op.get("in", []) if isinstance(one, str)), None)
-    return not others and sizes.get(first) == sizes[out["id"]]
+    return first in sizes and sizes[first] == sizes.get(made[0])
 
 
 def _elements(document: dict) -> dict[str, int]:
