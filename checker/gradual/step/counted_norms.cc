@@ -113,13 +113,9 @@ CountedNorms::Found CountedNorms::summed(InstId id, const rules::Application &ap
 CountedNorms::Found CountedNorms::rooted(const Found &squares) {
   if (!squares || squares->rooted)
     return std::nullopt;
-  if (squares->sum.valid() && reported_.insert(squares->sum.index).second) {
+  if (squares->sum.valid() && reported_.insert(squares->sum.index).second)
     result_.findings.push_back(
         {rules::NormOvercount{{squares->operand}, squares->counted}, Place::inst(squares->sum)});
-    for (auto &[value, other] : found_)
-      if (other.sum == squares->sum)
-        other.sum = InstId();
-  }
   return Squares{squares->equal, true};
 }
 
