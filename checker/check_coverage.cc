@@ -4,7 +4,7 @@
 #include "checker/gradual/step/returned.h"
 #include "checker/walk/gradients/backward_slice.h"
 
-#include "rules/ops/registry.h"
+#include "rules/ops/op.h"
 #include "rules/violations/gradients.h"
 
 #include "llvm/ADT/BitVector.h"
@@ -99,16 +99,15 @@ void count_proof(const ir::Program &program, const CheckResult &result, ir::Valu
 }
 
 // Memory that holds nothing yet: what is written there is another question.
-bool is_empty(rules::Rules &rules, const ir::Program &program, const Place &place) {
+bool is_empty(const ir::Program &program, const Place &place) {
   return place.form == Place::Form::Inst &&
-         rules.resolve(program.insts[place.as_inst()].op).variant() == rules::Variant::Empty;
+         op_of(program, place.as_inst()).variant() == rules::Variant::Empty;
 }
 
 // Where the first of what they are made of was lost, rather in an instruction than where it is
 // declared.
-void find_lost(ir::Program &program, const CheckResult &result, CheckCoverage &judged,
+void find_lost(const ir::Program &program, const CheckResult &result, CheckCoverage &judged,
                Unproved &unproved) {
-  rules::Rules rules(program);
   for (CheckCoverage::Proof &proof : judged.proofs) {
     auto &[axes, values] = unproved[proof.axis];
     if (values.none())
@@ -122,7 +121,7 @@ void find_lost(ir::Program &program, const CheckResult &result, CheckCoverage &j
       if (inst)
         for (uint32_t r = 0; r < program.insts[place.as_inst()].result_count; ++r)
           needed |= values.test(program.insts[place.as_inst()].result(r).index);
-      const unsigned order = (needed && !is_empty(rules, program, place) ? 0 : 2) + !inst;
+      const unsigned order = (needed && !is_empty(program, place) ? 0 : 2) + !inst;
       if (axes.contains(axis) && (!best || order < *best))
         best = order, proof.lost = place;
     }
@@ -130,7 +129,7 @@ void find_lost(ir::Program &program, const CheckResult &result, CheckCoverage &j
 }
 
 // A parameter that is written counts where all that its new value was made of is known.
-void count_proofs(ir::Program &program, const CheckResult &result, CheckCoverage &judged) {
+void count_proofs(const ir::Program &program, const CheckResult &result, CheckCoverage &judged) {
   Unproved unproved;
   const llvm::BitVector in_stages = proved_in_stages(program, result);
   CheckCoverage::Proof stages{.axis = "stages"};
@@ -162,7 +161,7 @@ ir::AxisSet proved_axes(const CheckResult &result, ir::ValueId value) {
   return result.proved[value.index] & ~result.own[value.index];
 }
 
-CheckCoverage check_coverage(ir::Program &program, const CheckResult &result) {
+CheckCoverage check_coverage(const ir::Program &program, const CheckResult &result) {
   CheckCoverage judged;
   count_values(program, result, judged);
   if (result.gradual)

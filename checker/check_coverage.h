@@ -36,7 +36,7 @@ struct CheckCoverage {
 
 // On which axes everything is known that makes a value, such as what a parameter is after a step.
 ir::AxisSet proved_axes(const CheckResult &result, ir::ValueId value);
-CheckCoverage check_coverage(ir::Program &program, const CheckResult &result);
+CheckCoverage check_coverage(const ir::Program &program, const CheckResult &result);
 // Why nothing was judged: `the program has no ops`.
 std::string why_nothing(const CheckCoverage &judged, const CheckStats &stats);
 

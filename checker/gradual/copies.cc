@@ -77,10 +77,11 @@ llvm::DenseMap<uint32_t, std::vector<ValueId>> gradients_of(const ir::Program &p
       whose[i] = value.grad_of;
     else if (value.alias_of.valid() && value.alias_of.index < i)
       whose[i] = whose[value.alias_of.index];
-    if (const ir::InstId by = defining_inst(program, ValueId{i});
-        !whose[i].valid() && by.valid() && accumulates(program, by))
-      for (ValueId operand : tensors_of(program, by))
-        whose[i] = whose[i].valid() ? whose[i] : whose[operand.index];
+    if (!whose[i].valid())
+      if (const ir::InstId by = defining_inst(program, ValueId{i});
+          by.valid() && accumulates(program, by))
+        for (ValueId operand : tensors_of(program, by))
+          whose[i] = whose[i].valid() ? whose[i] : whose[operand.index];
     if (whose[i].valid())
       names[whose[i].index].push_back(ValueId{i});
   }

@@ -463,12 +463,13 @@ void Cuts::find_state_of_owned() {
       if (const ValueId param = program_.values[inst.result(r)].grad_of;
           param.valid() && owned_.count(param.index))
         of(inst.result(r)) = param;
-    const auto operands = tensors_of(program_, InstId{i});
-    for (ValueId operand : accumulates(program_, InstId{i}) ? operands : decltype(operands)())
-      if (const ValueId param = of(operand); param.valid())
-        of(inst.first_result) = param;
+    if (accumulates(program_, InstId{i}))
+      for (ValueId operand : tensors_of(program_, InstId{i}))
+        if (const ValueId param = of(operand); param.valid())
+          of(inst.first_result) = param;
     if (inst.phase != ir::Phase::Optimizer)
       continue;
+    const auto operands = tensors_of(program_, InstId{i});
     for (uint32_t r = 0; r < inst.result_count; ++r) {
       // Of lists, the elements in one place belong together.
       llvm::SmallVector<ValueId, 4> same;

@@ -45,15 +45,7 @@ def _of_meshes(tree: ast.Module) -> set[str]:
                 for name, value in _pairs(target, node.value):
                     assigned.setdefault(name, []).append(value)
     found: set[str] = set()
-    todo = [
-        (one, 0)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _called(node) in _MESHES
-        for one in (
-            *node.args[_MESHES[_called(node)] : _MESHES[_called(node)] + 1],
-            *(k.value for k in node.keywords if "shape" in (k.arg or "")),
-        )
-    ]
+    todo = [(one, 0) for one in _arguments(tree, _MESHES, "shape")]
     todo += [
         (node.right, 0)
         for node in ast.walk(tree)
@@ -71,17 +63,22 @@ def _of_meshes(tree: ast.Module) -> set[str]:
     return found
 
 
-def _of_sends(tree: ast.Module, assigned: dict[str, list[ast.expr]]) -> list[ast.expr]:
-    """What says how many ranks send: `n` in `[(i, (i + 1) % n) for i in range(n)]`."""
-    lists = [
+def _arguments(tree: ast.Module, functions: dict[str, int], keyword: str) -> list[ast.expr]:
+    """What calls of these functions are given at a position, or by a keyword with this word."""
+    return [
         one
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _called(node) in _SENDS
+        if isinstance(node, ast.Call) and _called(node) in functions
         for one in (
-            *node.args[_SENDS[_called(node)] :],
-            *(k.value for k in node.keywords if k.arg == "perm"),
+            *node.args[functions[_called(node)] :][:1],
+            *(k.value for k in node.keywords if keyword in (k.arg or "")),
         )
     ]
+
+
+def _of_sends(tree: ast.Module, assigned: dict[str, list[ast.expr]]) -> list[ast.expr]:
+    """What says how many ranks send: `n` in `[(i, (i + 1) % n) for i in range(n)]`."""
+    lists = _arguments(tree, _SENDS, "perm")
     lists += [
         one for name in lists if isinstance(name, ast.Name) for one in assigned.get(name.id, [])
     ]

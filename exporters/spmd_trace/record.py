@@ -204,16 +204,10 @@ def _varied(runs: "_Runs", outcome: dict, words: str, parser) -> dict:
         ranks = vary.ranks(outcome["axes"], runs.settings["per_node"], runs.settings["nodes"])
     except ValueError as error:
         parser.error(str(error))
-    arguments = runs.settings["arguments"] if vary.arguments is None else vary.arguments
-    more = ranks | {"arguments": arguments}
-    other = runs.alone(f"{vary.axis}={vary.size}", rank=0, **more)
-    if "error" in other:
-        return {"error": f"with {vary.axis}={vary.size}: {other['error']}"}
-    found, missing = cuts.state(outcome["trace"], other["trace"], vary.axis)
-    say(
-        f"{vary.axis}={vary.size}: {found} values are cut along {vary.axis}"
-        + (f"; {missing}" if missing else "")
-    )
+    found = _at_another_size(runs, outcome, vary, ranks)
+    if "error" in found:
+        return found
+    say(found["said"])
     return outcome
 
 
@@ -224,17 +218,31 @@ def _vary_all_ranks(runs: "_Runs", outcome: dict) -> None:
     axes = [(name, size) for name, size, _ in outcome["axes"] if size > 1]
     if len(axes) != 1 or runs.seconds > _SHORT or "error" in outcome:
         return
-    (axis, size) = axes[0]
+    ((axis, size),) = axes
     if axis not in cuts.uncut(outcome["trace"]):
         return
     # What is divided by so many divides by half of them; a single rank may run other code.
     there = size // 2 if size % 2 == 0 and size > 2 else 2 * size
-    ranks = cuts.Vary(axis, there, None).ranks(outcome["axes"], runs.world, 1)
-    other = runs.alone(f"{axis}={there}", rank=0, **ranks)
+    vary = cuts.Vary(axis, there, None)
+    ranks = vary.ranks(outcome["axes"], runs.settings["per_node"], runs.settings["nodes"])
+    found = _at_another_size(runs, outcome, vary, ranks, sure=True)
+    _debug(found.get("error") or found["said"])
+
+
+def _at_another_size(
+    runs: "_Runs", outcome: dict, vary: cuts.Vary, ranks: dict, sure: bool = False
+) -> dict:
+    """States what the step at another size of an axis shows to be cut; what is `said` of it, or an
+    `error`. `ranks`: of the job then.
+    """
+    arguments = runs.settings["arguments"] if vary.arguments is None else vary.arguments
+    name = f"{vary.axis}={vary.size}"
+    other = runs.alone(name, rank=0, **ranks, arguments=arguments)
     if "error" in other:
-        return _debug(f"with {there} ranks: {other['error']}")
-    found, missing = cuts.state(outcome["trace"], other["trace"], axis, sure=True)
-    _debug(f"{axis}={there}: {found} values are cut along {axis}; {missing}")
+        return {"error": f"with {name}: {other['error']}"}
+    found, missing = cuts.state(outcome["trace"], other["trace"], vary.axis, sure)
+    more = f"; {missing}" if missing else ""
+    return {"said": f"{name}: {found} values are cut along {vary.axis}{more}"}
 
 
 def _in_company(runs: "_Runs", outcome: dict) -> dict:

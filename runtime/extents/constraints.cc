@@ -165,8 +165,8 @@ void ExtentConstraints::equation(const Site &site, const checker::OperandList &o
     claims.push_back({checked_.shapes[value.index], {}, {}});
   rules::Application app{program_,       *site.op, inst.attrs, inst.context,
                          operands.slots, args,     claims};
-  indices(site, app);
-  count(site, app);
+  bound_indices(site, app);
+  note_counted(site, app);
   for (const rules::RowUse &use : rules::row_uses(app))
     row(site, use, app.bound_to(use));
 }

@@ -59,8 +59,8 @@ private:
   void numbers(const Site &site);
   void number_of_unknown_role(const Site &site, llvm::StringRef key, int64_t number);
   void has_place(const Site &site, int64_t index); // the stated dimension, whatever its extent
-  void count(const Site &site, const rules::Application &app);
-  void indices(const Site &site, const rules::Application &app);
+  void note_counted(const Site &site, const rules::Application &app);
+  void bound_indices(const Site &site, const rules::Application &app);
   void fix_counted(ir::ValueId value); // and what it is computed from
   void shards(ir::ValueId value);
   void tie_gradients();

@@ -17,7 +17,7 @@ static bool counts_places(const rules::Application &app) {
 }
 
 // What is made of numbers alone, and of nothing that the program is given.
-void ExtentConstraints::count(const Site &site, const rules::Application &app) {
+void ExtentConstraints::note_counted(const Site &site, const rules::Application &app) {
   if (site.results.empty())
     return;
   ValueId counted;
@@ -37,17 +37,17 @@ void ExtentConstraints::count(const Site &site, const rules::Application &app) {
       counted_[result.index] = {counted, plain, false};
 }
 
-void ExtentConstraints::indices(const Site &site, const rules::Application &app) {
+void ExtentConstraints::bound_indices(const Site &site, const rules::Application &app) {
   for (const rules::Pick &pick : rules::picks_of(app)) {
     auto known = counted_.find(site.args[pick.index].index);
     if (known == counted_.end() || pick.dim >= vars(site.args[pick.table]).size() ||
         is_open(site.args[pick.table], pick.dim))
       continue;
     const Var picked = vars(site.args[pick.table])[pick.dim];
-    const auto [by, plain, fixed] = known->second;
+    const ValueId by = known->second.by;
     const unsigned dim =
         rules::counted_dim(program_, program_.insts[checker::defining_inst(program_, by)].attrs);
-    if (plain && dim < vars(by).size() && !is_open(by, dim)) {
+    if (known->second.plain && dim < vars(by).size() && !is_open(by, dim)) {
       proportional(picked, vars(by)[dim]);
       continue;
     }

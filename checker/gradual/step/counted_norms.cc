@@ -49,7 +49,7 @@ private:
 
   Found of(ValueId value) const;
   AxisSet equal(ValueId value) const;
-  Found joined(llvm::ArrayRef<ValueId> operands, bool rooted) const;
+  Found joined(llvm::ArrayRef<ValueId> operands) const;
   Found made(InstId id, const rules::Application &app, uint32_t r);
   Found summed(InstId id, const rules::Application &app, uint32_t r);
   Found rooted(const Found &squares);
@@ -57,7 +57,7 @@ private:
   ir::Program &program_;
   CheckResult &result_;
   rules::Rules rules_;
-  llvm::DenseSet<uint32_t> reported_;       // instructions: what is wrong there is said
+  llvm::DenseSet<uint32_t> reported_;       // instructions with a finding
   OperandList operands_;                    // of the instruction
   llvm::DenseMap<uint32_t, Squares> found_; // by value
 };
@@ -75,14 +75,14 @@ AxisSet CountedNorms::equal(ValueId value) const {
   return is.same_on_all_ranks() - is.zero();
 }
 
-// What is put together out of squares, or out of roots of them.
-CountedNorms::Found CountedNorms::joined(llvm::ArrayRef<ValueId> operands, bool rooted) const {
+// What is put together out of squares, or out of roots of them; none of both.
+CountedNorms::Found CountedNorms::joined(llvm::ArrayRef<ValueId> operands) const {
   Found all;
   for (ValueId value : operands)
     if (const Found one = of(value)) {
-      if (one->rooted != rooted)
+      all = all.value_or(Squares{{}, one->rooted});
+      if (one->rooted != all->rooted)
         return std::nullopt;
-      all = all.value_or(Squares{{}, rooted});
       all->equal |= one->equal;
       if (one->sum.valid())
         all->sum = one->sum, all->operand = one->operand, all->counted = one->counted;
@@ -145,10 +145,10 @@ CountedNorms::Found CountedNorms::made(InstId id, const rules::Application &app,
   const rules::Equation &row = app.op.row->equation.equation;
   const bool sums = app.op.computes(Computes::Add) ||
                     (app.op.computes(Computes::ReduceSum) && row.terms[0].divisors == 0);
-  if (sums || moves_elements(app.op))
-    return joined(operands,
-                  !sums && !operands.empty() && of(operands[0]) && of(operands[0])->rooted);
-  return std::nullopt;
+  if (!sums && !moves_elements(app.op))
+    return std::nullopt;
+  const Found all = joined(operands);
+  return sums && all && all->rooted ? std::nullopt : all;
 }
 
 void CountedNorms::run() {

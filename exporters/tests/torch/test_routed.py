@@ -7,11 +7,8 @@ import pytest
 
 from traces import linted, recorded
 
-_SCRIPT = """
-import os, torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
-dist.init_process_group("nccl")
-rank, world = dist.get_rank(), dist.get_world_size()
-
+# Rows by counts, and their gradients back.
+_EXCHANGE = """
 class Exchange(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, received, sent):
@@ -26,7 +23,15 @@ class Exchange(torch.autograd.Function):
         out = grad.new_empty(sum(sent), grad.shape[1])
         dist.all_to_all_single(out, grad.contiguous(), sent, received)
         return out, None, None
-
+"""
+_SCRIPT = (
+    """
+import os, torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+"""
+    + _EXCHANGE
+    + """
 torch.manual_seed(0)
 router = nn.Linear(8, world, bias=False)
 torch.manual_seed(1 + rank)
@@ -60,6 +65,7 @@ for step in range(3):
         weight.grad /= world
     optimizer.step()
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -142,27 +148,15 @@ def test_experts_that_other_ranks_lack(tmp_path):
 
 
 # Two experts on each rank; each token goes to two, and its parts come home weighted.
-_TOP_TWO = """
+_TOP_TWO = (
+    """
 import torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 EACH, WIDTH = 2, 8
-
-class Exchange(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, received, sent):
-        ctx.sizes = received, sent
-        out = x.new_empty(sum(received), x.shape[1])
-        dist.all_to_all_single(out, x.contiguous(), received, sent)
-        return out
-
-    @staticmethod
-    def backward(ctx, grad):
-        received, sent = ctx.sizes
-        out = grad.new_empty(sum(sent), grad.shape[1])
-        dist.all_to_all_single(out, grad.contiguous(), sent, received)
-        return out, None, None
-
+"""
+    + _EXCHANGE
+    + """
 torch.manual_seed(0)
 gate, head = nn.Linear(WIDTH, EACH * world, bias=False), nn.Linear(WIDTH, 4)
 torch.manual_seed(1 + rank)
@@ -197,6 +191,7 @@ for step in range(3):
         p.grad /= world
     optimizer.step()
 """
+)
 _RIGHT = {"WEIGHT": "weight.flatten()[order]", "SUMMED": "shared"}
 
 

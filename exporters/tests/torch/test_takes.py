@@ -6,7 +6,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from spmd_trace.torch.script.takes import Takes
-from traces import recorded
+from traces import COPY, recorded
 
 needs_checker = pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT names no checker")
 _SIZE, _HEADS = 2, 4
@@ -117,21 +117,14 @@ def test_what_is_no_blocks_of_a_whole_is_not_taken(take):
     assert noted.takes.taken(parameter) is None
 
 
-_SCRIPT = """
+_SCRIPT = (
+    """
 import torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
-
-class Copy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-    @staticmethod
-    def backward(ctx, grad):
-        grad = grad.contiguous()
-        dist.all_reduce(grad)
-        return grad
-
+"""
+    + COPY
+    + """
 class Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -168,6 +161,7 @@ for step in range(3):
     loss.backward()
     optimizer.step()
 """
+)
 _TAKES = {
     "heads": "whole.view(3, size, -1, dim)[:, rank].reshape(-1, dim).clone()",
     "rows": "whole.chunk(size)[rank].clone()",

@@ -121,7 +121,7 @@ class Sizes:
         if eqn.primitive.name in ("mul", "div"):
             for size, here in self.fewer.items():
                 if value in (size, 1 / size):
-                    return here if value == size else 1 / here
+                    return float(here) if value == size else 1 / here
         return value
 
     def renamed(self, equations: dict, powers) -> "Sizes":

@@ -196,8 +196,8 @@ def _opening(guard: Guard, original):
             return original(file, mode, *args, **kwargs)
         name = os.fsdecode(file)
         writes = set(mode) & set("wax+")
-        if not _by_script() and not (writes and _is_result(name)):
-            return original(guard.there(name) if _is_result(name) else file, mode, *args, **kwargs)
+        if not (_by_script() or _is_result(name)):
+            return original(file, mode, *args, **kwargs)
         if not writes or guard.is_own(name) or name.startswith("/dev/"):
             return original(guard.there(name), mode, *args, **kwargs)
         if not os.path.isdir(os.path.dirname(os.path.abspath(name))):
