@@ -181,7 +181,8 @@ class _GradRule:
     def result(self, op: Op) -> bool:
         """The default for the results of `op`; notes what was said instead."""
         operands = _values_in([*op.ins, *op.kw.values()])
-        default = op.grad and any(self.needs[id(value)] for value in operands)
+        needs = op.grad and not op.name.startswith("aten.detach")
+        default = needs and any(self.needs[id(value)] for value in operands)
         for value in op.outs:
             said = value.requires_grad
             self.needs[id(value)] = default if said is None else said

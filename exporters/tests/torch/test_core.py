@@ -162,6 +162,15 @@ class Doubled(torch.autograd.Function):
 doubled = Doubled.apply  # taken before anything is recorded
 
 
+def test_a_detached_weight_that_is_trained_again_says_so():
+    def program(recorder, x):
+        weight = x.detach().requires_grad_()
+        (weight * 2).sum().backward()
+
+    trace = record(program, torch.ones(3, requires_grad=True))
+    assert ops_named(trace, "aten.detach.default")[0]["out"][0]["requires_grad"]
+
+
 def test_a_function_is_known_by_any_name_of_its_call():
     def program(recorder, x):
         recorder.backward(doubled(x).sum())
