@@ -169,10 +169,44 @@ def substituted(kept: Kept, args, kwargs) -> tuple:
         elif jnp.issubdtype(own.dtype, jax.dtypes.prng_key):
             filled.append(jax.random.wrap_key_data(other, impl=jax.random.key_impl(own)))
         elif isinstance(own, jax.Array):
-            filled.append(jax.device_put(other, own.sharding))
+            filled.append(jax.device_put(_unpadded(other, own.shape), own.sharding))
         else:
-            filled.append(other.astype(own.dtype))
+            filled.append(_unpadded(other, own.shape).astype(own.dtype))
     return jax.tree.unflatten(tree, filled)
+
+
+def _padded_dim(shape, padded) -> int | None:
+    """The dimension in which a shape was made longer, if it is one alone."""
+    if len(shape) != len(padded):
+        return None
+    apart = [dim for dim, (one, other) in enumerate(zip(shape, padded)) if one != other]
+    return apart[0] if len(apart) == 1 and shape[apart[0]] < padded[apart[0]] else None
+
+
+def _unpadded(array: np.ndarray, shape) -> np.ndarray:
+    """Without the zeros that make it as long as the ranks can divide, or as it is."""
+    dim = _padded_dim(shape, array.shape)
+    if dim is None:
+        return array
+    kept, rest = np.split(array, [shape[dim]], axis=dim)
+    return array if rest.any() else kept
+
+
+def _padded(array: np.ndarray, shape) -> np.ndarray:
+    """With zeros up to a length that the ranks can divide, or as it is."""
+    dim = _padded_dim(array.shape, shape)
+    if dim is None:
+        return array
+    more = [(0, shape[dim] - array.shape[dim] if place == dim else 0)
+            for place in range(array.ndim)]  # fmt: skip
+    return np.pad(array, more)
+
+
+def _whole_shape(shards) -> tuple[int, ...]:
+    """Of the array whose blocks devices hold."""
+    ends = [[cut.stop or size for cut, size in zip(index, block.shape)] or block.shape
+            for index, block in shards]  # fmt: skip
+    return tuple(max(of_dim) for of_dim in zip(*ends))
 
 
 class NotComparable(Exception):
@@ -194,6 +228,8 @@ def difference(kept, want: np.ndarray, base: np.ndarray | None, part: float) -> 
     dtype, shards = kept
     exact = want.dtype.kind in "biu"
     want = want.astype(np.complex128 if want.dtype.kind == "c" else np.float64)
+    inside = _padded(np.ones(want.shape, bool), _whole_shape(shards))
+    want = _padded(want, inside.shape)
     base = np.zeros_like(want) if base is None else base.astype(want.dtype)
     change = want - base
     most = np.abs(change[np.isfinite(change)]).max(initial=0.0)
@@ -203,7 +239,7 @@ def difference(kept, want: np.ndarray, base: np.ndarray | None, part: float) -> 
     worst, off, ours, theirs = 0.0, 0, [], []
     for index, held in shards:
         held, right = held.astype(want.dtype), want[index]
-        if held.shape != right.shape:
+        if held.shape != right.shape or held[~inside[index]].any():
             raise NotComparable("its results have other shapes with one device")
         apart = np.abs(np.where((held == right) | (np.isnan(held) & np.isnan(right)), 0,
                                 held - right))  # fmt: skip
@@ -230,18 +266,26 @@ def _ratio(ours, theirs, limit: float) -> float | None:
 
 
 def differences(kept: Kept, made: list) -> dict[int, Difference]:
-    """By result."""
+    """By result. One that has another shape on one device, such as a number of each rank, says
+    nothing of the others; raises if all have."""
     halves = any(np.dtype(one[0]).itemsize == 2 and jnp.issubdtype(one[0], jnp.inexact)
                  for one in kept.results if one and not one[0].startswith("key<"))  # fmt: skip
-    found = {}
+    found, alike, other = {}, 0, None
     for place, (held, want) in enumerate(zip(kept.results, made)):
         if held is None or not is_array(want) or held[0].startswith("key<"):
             continue
         source = kept.paths[place][1]
         base = None if source is None else kept.arguments[source]
-        one = difference(held, numbers(want), base, _PART_HALF if halves else _PART)
+        try:
+            one = difference(held, numbers(want), base, _PART_HALF if halves else _PART)
+        except NotComparable as error:
+            other = error
+            continue
+        alike += 1
         if one is not None:
             found[place] = one
+    if other and not alike:
+        raise other
     return found
 
 
@@ -338,7 +382,8 @@ def _beyond_roundings(kept: Kept, function, given, made, found: dict) -> dict:
         if not is_array(one) or not jnp.issubdtype(one.dtype, jnp.floating):
             return one
         factor = 1 + _NUDGE * state.standard_normal(one.shape)
-        return jax.device_put((numbers(one) * factor).astype(one.dtype), one.sharding)
+        moved = (numbers(one) * factor).astype(one.dtype)
+        return jax.device_put(moved, one.sharding) if isinstance(one, jax.Array) else moved
 
     args, kwargs = jax.tree.map(nudged, given)
     other = jax.tree.leaves(function(*args, **kwargs))

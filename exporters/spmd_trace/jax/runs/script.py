@@ -16,6 +16,7 @@ import re
 import runpy
 import sys
 import traceback
+from unittest import mock
 
 import jax
 import numpy as np
@@ -203,6 +204,18 @@ def _place(error: BaseException, script: str) -> str:
 
 
 @contextlib.contextmanager
+def _one_device():
+    """Within it there is one device, whatever the script has asked XLA for."""
+    devices = jax.devices
+    listed = dict.fromkeys(["devices", "local_devices"], lambda *args, **words: devices()[:1])
+    counted = dict.fromkeys(["device_count", "local_device_count"], lambda *args, **words: 1)
+    with contextlib.ExitStack() as stack:
+        for name, function in (listed | counted).items():
+            stack.enter_context(mock.patch.object(jax, name, function))
+        yield
+
+
+@contextlib.contextmanager
 def _one_device_meshes():
     """Within it a mesh has one device."""
     mesh = jax.sharding.Mesh
@@ -223,7 +236,8 @@ def _run(script: str, how: str) -> None:
     if how != "one":
         runpy.run_path(script, run_name="__main__")
         return
-    meshnumbers.run_for_one_device(script)
+    with _one_device():
+        meshnumbers.run_for_one_device(script)
 
 
 _CALLS = {"record": Calls, "keep": KeptCalls, "one": OneDeviceCalls, "cut": OneDeviceCalls}
