@@ -169,6 +169,18 @@ bool sized_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
+bool keyed_factors(const Application &app, FactorSink &sink) {
+  std::optional<WantedExtents> size = extents_attr(app, {"shape"});
+  if (!size || !sink.shape(0))
+    return false;
+  TensorFactors factors = sink.fresh(0);
+  sink.set(0, factors);
+  for (const WantedExtent &wanted : *size)
+    factors.push_back({sink.factor(wanted.extent)});
+  sink.result(std::move(factors));
+  return true;
+}
+
 bool sized_whole_factors(const Application &app, FactorSink &sink) {
   std::optional<WantedExtents> size =
       extents_attr(app, {"input_size", "input_sizes", "sizes", "size", "shape"});

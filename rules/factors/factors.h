@@ -200,7 +200,8 @@ bool grid_backward_factors(const Application &app, FactorSink &sink);
 bool affine_grid_factors(const Application &app, FactorSink &sink); // `size`
 bool recurrent_factors(const Application &app, FactorSink &sink);
 bool recurrent_backward_factors(const Application &app, FactorSink &sink);
-bool sized_factors(const Application &app, FactorSink &sink);       // the result as `size` says
+bool sized_factors(const Application &app, FactorSink &sink); // the result as `size` says
+bool keyed_factors(const Application &app, FactorSink &sink); // so large for each key of operand 0
 bool sized_whole_factors(const Application &app, FactorSink &sink); // of all of the operands
 bool number_factors(const Application &app, FactorSink &sink);      // a result without dimensions
 bool arange_factors(const Application &app, FactorSink &sink);

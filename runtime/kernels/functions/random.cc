@@ -193,6 +193,46 @@ template <class T> Error random_key(const Call<T> &call) {
   return Error::success();
 }
 
+// Numbers and keys that are a function of a key: a rank that has some of the keys draws for these
+// what one device does, and the same key gives the same again. `words`: elements of a key; `each`:
+// numbers that it gives.
+template <class T>
+Error from_keys(const Call<T> &call, View<const T> k, int64_t words, int64_t each) {
+  View<T> to = call.results[0];
+  Distribution distribution = distribution_of(call.context, to.dtype);
+  WholePositions whole(to);
+  for (int64_t at = 0; at < to.size(); ++at) {
+    uint64_t key = scrambled(call.context.seed);
+    for (int64_t word = at / each * words, end = word + words; word < end; ++word)
+      key = joined(key, word_of(k[word]));
+    to[at] = drawn<T>(distribution, Draw(key, whole(at)));
+  }
+  return Error::success();
+}
+template <class T> Error drawn_by_keys(const Call<T> &call) {
+  View<const T> k = call.operand("k");
+  return from_keys(call, k, 1, call.results[0].size() / std::max<int64_t>(1, k.size()));
+}
+template <class T> Error key_of_words(const Call<T> &call) {
+  View<const T> k = call.operand("k");
+  return from_keys(call, k, k.dims->back(), 1);
+}
+template <class T> Error next_key(const Call<T> &call) {
+  const KernelContext &context = call.context;
+  View<const T> k = call.operand("k"), n = call.operand("n");
+  View<T> to = call.results[0];
+  Distribution distribution = distribution_of(context, to.dtype);
+  T number = constant<T>(context.number(context.operand("n")).value_or(0));
+  Strides n_strides = n ? strides_over(*n.dims, *to.dims) : Strides(to.rank(), 0);
+  int64_t at = 0;
+  for (Walk walk(*to.dims, {strides_over(*k.dims, *to.dims), n_strides}); walk; ++walk, ++at) {
+    uint64_t key = joined(scrambled(context.seed), word_of(k[walk.offset(0)]));
+    key = joined(key, word_of(n ? n[walk.offset(1)] : number));
+    to[at] = drawn<T>(distribution, Draw(key, 0));
+  }
+  return Error::success();
+}
+
 // One draw for each element of a tensor of parameters.
 enum class DrawForm : uint8_t { Coin, Poisson, Gamma, Normal };
 template <class T> Error by_parameters(const Call<T> &call, DrawForm by) {
@@ -342,6 +382,10 @@ constexpr KernelDef kRandom[] = {
      .complex = random<Complex>,
      .modular = random<Residue>},
     {.row = "random_key", .real = random_key<double>, .modular = random_key<Residue>},
+    {.row = "drawn_by_keys", .real = drawn_by_keys<double>, .modular = drawn_by_keys<Residue>},
+    {.row = "words_of_key", .real = drawn_by_keys<double>, .modular = drawn_by_keys<Residue>},
+    {.row = "key_of_words", .real = key_of_words<double>, .modular = key_of_words<Residue>},
+    {.row = "next_key", .real = next_key<double>, .modular = next_key<Residue>},
     {.row = "bernoulli", .real = bernoulli<double>, .modular = bernoulli<Residue>},
     {.row = "poisson", .real = poisson<double>, .modular = poisson<Residue>},
     {.row = "normal", .real = normal<double>, .modular = normal<Residue>},
