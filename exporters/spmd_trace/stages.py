@@ -413,15 +413,16 @@ class _Join:
         """
         grad = {key: one for key, one in self.tables.contexts[context].items() if key != "grad"}
         context = self.tables.context(grad)
-        while (op := self._makers.get(value)) is not None and not op["out"][0].get(
-            "requires_grad", True
-        ):
+        while (op := self._makers.get(value)) is not None:
+            detaches = op["op"] == "aten.detach.default"
             names = _operands(op)
+            if op["out"][0].get("requires_grad", not detaches):
+                break
             if len(names) != 1 or len(op["out"]) != 1 or "phase" in op:
                 break
-            del op["out"][0]["requires_grad"]
+            op["out"][0].pop("requires_grad", None)
             op["ctx"] = context
-            if op["op"] == "aten.detach.default":
+            if detaches:
                 op["op"] = "aten.alias.default"
             (value,) = names
         return context

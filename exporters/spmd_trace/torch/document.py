@@ -181,7 +181,7 @@ class _GradRule:
     def result(self, op: Op) -> bool:
         """The default for the results of `op`; notes what was said instead."""
         operands = _values_in([*op.ins, *op.kw.values()])
-        needs = op.grad and not op.name.startswith("aten.detach")
+        needs = op.grad and op.name != "aten.detach.default"
         default = needs and any(self.needs[id(value)] for value in operands)
         for value in op.outs:
             said = value.requires_grad
