@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 
 from spmd_trace.checker import output

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import tomllib
 
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 
 from spmd_trace.jax.conformance import cases, comparison, sampling, verdicts

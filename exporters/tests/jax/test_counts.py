@@ -5,6 +5,7 @@ import os
 import jax
 import jax.numpy as jnp
 import numpy as np
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec as P

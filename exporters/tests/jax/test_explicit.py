@@ -7,6 +7,7 @@ import subprocess
 
 import jax
 import jax.numpy as jnp
+import of_one_jax  # noqa: F401  what is inferred is of one version
 from jax import lax
 from jax._src.core import ShardingTypeError
 from jax.sharding import NamedSharding, reshard

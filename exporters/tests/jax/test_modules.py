@@ -7,6 +7,7 @@ import os
 
 import jax
 import jax.numpy as jnp
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 import unchecked_programs as programs
 from jax import export, lax

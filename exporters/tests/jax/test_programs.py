@@ -4,6 +4,7 @@ import functools
 import os
 import subprocess
 
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 
 from spmd_trace.jax.conformance import comparison, verdicts

@@ -4,6 +4,8 @@ import json
 import pathlib
 import re
 
+import of_one_jax  # noqa: F401  what is inferred is of one version
+
 README = pathlib.Path(__file__).parents[2] / "spmd_trace" / "jax" / "README.md"
 
 

@@ -8,6 +8,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import jsonschema
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 from jax import lax
 from jax.sharding import AxisType

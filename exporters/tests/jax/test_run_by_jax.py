@@ -4,6 +4,7 @@ different ones."""
 import jax
 import jax.numpy as jnp
 import numpy as np
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 from jax import lax
 from jax._src.core import ShardingTypeError

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 import unchecked_programs as programs
 

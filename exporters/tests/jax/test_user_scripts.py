@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 import script_programs as programs
 

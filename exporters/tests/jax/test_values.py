@@ -8,6 +8,7 @@ import subprocess
 
 import jax
 import numpy as np
+import of_one_jax  # noqa: F401  what is inferred is of one version
 import pytest
 from jax._src import shard_map
 from jax.sharding import NamedSharding

@@ -13,7 +13,7 @@ import spmd_trace
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+from torch.distributed.tensor import debug
 from torch.nn.parallel import DistributedDataParallel
 from traces import schema, stale_uses
 
@@ -133,7 +133,9 @@ def test_a_cell_with_fsdp_can_be_run_again():
 
 def test_what_dtensor_asks_of_shapes_is_no_operation():
     """The first step of a process, for which DTensor knows no shapes yet."""
-    _clear_sharding_prop_cache()
+    if not hasattr(debug, "_clear_sharding_prop_cache"):
+        pytest.skip("DTensor of this version does not forget shapes")
+    debug._clear_sharding_prop_cache()
     with spmd_trace.job(ranks=4):
         dist.init_process_group("nccl")
         model = fully_shard(torch.nn.Linear(4, 4).cuda())
