@@ -303,8 +303,18 @@ def work_of(future: torch.futures.Future) -> dist.Work:
     return _create_work_from_future(future)
 
 
-def _kernel(name: str):
-    compute, written = _KERNELS[name]
+def _exchange(group, given) -> None:
+    """Blocks of a list, which gloo of older versions does not send, as those of one tensor."""
+    sent, received = given["input_tensors"], given["output_tensors"]
+    target = received[0].new_empty(sum(one.numel() for one in received))
+    source = torch.cat([one.reshape(-1) for one in sent])
+    sizes = [[one.numel() for one in blocks] for blocks in (received, sent)]
+    group.alltoall_base(target, source, *sizes).wait()
+    for one, block in zip(received, target.split(sizes[0])):
+        one.copy_(block.view_as(one))
+
+
+def _kernel(name: str, compute, written: str):
     schema = getattr(torch.ops.c10d, name).default._schema
     arguments = [one.name for one in schema.arguments]
 
@@ -333,17 +343,25 @@ def done(func, given: dict, tensors: list[torch.Tensor]):
 
 
 @contextlib.contextmanager
-def uniform_ranks():
-    """Collectives of process groups that move no data give results, for the time of the context."""
-    if _UNIFORM:
-        yield
-        return
+def _computed_by(kernels: dict):
+    """Collectives are computed by these, for the time of the context."""
     library = torch.library.Library("c10d", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a kernel takes the place of another
-        for name in _KERNELS:
-            library.impl(name, _kernel(name), "CPU")
+        for name, of in kernels.items():
+            library.impl(name, _kernel(name, *of), "CPU")
     try:
         yield
     finally:
         library._destroy()
+
+
+def uniform_ranks():
+    """Collectives of process groups that move no data give results, for the time of the context."""
+    return contextlib.nullcontext() if _UNIFORM else _computed_by(_KERNELS)
+
+
+def exchanged_lists():
+    """Ranks that run together exchange lists of blocks in all versions, for the time of the
+    context."""
+    return _computed_by({"alltoall_": (_exchange, "output_tensors")})

@@ -112,6 +112,7 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
         stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
     else:
         stack.enter_context(versions.sharded_sums())
+        stack.enter_context(versions.exchanged_lists())
         _batches(stack, seen)
         stack.enter_context(replaced(dist.Work, wait=_waiting(dist.Work.wait)))
         for name in ("all_reduce", "reduce", *_SCATTERING):
