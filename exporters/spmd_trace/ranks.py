@@ -96,7 +96,8 @@ def compared(
         for name, kind in _kinds(axis, equal_ones, roles, summed, cuts).items():
             kinds.setdefault(name, {})[axis] = kind
 
-    data, whole = _batches(axes, kinds, roles, unsure, exchanged, summed)
+    parts = {axis for of in steps.values() for axis in of}
+    data, whole = _batches(axes, kinds, roles, unsure, exchanged, summed, parts)
     found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
     found |= {"drifted_buffers": buffers, "turns": turns, "taken": taken, "lacked": lacked}
     return found
@@ -131,9 +132,10 @@ def _batches(
     unsure: dict,
     exchanged: Collection[str],
     summed: dict[str, list[str]],
+    parts: set[str],
 ) -> tuple[list[str], dict[str, list[str]]]:
     """The axes along which ranks have batches of their own, and those along which a loss is equal
-    although batches differ."""
+    although batches differ. `parts`: axes along which ranks take parts of one tensor."""
 
     def has(axis: str, role: str, kind: str) -> bool:
         return any(roles.get(name) == role and of.get(axis) == kind for name, of in kinds.items())
@@ -142,12 +144,14 @@ def _batches(
     def splits(axis: str) -> bool:
         return has(axis, "input", "V") or not (has(axis, "param", "V") or unsure.get(axis))
 
-    # Where parameters are cut, others are used by all ranks as one, and the loss is equal, ranks
-    # share one model, and the parts of the batch are those of its sequences.
+    # Where some parameters are used by all ranks as one, others are cut or see a part of the batch,
+    # and the loss is equal, ranks share one model, and the parts are those of its sequences.
     def shares(axis: str) -> bool:
         losses = [of.get(axis) for name, of in kinds.items() if roles.get(name) == "loss"]
         one_loss = bool(losses) and set(losses) == {"R|I"}
-        return one_loss and has(axis, "param", "V") and has(axis, "param", "I")
+        apart = has(axis, "input", "V") or axis in parts
+        cut = has(axis, "param", "V") or (apart and has(axis, "param", "R"))
+        return one_loss and cut and has(axis, "param", "I")
 
     data = [
         axis for axis, *_ in axes if has(axis, "param", "R") and splits(axis) and not shares(axis)
