@@ -31,6 +31,8 @@ public:
   // axes on which something that it depends on is not known.
   bool certain(const Place &place, const rules::Violation &violation, ir::AxisSet open) const;
 
+  // Whether all elements along a dimension are one number that was stretched.
+  bool is_broadcast_along(ir::ValueId value, unsigned dim) const;
   // Whether the forward makes a value of a derivative that it takes itself.
   bool of_derivative(ir::ValueId value) const { return derivatives_.count(value.index) != 0; }
 
@@ -55,7 +57,6 @@ private:
   void state_cuts();
   void assume_same(const ir::Param &param);
   void find_broadcast();
-  bool is_broadcast_along(ir::ValueId value, unsigned dim) const;
   ir::AxisSet blocks_of_number(const ir::Inst &inst, ir::ValueId value, ir::AxisSet cut) const;
   void find_derivatives();
   ir::TypeId with_cuts(ir::TypeId declared, ir::ValueId value) const;

@@ -43,16 +43,17 @@ def state(trace: pathlib.Path, rank: int, steps: ownops.Steps, axes: list) -> in
     return found
 
 
-_NOTHING_IN_THEM = set("empty new_empty zeros new_zeros".split())
+# What has one number in all elements, or none, and what has an element many times.
+_ALL_ALIKE = set("empty new_empty zeros new_zeros ones new_ones full new_full expand".split())
 
 
 def _is_extent(op: dict, place: tuple, sizes: dict[str, int]) -> bool:
-    """Whether an attribute says how long a result is that has the elements of an operand, or none
-    that count: rows of which each rank has its own number."""
+    """Whether an attribute says how long a result is that has the elements of an operand, or rows
+    that are all alike: each rank has its own number of them."""
     made = [one["id"] for one in op.get("out", [])]
     if not {"size", "shape"} & set(place) or len(made) != 1:
         return False
-    if op["op"].split(".")[1] in _NOTHING_IN_THEM:
+    if op["op"].split(".")[1] in _ALL_ALIKE:
         return True
     first = next((one for one in op.get("in", []) if isinstance(one, str)), None)
     return first in sizes and sizes[first] == sizes.get(made[0])

@@ -93,6 +93,8 @@ def compared(
             equal_ones |= {
                 name: False for name in _drifted(others) if axis not in summed.get(name, [])
             }
+        if not (unsure[axis] or lacked.get(axis) or apart):
+            equal_ones |= dict.fromkeys(_constants(others, roles, equal_ones), True)
         for name, kind in _kinds(axis, equal_ones, roles, summed, cuts).items():
             kinds.setdefault(name, {})[axis] = kind
 
@@ -252,6 +254,31 @@ def _by_moments(ranks: list[list[dict]], roles: dict, equal: dict[str, bool]) ->
         if moments and all(moments):
             found.append(name)
     return found
+
+
+def _constants(ranks: list[list[dict]], roles: dict, equal: dict[str, bool]) -> list[str]:
+    """Parameters that are one number everywhere on all ranks, in modules of which each rank has all
+    others whole: these are no blocks either."""
+    whole: dict[str, bool] = {}  # by module, whether all that is known of its parameters is equal
+    for name, same in equal.items():
+        for module in _modules(name) if roles.get(name) == "param" else ():
+            whole[module] = whole.get(module, True) and same
+    digests = [_by_name(rows, "digest") for rows in ranks]
+    return [
+        name
+        for name, role in roles.items()
+        if role == "param"
+        and name not in equal
+        and next((whole[module] for module in _modules(name) if module in whole), False)
+        and all(of.get(name) == [None] for of in digests)
+        and not _apart(name, ranks)
+    ]
+
+
+def _modules(name: str) -> list[str]:
+    """The modules that a parameter is in, the innermost first."""
+    words = name.split(".")[:-1]
+    return [".".join(words[:count]) for count in range(len(words), -1, -1)]
 
 
 def _drifted(ranks: list[list[dict]], began_as=frozenset({None}), key="initial") -> set[str]:

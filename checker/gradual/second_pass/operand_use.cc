@@ -13,6 +13,7 @@ namespace spmd::checker {
 
 using ir::AxisId;
 using ir::InstId;
+using ir::Type;
 
 // A part of the rows that a rank has is its block of what all ranks take so of theirs: the rows of
 // a batch may stand in any order. Of other dimensions the order is not known to be right.
@@ -58,6 +59,32 @@ void OperandUse::begin(const ir::Inst &inst) {
   now_.takes_block =
       forward.valid() &&
       state_.rules.resolve(program_.insts[forward].op).transition == rules::TransitionOp::Convert;
+}
+
+void OperandUse::take_stretched(const rules::Application &app,
+                                llvm::function_ref<bool(ir::ValueId, unsigned)> numbers) {
+  if (app.op.form != rules::OpForm::Equation)
+    return;
+  const CutPositions &positions = gradual_.cuts().positions();
+  const llvm::ArrayRef<ir::ValueId> values = state_.operands.values;
+  for (size_t j = 0; j < app.args.size() && j < values.size(); ++j) {
+    const ir::Type &block = app.type(app.args[j]);
+    for (AxisId axis : block.sharded()) {
+      const auto cls = positions.in_front(values[j], *block.dim(axis));
+      for (size_t i = 0; cls && i < values.size(); ++i) {
+        Type type = app.type(app.args[i]);
+        if (type.mesh() != block.mesh() || !type.same_on_all_ranks().contains(axis))
+          continue;
+        for (const CutPositions::Found &each : positions.of(values[i]))
+          if (each.cls == cls && each.at.outer == 1 &&
+              gradual_.is_broadcast_along(values[i], each.at.dim) &&
+              !numbers(values[i], each.at.dim)) {
+            cut(type, axis, each.at.dim);
+            state_.args[i].type = state_.intern(type);
+          }
+      }
+    }
+  }
 }
 
 // What is overwritten as a whole is what it is overwritten with: temporary storage is of no kind,

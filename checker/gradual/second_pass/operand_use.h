@@ -12,6 +12,10 @@ public:
   void begin(const ir::Inst &inst);
   void find_unread(const rules::Application &app);
   void find_parts(const rules::Application &app, const ZeroBlocks &zeros);
+  // A number that was stretched along a dimension of which others have a block is its own block.
+  // `numbers`: whether a value has other numbers there after all.
+  void take_stretched(const rules::Application &app,
+                      llvm::function_ref<bool(ir::ValueId, unsigned)> numbers);
   void take_overwritten();
 };
 

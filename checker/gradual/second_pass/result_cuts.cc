@@ -115,9 +115,22 @@ void ResultCuts::restore(ValueId value, Type &type) const {
   }
 }
 
+// A number that is stretched over the elements of what it is the gradient of is so for a rank's
+// block of them.
+void ResultCuts::cut_stretched(ValueId value, Type &type) const {
+  const ValueId of = program_.values[value].grad_of;
+  if (!of.valid() || program_.types[result_.types[of.index]].mesh() != type.mesh())
+    return;
+  const Type &block = program_.types[result_.types[of.index]];
+  for (AxisId axis : block.sharded() & type.same_on_all_ranks())
+    if (gradual_.is_broadcast_along(value, *block.dim(axis)))
+      cut(type, axis, *block.dim(axis));
+}
+
 void ResultCuts::take_known(const rules::OpDef *row, ValueId value, Type &type) {
   const Type before = type;
   type = gradual_.known(value, type, ~(now_.reported | unknown_operands()));
+  cut_stretched(value, type);
   keep_known_cuts(row, value, before, type);
 }
 

@@ -17,6 +17,7 @@ public:
   void restore(ir::ValueId value, ir::Type &type) const;
 
 private:
+  void cut_stretched(ir::ValueId value, ir::Type &type) const;
   void keep_known_cuts(const rules::OpDef *row, ir::ValueId value, const ir::Type &before,
                        ir::Type &type);
 };

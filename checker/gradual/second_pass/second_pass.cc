@@ -81,6 +81,8 @@ void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   parts_.lookups.take_offset_operands(app);
   parts_.own_counts.take_own_numbers(app);
   parts_.rings.follow_ring(inst, app);
+  operands_.take_stretched(
+      app, [&](ValueId value, unsigned dim) { return parts_.numbers.has_own(value, dim); });
   operands_.take_overwritten();
 }
 

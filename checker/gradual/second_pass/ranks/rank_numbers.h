@@ -2,9 +2,9 @@
 // optimizer.
 #pragma once
 
-#include "checker/gradual/second_pass/ranks/draws.h"
 #include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/second_pass/part.h"
+#include "checker/gradual/second_pass/ranks/draws.h"
 
 #include "llvm/ADT/DenseSet.h"
 
@@ -26,6 +26,10 @@ public:
   // What numbers a dimension, or was drawn for it, is not cut there. `before`: the type as its rule
   // has it.
   void keep(ir::ValueId value, const ir::Type &before, ir::Type &type) const;
+  // Whether a value numbers a dimension, or was drawn for it.
+  bool has_own(ir::ValueId value, unsigned dim) const {
+    return numbering_.numbers(value, dim) || draws_.are_drawn(value, dim);
+  }
 
 private:
   Numbering numbering_;
