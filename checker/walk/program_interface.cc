@@ -50,7 +50,7 @@ void ProgramInterface::declare(uint32_t index) {
     type.unknown |= axes - type.claimed();
   decide(index, type);
   rules::DeclaredSizes sizes;
-  if (value.declared.valid() && program_.mode == ir::Mode::Global)
+  if (value.declared.valid() && (program_.mode == ir::Mode::Global || state_.inference))
     sizes = rules::declared_sizes(program_, type, value.shape, value.global_shape,
                                   program_.rank.value_or(0));
   if (sizes.problem)

@@ -113,3 +113,27 @@ for step in range(3):
 def test_norms_of_sequences_below_fsdp_are_summed_and_proved(tmp_path):
     done = linted(tmp_path, _SHARDED, "--min-proof=100")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# A vocabulary that four ranks do not divide: the last of them has a shorter block.
+_UNEVEN = """
+import torch, torch.distributed as dist, torch.nn as nn, torch.nn.functional as F
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 12), nn.Linear(12, 50))
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+draw = torch.Generator().manual_seed(dist.get_rank())
+for step in range(3):
+    words = torch.randint(50, (6,), generator=draw)
+    optimizer.zero_grad()
+    F.cross_entropy(model(words), words).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+"""
+
+
+def test_uneven_blocks_are_proved(tmp_path):
+    done = linted(tmp_path, _UNEVEN, "--min-proof=100")
+    assert done.returncode == 0, done.stdout + done.stderr
