@@ -72,6 +72,10 @@ def compared(
             lacked[axis] = _lacked(others, roles)
             equal_ones |= dict.fromkeys(lacked[axis], False)
             equal_ones |= dict.fromkeys(_by_moments(others, roles, equal_ones), True)
+        if any(roles.get(name) == "input" and not equal for name, equal in equal_ones.items()):
+            for name, (short, *_) in _by_name(others[0], "short").items():
+                if short and equal_ones.get(name):
+                    del equal_ones[name]  # labels of other samples, which are equal by chance
         # What ranks computed in another order, as a matrix by another layout, may be one value.
         sketches = _by_name(others[0], "sketch")
         for name in [name for name, equal in equal_ones.items() if not equal]:

@@ -8,6 +8,7 @@ nothing: blocks of it are equal, too.
 import contextlib
 import hashlib
 import itertools
+import math
 
 import torch
 
@@ -53,6 +54,21 @@ def digest(tensor: torch.Tensor) -> str | Handle | None:
         digest = hashlib.sha256(raw_bytes(plain))
     digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
     return digest.hexdigest()
+
+
+_BITS = 16  # below which different batches may well have the same numbers
+
+
+def is_short(tensor: torch.Tensor) -> bool:
+    """Whether whole numbers are so few, or so small, that they may be equal by chance."""
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.is_meta or not tensor.numel():
+        return False
+    if shapes.handle(tensor) is not None:
+        return False
+    with _unseen():
+        plain = elements(tensor).to(torch.int64)
+        values = int(plain.max()) - int(plain.min()) + 1
+        return plain.numel() * math.log2(values) < _BITS
 
 
 def sketch(tensor: torch.Tensor) -> list[float]:

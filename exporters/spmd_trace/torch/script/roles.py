@@ -28,7 +28,7 @@ from ..recorder import Recorder
 from ..values import Value, ValueTable
 from . import shapes, variables
 from .batch import differing
-from .evidence import digest, sketch, summed_along, trained
+from .evidence import digest, is_short, sketch, summed_along, trained
 from .takes import Taken
 from .world import Seen
 
@@ -756,6 +756,8 @@ class Roles:
                 row["elements"] = tensor.numel()
             elif role == "buffer" and name in self.initial_buffers:
                 row["began"] = self.initial_buffers[name]
+            elif role == "input":
+                row["short"] = is_short(tensor)
             row["sketch"] = sketch(tensor) if tensor.is_floating_point() else []
             self.digests.append(row)
 
