@@ -115,6 +115,7 @@ void AxisSizeNumbers::follow(ir::InstId id, rules::Rules &rules) {
     if (const ValueId inner = returned_as(program_, id, r); inner.valid())
       before_[inst.result(r).index] = inner;
   const bool product = factor_of(op, operands).has_value();
+  follow_one_rank(inst, op, operands, product);
   if (operands.values.size() > 1 && inst.result_count == 1 && moves_elements(op))
     operands.values[0] = moved(program_, op, inst, operands);
   for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
@@ -148,7 +149,41 @@ void AxisSizeNumbers::follow(ir::InstId id, rules::Rules &rules) {
   }
 }
 
+// What is zero but where the place of a rank is some number, as the loss of the last stage of a
+// pipeline is, with what is added to it.
+void AxisSizeNumbers::follow_one_rank(const ir::Inst &inst, const rules::ResolvedOp &op,
+                                      const OperandList &operands, bool product) {
+  using rules::Computes;
+  if (inst.result_count != 1)
+    return;
+  const uint32_t made = inst.first_result.index;
+  const auto any = [&](const llvm::DenseSet<uint32_t> &of) {
+    return llvm::any_of(operands.values, [&](ValueId value) { return of.count(value.index) != 0; });
+  };
+  const bool moves = moves_elements(op) || (op.row && op.row->computes == Computes::Identity);
+  if (op.boundary == rules::Boundary::AxisIndex || (moves && any(places_)))
+    places_.insert(made);
+  if (!op.row)
+    return;
+  if (op.row->constant == rules::OpDef::Constant::Zero)
+    zeros_.insert(made);
+  if ((op.computes(Computes::Equal) && any(places_)) ||
+      ((moves || op.computes(Computes::LogicalAnd)) && any(one_rank_masks_)))
+    one_rank_masks_.insert(made);
+  const bool zero = any(zeros_) || llvm::any_of(operands.slots, [](const rules::Slot &slot) {
+                      return rules::is_zero(slot);
+                    });
+  const bool adds = op.computes(Computes::Add) && llvm::all_of(operands.values, [&](ValueId value) {
+                      return one_rank_.count(value.index) || zeros_.count(value.index);
+                    });
+  if ((!op.row->chooses.empty() && any(one_rank_masks_) && zero) ||
+      ((moves || product || adds) && any(one_rank_)))
+    one_rank_.insert(made);
+}
+
 void AxisSizeNumbers::note_sum(const rules::Application &app, ValueId operand, ValueId result) {
+  if (one_rank_.count(operand.index)) // a sum of that is no mean
+    return;
   rules::Outcome ignored;
   const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
   if (!axes)

@@ -66,6 +66,8 @@ private:
     int64_t of;
   };
   void follow(ir::InstId id, rules::Rules &rules);
+  void follow_one_rank(const ir::Inst &inst, const rules::ResolvedOp &op,
+                       const OperandList &operands, bool product);
   void note_sum(const rules::Application &app, ir::ValueId operand, ir::ValueId result);
   void instruction(ir::InstId id, rules::Rules &rules);
   ir::ValueId summed(ir::InstId id, rules::Rules &rules) const;
@@ -119,6 +121,8 @@ private:
   llvm::DenseMap<uint32_t, Product> products_, quotients_;
   llvm::DenseMap<uint32_t, Share> shares_; // likewise: of a loss, by a whole number
   ir::AxisSet summed_; // axes over which gradients are summed, and nowhere averaged
+  // Values: the place of a rank, zeros, what is true on one rank alone, what is not zero there.
+  llvm::DenseSet<uint32_t> places_, zeros_, one_rank_masks_, one_rank_;
 };
 
 } // namespace spmd::checker

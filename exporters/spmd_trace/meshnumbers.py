@@ -17,6 +17,7 @@ _MESHES = dict.fromkeys(["Mesh", "make_mesh", "AbstractMesh", "create_device_mes
 _MESHES |= {"create_hybrid_device_mesh": 0, "new_group": 0, "init_device_mesh": 1, "DeviceMesh": 1}
 _SENDS = {"ppermute": 2, "pshuffle": 2}  # by whom to whom: the argument
 _RANKS = re.compile(r"(.*_)?(rank|world|world_size|WORLD_SIZE|RANK)$|get_rank$|get_world_size$")
+_SETTINGS = {"get", "getenv"}  # of the environment
 _DEEPEST = 8  # assignments that are followed from the mesh back
 
 
@@ -207,7 +208,15 @@ class _Ones(ast.NodeTransformer):
         return node
 
     def _if(self, name, value):
-        return self._one(value) if name in self._names else value
+        if name not in self._names:
+            return value
+        # A variable of the environment, and what it is where nobody has set it.
+        if isinstance(value, ast.Call) and _called(value) == "int":
+            for call in ast.walk(value):
+                if isinstance(call, ast.Call) and _called(call) in _SETTINGS:
+                    call.args[1:] = [ast.copy_location(ast.Constant("1"), one)
+                                     for one in call.args[1:]]  # fmt: skip
+        return self._one(value)
 
 
 def _name(target) -> str | None:

@@ -228,7 +228,11 @@ RankInterpreter::Results RankInterpreter::unknown(const Step &step) {
   llvm::SmallVector<Id, 4> of;
   for (size_t i = 0; i < step.operands.size(); ++i)
     of.push_back(flat(at(step, i)));
-  return Results(step.inst.result_count, uniform(contents_.function(of)));
+  // The backward of a loop is linear in the gradients that it takes: of zeros it makes zeros.
+  const bool vanishes =
+      step.app.op.form == rules::OpForm::Call && llvm::is_contained(of, Contents::kZero);
+  return Results(step.inst.result_count,
+                 uniform(vanishes ? Contents::kOpen : contents_.function(of)));
 }
 
 RankInterpreter::Results RankInterpreter::made(const Step &step) {

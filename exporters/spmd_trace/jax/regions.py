@@ -45,7 +45,12 @@ def _sends(jaxpr) -> bool:
     )
 
 
-def _turns(recorder, eqn) -> None:
+def has_few_turns(eqn) -> bool:
+    """Whether a scan may be written out."""
+    return 0 < eqn.params["length"] <= _MOST_TURNS
+
+
+def turns(recorder, eqn) -> None:
     """The turns of a scan, one after another."""
     closed, params = eqn.params["jaxpr"], eqn.params
     first = params["num_consts"]
@@ -132,9 +137,8 @@ def stack(recorder, item: Value) -> None:
 
 def _scan(recorder, eqn) -> None:
     params = eqn.params
-    few = 0 < params["length"] <= _MOST_TURNS
-    if recorder.region.untyped and few and _sends(params["jaxpr"].jaxpr):
-        _turns(recorder, eqn)
+    if recorder.region.untyped and has_few_turns(eqn) and _sends(params["jaxpr"].jaxpr):
+        turns(recorder, eqn)
         return
     body = _body(recorder, "scan_body", params["jaxpr"])
     attrs = {"consts": params["num_consts"], "carry": params["num_carry"]}

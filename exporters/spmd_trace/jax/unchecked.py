@@ -12,12 +12,14 @@ import jax
 from jax._src import core
 from jax.sharding import PartitionSpec
 
+from . import regions
 from .document import Body, Program, Value
 from .locations import phase_of
 from .ownparts import OwnParts
 from .pointwise import is_pointwise
 from .recorder import Recorder, add_outputs, call_of
 from .redistribution import entry_axes, redistribute
+from .refused import Unrecordable
 from .numbers.sizes import Sizes
 from .specs import axes_of
 from .states import Region, local_shape, spec_entries
@@ -67,6 +69,16 @@ class Outside(Recorder):
         if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
             self._claim(atom)
         return super().operand(atom)
+
+    def held(self, atom):
+        if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
+            self._claim(atom)
+        return super().held(atom)
+
+    def part(self):
+        inner = Outside(self.program, self.body, self.region)
+        inner._eqn, inner.around = self._eqn, self.called_at()
+        return inner
 
     def _claim(self, var) -> None:
         """What the spec of a shard_map says of what it returns."""
@@ -124,8 +136,7 @@ class Outside(Recorder):
         return self._as(whole, out)
 
     def closed(self, closed, atoms, eqn) -> None:
-        inner = Outside(self.program, self.body, self.region)
-        inner._eqn, inner.around = self._eqn, self.called_at()
+        inner = self.part()
         for var, atom in zip(closed.jaxpr.invars, atoms):
             if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
                 inner.left[var] = self.left[atom]
@@ -156,6 +167,8 @@ class Outside(Recorder):
         constant = not any(isinstance(self._known(atom), Value) for atom in eqn.invars)
         if name == "shard_map":
             self._shard_map(eqn)
+        elif name == "scan" and first_mesh(eqn.params["jaxpr"].jaxpr) is not None:
+            self._scan(eqn)
         elif name in ("reshard", "sharding_constraint"):
             self._reshard(eqn)
         elif call_of(eqn) is not None or (
@@ -187,6 +200,12 @@ class Outside(Recorder):
             path = paths[place] if place < len(paths) else "result"
             path = path.replace("result", "out_specs", 1)
             self.left[var] = (item, eqn.params["out_specs"][place], eqn, path, var)
+
+    def _scan(self, eqn) -> None:
+        if not regions.has_few_turns(eqn):
+            length = eqn.params["length"]
+            raise Unrecordable(f"a scan of {length} turns around a shard_map: jit one turn of it")
+        regions.turns(self, eqn)
 
     def _entering(self, var, atom, spec) -> Value:
         if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
@@ -248,8 +267,12 @@ class Outside(Recorder):
             made.type = dict(like.type if like is not None else whole)
             made.spec, made.shape = (like.spec, list(like.shape)) if like else (None, made.shape)
             outs.append(made)
-        self.ordinary(name, eqn, outs)
-        self.values = kept | dict(zip(eqn.outvars, outs))
+        made = self.ordinary(name, eqn, outs)
+        self.values = kept | {
+            # Of numbers alone a number was made.
+            var: out if made else self.values[var]
+            for var, out in zip(eqn.outvars, outs)
+        }
 
     def _beside(self, like: Value, aval, shape) -> Value:
         """An operand in the blocks of another one; one element is stretched over all of them."""
@@ -301,6 +324,14 @@ def _entry_specs(jaxpr) -> dict:
             inner = call[0].jaxpr
             found = _entry_specs(inner)
             specs = {atom: found[var] for atom, var in zip(call[1], inner.invars)
+                     if var in found and isinstance(atom, core.Var)}  # fmt: skip
+        elif eqn.primitive.name == "scan":
+            inner = eqn.params["jaxpr"].jaxpr
+            first = eqn.params["num_consts"] + eqn.params["num_carry"]  # of what turns take rows of
+            found = _entry_specs(inner)
+            found |= {var: PartitionSpec(None, *partitions(found[var]))
+                      for var in inner.invars[first:] if var in found}  # fmt: skip
+            specs = {atom: found[var] for atom, var in zip(eqn.invars, inner.invars)
                      if var in found and isinstance(atom, core.Var)}  # fmt: skip
         else:
             continue

@@ -181,10 +181,11 @@ class Sizes:
 
     def beside_sums(self, jaxpr) -> None:
         """A number right before a sum over as many ranks, or right after it, is their number,
-        unless the program says there which number is."""
-        made, used = {}, {}
+        unless the program says there which number is, or one rank alone has something to add: a sum
+        of that is no mean."""
+        scope, used = _Scope(jaxpr), {}
+        made = scope.made
         for eqn in jaxpr.eqns:
-            made |= dict.fromkeys(eqn.outvars, eqn)
             for atom in eqn.invars:
                 if isinstance(atom, core.Var):
                     used.setdefault(atom, []).append(eqn)
@@ -198,7 +199,8 @@ class Sizes:
                     later = [one for each in after for out in each.outvars
                              for one in used.get(out, []) if _factors([each])]  # fmt: skip
                     self._with_turns(after + before + later, eqn, turns)
-                self._beside(after + before, eqn)
+                if not _is_of_one_rank(atom, scope):
+                    self._beside(after + before, eqn)
 
     def _ranks(self, psum) -> tuple[list[str], int]:
         axes = [axis for axis in psum.params["axes"] if self.sizes.get(axis, 1) > 1]
@@ -292,6 +294,53 @@ def _turns(atom, made: dict) -> int | None:
         kept = [one for one in eqn.invars if isinstance(one, core.Var)]
         atom = kept[place] if len(kept) > place else None
     return None
+
+
+class _Scope:
+    """The equations of a jaxpr, and what its arguments are outside of it."""
+
+    def __init__(self, jaxpr, arguments=(), outside=None):
+        self.made = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+        self.arguments = {var: (atom, outside) for var, atom in zip(jaxpr.invars, arguments)}
+
+    def made_by(self, atom):
+        """The equation that makes a value, with its scope; through calls and loops."""
+        scope = self
+        while isinstance(atom, core.Var) and atom in scope.arguments:
+            atom, scope = scope.arguments[atom]
+        eqn = scope.made.get(atom) if isinstance(atom, core.Var) else None
+        if eqn is not None and eqn.primitive.name in ("scan", "jit", "pjit"):
+            body = eqn.params["jaxpr"].jaxpr
+            inside = _Scope(body, eqn.invars, scope)
+            return inside.made_by(body.outvars[eqn.outvars.index(atom)])
+        return eqn, scope
+
+
+def _is_of_one_rank(atom, scope: _Scope) -> bool:
+    """Whether a number is added up of what is zero but where `axis_index` is some number."""
+    todo, seen = [(atom, scope)], set()
+    while todo:
+        atom, scope = todo.pop()
+        eqn, inside = scope.made_by(atom)
+        if eqn is None or atom.aval.shape != () or id(eqn) in seen:
+            continue
+        seen.add(id(eqn))
+        if eqn.primitive.name == "select_n" and _asks_for_equal(eqn.invars[0], inside):
+            return True
+        todo += [(one, inside) for one in eqn.invars]
+    return False
+
+
+def _asks_for_equal(atom, scope: _Scope) -> bool:
+    """Whether whole numbers have to be equal for a condition to be true."""
+    if atom.aval.dtype != bool:
+        return False
+    eqn, inside = scope.made_by(atom)
+    if eqn is None:
+        return False
+    if eqn.primitive.name == "eq":
+        return eqn.invars[0].aval.dtype.kind in "iu"
+    return any(_asks_for_equal(one, inside) for one in eqn.invars)
 
 
 def _pairs(ours: list, others: list):

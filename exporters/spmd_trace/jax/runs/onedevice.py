@@ -163,8 +163,11 @@ def substituted(kept: Kept, args, kwargs) -> tuple:
     if len(leaves) != len(kept.arguments):
         raise NotComparable("its arguments have another structure with one device")
     filled = []
+    alike = _begins_alike(kept, leaves)
     for own, other in zip(leaves, kept.arguments):
         if other is None or not is_array(own):
+            filled.append(own)
+        elif alike and (own.dtype.kind in "iu" or np.shape(_unpadded(other, own.shape)) != own.shape):
             filled.append(own)
         elif jnp.issubdtype(own.dtype, jax.dtypes.prng_key):
             filled.append(jax.random.wrap_key_data(other, impl=jax.random.key_impl(own)))
@@ -173,6 +176,24 @@ def substituted(kept: Kept, args, kwargs) -> tuple:
         else:
             filled.append(_unpadded(other, own.shape).astype(own.dtype))
     return jax.tree.unflatten(tree, filled)
+
+
+def _begins_alike(kept: Kept, leaves) -> bool:
+    """Whether a script begins on one device with the numbers that it has on all: then what it
+    counts, such as the rows to which an index points, and what has another shape, such as rows that
+    it has sorted by rank, is meant for one device. A state of another shape is another model."""
+    states = {source for _, source in kept.paths}
+    found = False
+    for place, (own, other) in enumerate(zip(leaves, kept.arguments)):
+        if other is None or not is_array(own) or not jnp.issubdtype(own.dtype, jnp.inexact):
+            continue
+        other = _unpadded(other, own.shape)
+        if own.shape != other.shape and place not in states:
+            continue
+        if not np.array_equal(numbers(own), other, equal_nan=True):
+            return False
+        found = True
+    return found
 
 
 def _padded_dim(shape, padded) -> int | None:
