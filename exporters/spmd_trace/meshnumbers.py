@@ -55,6 +55,7 @@ def _of_meshes(tree: ast.Module) -> set[str]:
         and any(map(_RANKS.match, _words(node.left)))
     ]
     todo += [(one, 0) for one in _of_sends(tree, assigned)]
+    todo += [(one, 0) for one in _of_devices(tree)]
     while todo:
         expression, depth = todo.pop()
         for name in _numbers_named(expression) - found:
@@ -89,6 +90,20 @@ def _of_sends(tree: ast.Module, assigned: dict[str, list[ast.expr]]) -> list[ast
             found.append(node.iter)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             found.append(node.right)
+    return found
+
+
+def _of_devices(tree: ast.Module) -> list[ast.expr]:
+    """What says how many virtual devices XLA is to have."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            for text, value in zip(node.values, node.values[1:]):
+                if isinstance(text, ast.Constant) and str(text.value).endswith("device_count="):
+                    found.append(value)
+        elif isinstance(node, ast.Call) and _called(node) == "update" and len(node.args) == 2:
+            if getattr(node.args[0], "value", None) == "jax_num_cpu_devices":
+                found.append(node.args[1])
     return found
 
 

@@ -94,7 +94,7 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
     AxisSet axes;
     for (uint32_t j = 0; j < operands.size() && j < app.args.size(); ++j) {
       const ir::Type &other = app.type(app.args[j]);
-      if (other.mesh() != type.mesh() || numbers(operands[j]) ||
+      if (other.mesh() != type.mesh() || numbers(operands[j]) || asked_.count(operands[j].index) ||
           (picks(app.op) && j != picked[0].table))
         continue;
       for (ir::AxisId axis : other.sharded() & same) {
@@ -182,8 +182,10 @@ void Numbering::learn(const rules::Application &app, llvm::ArrayRef<ValueId> ope
   if (counts.empty())
     return;
   for (ValueId result : results) {
-    if (answers(result))
+    if (answers(result)) {
+      asked_.insert(result.index);
       continue;
+    }
     Counts kept;
     for (const Count &count : counts) {
       const auto of_class = [&](const Count &each) { return each.cls == count.cls; };

@@ -7,6 +7,7 @@
 #include "checker/gradual/positions.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace spmd::checker {
@@ -50,6 +51,7 @@ private:
   const CutPositions &positions_;
   const CheckResult &checked_;
   llvm::DenseMap<uint32_t, Counts> counted_; // by value: the dimensions that it numbers
+  llvm::DenseSet<uint32_t> asked_;           // values: answers about such numbers
 };
 
 } // namespace spmd::checker
