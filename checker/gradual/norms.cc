@@ -78,13 +78,17 @@ bool takes_root(const rules::Application &app) {
 Norms::Norms(ir::Program &program) {
   rules::Rules rules(program);
   llvm::DenseSet<uint32_t> otherwise;
-  for (uint32_t i = 0; i < program.insts.size(); ++i) {
+  for (uint32_t i = static_cast<uint32_t>(program.insts.size()); i-- > 0;) {
     const ir::Inst &inst = program.insts[ir::InstId{i}];
     OperandList operands;
     operands.read(program, inst.operands);
     const rules::ResolvedOp &op = rules.resolve(inst.op);
-    const bool square =
+    bool square =
         squares({program, op, inst.attrs, inst.context, operands.slots, {}, {}}, operands.values);
+    // A copy is used as what it is a copy of.
+    if (operands.values.size() == 1 && inst.result_count == 1 && moves_elements(op))
+      square = only_squared_.contains(inst.first_result.index) &&
+               !otherwise.contains(inst.first_result.index);
     for (ValueId value : operands.values)
       (square ? only_squared_ : otherwise).insert(value.index);
   }
@@ -96,8 +100,18 @@ Norms::Norms(ir::Program &program) {
 
 AxisSet Norms::rooted(const rules::Application &app, ValueId operand, ValueId result) const {
   return takes_root(app) && only_squared_.contains(result.index)
-             ? squares_.lookup(operand.index).axes
+             ? squares_.lookup(operand.index).axes | own_squares_.lookup(operand.index)
              : AxisSet();
+}
+
+// Squares, what moves them, and what they come to.
+bool Norms::adds_squares(const rules::Application &app, llvm::ArrayRef<ValueId> operands) const {
+  if (squares(app, operands))
+    return true;
+  const bool adds = app.op.computes(Computes::Add) || app.op.computes(Computes::ReduceSum);
+  return (adds || moves_elements(app.op)) && llvm::all_of(operands, [&](ValueId operand) {
+           return own_squares_.count(operand.index) != 0;
+         });
 }
 
 // The square of a root is an addend for each rank. Over some axes it may be added up before others.
@@ -157,6 +171,7 @@ Norms::Facts Norms::infer(const rules::Application &app, llvm::ArrayRef<ValueId>
     facts.root = joined;
     return facts;
   }
+  facts.squares = app.results.size() == 1 && adds_squares(app, operands);
   if (keeps(app) && last == first + 1)
     facts.shares = shares(operands[first]) * divides_by_root_of(app);
   if (AxisSet axes = rooted(app, operands[first], value)) {
@@ -174,7 +189,9 @@ Norms::Facts Norms::infer(const rules::Application &app, llvm::ArrayRef<ValueId>
   return facts;
 }
 
-void Norms::learn(ValueId value, const Facts &facts) {
+void Norms::learn(ValueId value, const Facts &facts, AxisSet addends) {
+  if (facts.squares)
+    own_squares_[value.index] = addends;
   if (facts.root.axes)
     roots_[value.index] = facts.root;
   if (facts.square.axes)

@@ -31,10 +31,12 @@ public:
     ir::AxisSet left_out; // a root enters as if it were the norm of the whole
     ir::AxisSet counted;  // what is equal on all ranks is added up over them
     double shares = 1;    // it was divided by the root of so many
+    bool squares = false; // of a rank's own elements, or added up of such
   };
   Facts infer(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, unsigned result,
               ir::ValueId value) const;
-  void learn(ir::ValueId value, const Facts &facts);
+  // `addends`: the axes along which the value is a sum that is not added up yet.
+  void learn(ir::ValueId value, const Facts &facts, ir::AxisSet addends);
   // The axes on which the instruction takes the root of squares that are not added up yet, and
   // makes nothing else of it than these squares again.
   ir::AxisSet rooted(const rules::Application &app, ir::ValueId operand, ir::ValueId result) const;
@@ -47,9 +49,12 @@ private:
   void reduce(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands, unsigned result,
               Facts &facts) const;
 
-  llvm::DenseMap<uint32_t, Root> roots_, squares_; // by value
-  llvm::DenseMap<uint32_t, double> shares_;        // by value
-  llvm::DenseSet<uint32_t> only_squared_;          // values
+  bool adds_squares(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+
+  llvm::DenseMap<uint32_t, Root> roots_, squares_;    // by value
+  llvm::DenseMap<uint32_t, ir::AxisSet> own_squares_; // by value: of Facts::squares, its addends
+  llvm::DenseMap<uint32_t, double> shares_;           // by value
+  llvm::DenseSet<uint32_t> only_squared_;             // values
 };
 
 } // namespace spmd::checker

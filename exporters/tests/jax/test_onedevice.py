@@ -227,6 +227,16 @@ z = lax.ppermute(y, "x", perm=[(j, (j + HALVES) % TURNS) for j in range(TURNS)])
     assert ast.unparse(tree.body[0]) == "N, LENGTH, HALVES, TURNS = (1, 8, 2, 1)"
 
 
+def test_numbers_of_devices():
+    source = """
+N, M, K = int(os.environ.get("N", "8")), 4, 4
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={N}"
+jax.config.update("jax_num_cpu_devices", M)
+"""
+    tree, _ = meshnumbers.for_one_device(source, [])
+    assert ast.unparse(tree.body[0]) == "N, M, K = (int(os.environ.get('N', '1')), 1, 4)"
+
+
 # What is right for the rows of the first call alone: a batch that two devices have less of.
 SHAPES = """
 import jax, jax.numpy as jnp, numpy as np
@@ -296,3 +306,45 @@ def test_moments_that_are_padded(tmp_path):
     wrong = FLAT.replace("(0, -count % RANKS)", "(-count % RANKS, 0)")
     assert wrong != FLAT
     assert "unlike-one-device" in linted(tmp_path, wrong, "--confirm").stdout
+
+
+# A graph whose edges each rank has for its own nodes, numbered from its first one.
+GRAPH = """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec as P
+
+PARTS, NODES, EDGES = 4, 16, 60
+mesh = Mesh(np.array(jax.devices()[:PARTS]), ("parts",))
+state = np.random.default_rng(0)
+x = state.standard_normal((NODES, 3)).astype(np.float32)
+ends = state.integers(0, NODES, (2, EDGES))
+own = NODES // PARTS
+groups = [np.flatnonzero(ends[1] // own == part) for part in range(PARTS)]
+width = max(map(len, groups))
+source, target = np.zeros((2, PARTS, width), int)
+there = np.zeros((PARTS, width), np.float32)
+for part, edges in enumerate(groups):
+    source[part, :len(edges)] = ends[0, edges]
+    target[part, :len(edges)] = ends[1, edges] - part * own
+    there[part, :len(edges)] = 1
+
+def loss(w, x, source, target, there):
+    sent = lax.all_gather(x, "parts", tiled=True)[source] * there[:, None]
+    y = jax.ops.segment_sum(sent, target, x.shape[0]) @ w
+    return SUM(jnp.sum(y ** 2), "parts")
+
+loss = jax.shard_map(loss, mesh=mesh, in_specs=(P(), *[P("parts")] * 4), out_specs=P(),
+                     check_vma=False)
+step = jax.jit(jax.value_and_grad(loss))
+step(jnp.ones((3, 2)), x, source.ravel(), target.ravel(), there.ravel())
+"""
+
+
+@needs_checker
+@pytest.mark.parametrize("sums", [True, False])
+def test_rows_that_a_script_sorts_by_rank(sums, tmp_path):
+    script = GRAPH.replace("SUM", "lax.psum" if sums else "lax.pmean")
+    done = linted(tmp_path, script, "--confirm")
+    assert "1 of 1 functions were compared with one device" in done.stderr
+    assert ("unlike-one-device" in done.stdout) != sums, done.stdout

@@ -280,3 +280,37 @@ loss(jnp.ones((8, 6)))
 def test_one_element_beside_blocks_is_stretched(tmp_path):
     done = linted(tmp_path, CONSTRAINED)
     assert done.returncode == 0 and "no findings" in done.stderr, done.stdout + done.stderr
+
+
+# Micro-batches in a loop around the shard_map, with an optimizer that begins with the number 0.
+AROUND = """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()[:4]), ("dp",))
+loss = jax.shard_map(lambda w, x: lax.pmean(jnp.mean((x @ w) ** 2), "dp"), mesh=mesh,
+                     in_specs=(P(), P("dp")), out_specs=P(), check_vma=False)
+
+@jax.jit
+def step(w, batch):
+    def micro(carry, x):
+        total, count = carry
+        value, gradient = jax.value_and_grad(loss)(w, x)
+        return (total + gradient, jnp.where(count < 9, count + 1, 9)), value
+
+    (total, count), values = lax.scan(micro, (jnp.zeros_like(w), 0), batch)
+    return w - 0.1 * total / count, values.mean()
+
+step(jnp.ones((3, 2)), jnp.ones((TURNS, 8, 3)))
+"""
+
+
+def test_a_loop_around_a_shard_map(tmp_path):
+    done = linted(tmp_path, AROUND.replace("TURNS", "2"))
+    assert done.returncode == 0, done.stdout
+    assert "2 of 2 results proved on dp" in done.stderr
+    wrong = AROUND.replace("TURNS", "2").replace("lax.pmean", "lax.psum")
+    assert "scale-mismatch" in linted(tmp_path, wrong).stdout
+    many = linted(tmp_path, AROUND.replace("TURNS", "100"))
+    assert "a scan of 100 turns around a shard_map: jit one turn of it" in many.stderr

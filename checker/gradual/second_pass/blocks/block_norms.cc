@@ -65,7 +65,7 @@ bool BlockNorms::keep(ValueId value, uint32_t index, Type &type) {
   if (index >= made_.size())
     return false;
   const Norms::Facts &facts = made_[index];
-  norms_.learn(value, facts);
+  norms_.learn(value, facts, type.of(Kind::Partial) - type.zero());
   type.set_kind(of_one_rank_, Kind::Varying);
   type.set_kind(facts.square.axes - now_.reported, Kind::Partial);
   now_.open -= facts.root.axes | facts.square.axes;
