@@ -89,11 +89,22 @@ std::optional<Offsets::Number> Offsets::read(const rules::Application &app,
   return number(operands[slot->first]);
 }
 
+// The greater or the lesser of each element and one number, as one end of a range is.
+static bool is_bounded(const rules::Application &app) {
+  if (!app.op.computes(Computes::Maximum) && !app.op.computes(Computes::Minimum))
+    return false;
+  const auto is_number = [&](const rules::TensorInfo &arg) {
+    const ir::Shape *shape = app.shape(arg);
+    return shape && shape->dims.empty();
+  };
+  return llvm::count_if(app.args, is_number) + 1 >= static_cast<ptrdiff_t>(app.args.size());
+}
+
 // Whether a row only says where elements lie, or keeps them where they are not overwritten: what
 // is looked up there is set to zero by the same mask.
 static bool keeps_elements(const rules::Application &app, llvm::ArrayRef<ValueId> operands) {
   return (operands.size() == 1 && moves_elements(app.op)) || app.op.computes(Computes::IndexPut) ||
-         app.op.computes(Computes::Clamp) || !app.op.row->chooses.empty();
+         app.op.computes(Computes::Clamp) || is_bounded(app) || !app.op.row->chooses.empty();
 }
 
 std::optional<Offsets::Number> Offsets::computed(ir::InstId id, const rules::Application &app,
