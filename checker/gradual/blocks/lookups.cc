@@ -68,6 +68,13 @@ static bool same(const std::optional<Offsets::Mask> &a, const Offsets::Mask &b) 
          a->inside == b.inside;
 }
 
+// Whether a mask keeps all of a block, and what lies beyond one of its ends as well.
+static bool is_wider(const Offsets::Mask &mask, const Offsets::Mask &block) {
+  if (mask.of != block.of || mask.steps != block.steps || !mask.inside || !block.low || !block.high)
+    return false;
+  return (!mask.low || *mask.low <= *block.low) && (!mask.high || *mask.high >= *block.high);
+}
+
 // Whether the blocks of a mask lie side by side, so that each element is in one.
 static bool covers_all(const rules::Application &app, const Offsets::Mask &mask) {
   return mask.low && mask.high &&
@@ -318,9 +325,10 @@ Lookups::Facts Lookups::infer(const rules::Application &app,
   AxisSet before;
   std::optional<Offsets::Mask> rows;
   ValueId table, index; // as long as what other ranks' rows would give is as it was
-  for (ValueId operand : operands)
-    if (const auto at = looked_up_.find(operand.index); at != looked_up_.end()) {
+  for (uint32_t i = 0; i < operands.size(); ++i)
+    if (const auto at = looked_up_.find(operands[i].index); at != looked_up_.end()) {
       before |= at->second.axes;
+      facts.masked = i;
       rows = at->second.rows;
       table = at->second.table, index = at->second.index;
     }
@@ -339,8 +347,11 @@ Lookups::Facts Lookups::infer(const rules::Application &app,
       for (const auto &[axis, step] : facts.rows->steps)
         facts.shared |= axis;
     facts.addends = before;
-    if (before && rows && facts.rows && !same(facts.rows, *rows))
+    if (before && rows && facts.rows && !same(facts.rows, *rows)) {
       facts.unplaced = before;
+      if (is_wider(*facts.rows, *rows))
+        facts.beyond = before;
+    }
     facts.shared -= before;
   } else if (operands.size() == 2 && rows && is_sum(app) &&
              llvm::any_of(operands, [&](ValueId each) { return has_own_rows(each, *rows); })) {

@@ -42,6 +42,9 @@ public:
     // Axes along which ranks have shared out by it what was equal on all: each keeps what belongs
     // to its rows.
     ir::AxisSet shared;
+    // Axes on which the mask keeps more than the rank's own rows, and what it masks.
+    ir::AxisSet beyond;
+    uint32_t masked = 0;
     // Axes on which it is not known whether the index begins where the rank's rows do.
     ir::AxisSet unplaced;
     // It does not on this axis: where that comes from, and by how much it moves from rank to rank.

@@ -84,4 +84,52 @@ mesh m { tp = 4 }
 )",
 };
 
+constinit const DiagnosticInfo WideMask::info = {
+    .name = "wide-mask",
+    .holds_for_inferred_cuts = true,
+    .message = "the mask of {operand} also keeps what was looked up for rows that a rank of {axes} "
+               "does not have",
+    .explain = R"(
+Each rank looks up its own rows of a table by `index = ids - start` and sets the rest to zero, so
+that the sum over ranks has each row once. The mask asks less than that: one of its ends is missing,
+or lies beyond the block. For what lies there the index was moved into the block, and the rank gives
+some row of its own that nobody asked for, beside the right one of another rank. Both ends count:
+`(ids >= start) & (ids < start + rows)`.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { tp = 4 }
+%table = input f32[8@tp, 16]
+%ids = input i64[6] R
+%rank = axis_index { axis = tp }
+%start = mul %rank, 8
+%local = sub %ids, %start
+%kept = aten.ge.Scalar %local, 0
+%index = aten.clamp.default %local { min = 0, max = 7 }
+%rows = aten.embedding.default %table, %index
+%mask = aten.unsqueeze.default %kept { dim = 1 }
+%own = aten.mul.Tensor %rows, %mask
+%sum = all_reduce %own { axis = tp, op = sum }
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { tp = 4 }
+%table = input f32[8@tp, 16]
+%ids = input i64[6] R
+%rank = axis_index { axis = tp }
+%start = mul %rank, 8
+%local = sub %ids, %start
+%low = aten.ge.Scalar %local, 0
+%high = aten.lt.Scalar %local, 8
+%kept = aten.logical_and.default %low, %high
+%index = aten.clamp.default %local { min = 0, max = 7 }
+%rows = aten.embedding.default %table, %index
+%mask = aten.unsqueeze.default %kept { dim = 1 }
+%own = aten.mul.Tensor %rows, %mask
+%sum = all_reduce %own { axis = tp, op = sum }
+)",
+};
+
 } // namespace spmd::rules

@@ -1,5 +1,5 @@
-// Violations of a rank's own rows of a table: an index that does not begin where they do, and what
-// is added to them although it belongs to others.
+// Violations of a rank's own rows of a table: an index that does not begin where they do, what is
+// added to them although it belongs to others, and a mask that lets more through than they are.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"
@@ -21,6 +21,14 @@ struct ForeignRows {
   ir::AxisSet axes;
   void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
   bool operator==(const ForeignRows &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct WideMask {
+  OperandIndex operand; // what was looked up
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const WideMask &) const = default;
   static const DiagnosticInfo info;
 };
 

@@ -45,6 +45,8 @@ void BlockLookups::judge(InstId id, const rules::Application &app) {
                        ~now_.reported)
       state_.report(Place::inst(id), rules::ForeignRows{{found_.source}, axes});
   }
+  if (AxisSet axes = found_.beyond - now_.reported)
+    state_.report(Place::inst(id), rules::WideMask{{found_.masked}, axes});
   const ir::Inst &inst = program_.insts[id];
   if (inst.result_count != 0)
     offsets_.learn(id, app, state_.operands.values, inst.result(0));
