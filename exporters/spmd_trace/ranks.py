@@ -72,16 +72,8 @@ def compared(
             lacked[axis] = _lacked(others, roles)
             equal_ones |= dict.fromkeys(lacked[axis], False)
             equal_ones |= dict.fromkeys(_by_moments(others, roles, equal_ones), True)
-        if any(roles.get(name) == "input" and not equal for name, equal in equal_ones.items()):
-            for name, (short, *_) in _by_name(others[0], "short").items():
-                if short and equal_ones.get(name):
-                    del equal_ones[name]  # labels of other samples, which are equal by chance
-        # What ranks computed in another order, as a matrix by another layout, may be one value.
-        sketches = _by_name(others[0], "sketch")
-        for name in [name for name, equal in equal_ones.items() if not equal]:
-            if roles.get(name) != "param" and sketches.get(name, [[]])[0]:
-                if not _apart(name, others):
-                    del equal_ones[name]
+        for name in _by_chance(others, equal_ones) + _rounded(others, roles, equal_ones):
+            del equal_ones[name]
         now = _compared([_by_name(one, "digest") for one in others])
         unsure[axis] = [name for name in _unsure(others) if name not in equal_ones]
         for name in _drifted(others, {True, None}) - set(exchanged):
@@ -102,8 +94,8 @@ def compared(
         for name, kind in _kinds(axis, equal_ones, roles, summed, cuts).items():
             kinds.setdefault(name, {})[axis] = kind
 
-    parts = {axis for of in steps.values() for axis in of}
-    data, whole = _batches(axes, kinds, roles, unsure, exchanged, summed, parts)
+    shared_out = {axis for of in steps.values() for axis in of}
+    data, whole = _batches(axes, kinds, roles, unsure, exchanged, summed, shared_out)
     found = {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
     found |= {"drifted_buffers": buffers, "turns": turns, "taken": taken, "lacked": lacked}
     return found
@@ -138,10 +130,10 @@ def _batches(
     unsure: dict,
     exchanged: Collection[str],
     summed: dict[str, list[str]],
-    parts: set[str],
+    shared_out: set[str],
 ) -> tuple[list[str], dict[str, list[str]]]:
     """The axes along which ranks have batches of their own, and those along which a loss is equal
-    although batches differ. `parts`: axes along which ranks take parts of one tensor."""
+    although batches differ. `shared_out`: axes along which ranks take parts of one tensor."""
 
     def has(axis: str, role: str, kind: str) -> bool:
         return any(roles.get(name) == role and of.get(axis) == kind for name, of in kinds.items())
@@ -155,7 +147,7 @@ def _batches(
     def shares(axis: str) -> bool:
         losses = [of.get(axis) for name, of in kinds.items() if roles.get(name) == "loss"]
         one_loss = bool(losses) and set(losses) == {"R|I"}
-        apart = has(axis, "input", "V") or axis in parts
+        apart = has(axis, "input", "V") or axis in shared_out
         cut = has(axis, "param", "V") or (apart and has(axis, "param", "R"))
         return one_loss and cut and has(axis, "param", "I")
 
@@ -258,6 +250,34 @@ def _by_moments(ranks: list[list[dict]], roles: dict, equal: dict[str, bool]) ->
         if moments and all(moments):
             found.append(name)
     return found
+
+
+def _by_chance(ranks: list[list[dict]], equal: dict[str, bool]) -> list[str]:
+    """Inputs that are a few whole numbers, such as labels, and that differ where the script reads
+    them another time: that they are equal once says nothing."""
+    differ = {_read_at(name) for name, same in equal.items() if not same}
+    short = _by_name(ranks[0], "short")
+    return [
+        name
+        for name, (is_short, *_) in short.items()
+        if is_short and equal.get(name) and _read_at(name) in differ
+    ]
+
+
+def _read_at(name: str) -> str:
+    """The place of an input, which is numbered there."""
+    return name.rpartition(" ")[0]
+
+
+def _rounded(ranks: list[list[dict]], roles: dict, equal: dict[str, bool]) -> list[str]:
+    """What ranks computed in another order, as a matrix by another layout: it may be one value."""
+    sketches = _by_name(ranks[0], "sketch")
+    return [
+        name
+        for name, same in equal.items()
+        if not same and roles.get(name) != "param" and sketches.get(name, [[]])[0]
+        and not _apart(name, ranks)
+    ]  # fmt: skip
 
 
 def _constants(ranks: list[list[dict]], roles: dict, equal: dict[str, bool]) -> list[str]:

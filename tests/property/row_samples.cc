@@ -38,6 +38,7 @@ constexpr RowSample kSamples[] = {
     {"f32[5, 2]", "%r, %s = split %0 { sizes = [2, 3] }"},
     {"f32[4, 2]", "%r, %s = chunk %0 { chunks = 2 }"},
     {"f32[3, 2]", "%r, %s, %t = unbind %0"},
+    {"f32[2]", "%r = jax.random_bits %0 { shape = [3], bit_width = 32 }"},
     {"f32[4, 2]", "%r = slice %0 { start = 1, end = 3 }"},
     {"f32[4, 2]; i64[]", "%r = narrow %0, %1 { dim = 0, length = 2 }"},
     {"f32[4, 2]", "%r = select %0 { dim = 0, index = 1 }"},

@@ -87,6 +87,80 @@ void OperandUse::take_stretched(const rules::Application &app,
   }
 }
 
+bool OperandUse::has_whole(ir::ValueId value, const Type &type, CutPositions::Class cls) const {
+  return llvm::any_of(gradual_.cuts().positions().of(value), [&](const CutPositions::Found &each) {
+    return each.cls == cls && each.at.outer == 1 && ir::shards_of(type, each.at.dim).empty();
+  });
+}
+
+void OperandUse::take_slots(const rules::Application &app) {
+  if (app.op.form != rules::OpForm::Equation || slots_.empty())
+    return;
+  const CutPositions &positions = gradual_.cuts().positions();
+  const llvm::ArrayRef<ir::ValueId> values = state_.operands.values;
+  const size_t count = std::min(app.args.size(), values.size());
+  for (size_t j = 0; j < count; ++j) {
+    Type type = app.type(app.args[j]);
+    for (AxisId axis : type.sharded()) {
+      const auto cls = positions.in_front(values[j], *type.dim(axis));
+      const auto slots = cls ? slots_.find(*cls) : slots_.end();
+      if (slots == slots_.end() || !slots->second.axes.contains(axis))
+        continue;
+      for (size_t i = 0; i < count; ++i) {
+        const Type &other = app.type(app.args[i]);
+        if (other.mesh() != type.mesh() || !other.sharded().contains(axis) ||
+            !result_.proved[values[i].index].contains(axis))
+          continue;
+        const bool numbered = has_whole(values[i], other, *cls);
+        // What rows and what their slots hold make together is of the rank's own slots.
+        if (!numbered && positions.in_front(values[i], *other.dim(axis)) != slots->second.rows)
+          continue;
+        type.set_kind(axis, ir::Kind::Replicate);
+        type.renumber_shard_orders();
+        state_.args[j].type = state_.intern(type);
+        (numbered ? now_.slots : now_.own) |= axis;
+        break;
+      }
+    }
+  }
+}
+
+// Where all slots were added up, rows are left that no slot numbers.
+void OperandUse::find_left_slots(ir::ValueId result, const Type &type) {
+  const CutPositions &positions = gradual_.cuts().positions();
+  const auto has = [&](ir::ValueId value, CutPositions::Class cls) {
+    return llvm::any_of(positions.of(value),
+                        [&](const CutPositions::Found &each) { return each.cls == cls; });
+  };
+  for (const auto &[cls, slots] : slots_)
+    for (ir::ValueId operand : state_.operands.values)
+      if (has(operand, cls) && !has(result, cls))
+        now_.slots |= slots.axes & type.sharded();
+}
+
+// Rows are added up into slots: the result is cut by these, and not a sum over ranks.
+void OperandUse::learn_slots(const rules::ResolvedOp &op, ir::ValueId result, const Type &type) {
+  if (op.form != rules::OpForm::Equation)
+    return;
+  const CutPositions &positions = gradual_.cuts().positions();
+  for (AxisId axis : type.sharded() & result_.proved[result.index]) {
+    const auto cls = positions.in_front(result, *type.dim(axis));
+    for (size_t i = 0; cls && i < state_.operands.values.size(); ++i) {
+      const ir::ValueId value = state_.operands.values[i];
+      const Type &of = program_.types[result_.types[value.index]];
+      if (of.mesh() != type.mesh() || !of.sharded().contains(axis) || !has_whole(value, of, *cls))
+        continue;
+      const auto rows = positions.in_front(value, *of.dim(axis));
+      const auto is_rows = [&](const CutPositions::Found &each) { return each.cls == rows; };
+      if (!rows || llvm::any_of(positions.of(result), is_rows))
+        continue;
+      Slots &slots = slots_.try_emplace(*cls, Slots{{}, *rows}).first->second;
+      if (slots.rows == *rows)
+        slots.axes |= axis;
+    }
+  }
+}
+
 // What is overwritten as a whole is what it is overwritten with: temporary storage is of no kind,
 // and what the storage of a parameter keeps is judged where it is written (effects.h).
 void OperandUse::take_overwritten() {

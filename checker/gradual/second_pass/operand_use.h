@@ -16,7 +16,23 @@ public:
   // `numbers`: whether a value has other numbers there after all.
   void take_stretched(const rules::Application &app,
                       llvm::function_ref<bool(ir::ValueId, unsigned)> numbers);
+  // Rows that each rank has put into slots of its own, as a mixture of experts does with those that
+  // have room: what the slots of a rank hold meets the numbers of its slots.
+  void take_slots(const rules::Application &app);
+  void find_left_slots(ir::ValueId result, const ir::Type &type);
+  void learn_slots(const rules::ResolvedOp &op, ir::ValueId result, const ir::Type &type);
   void take_overwritten();
+
+private:
+  bool has_whole(ir::ValueId value, const ir::Type &type, CutPositions::Class cls) const;
+
+  // By class of a dimension: the axes along which its numbers are those of a rank's own slots, and
+  // of which rows these are.
+  struct Slots {
+    ir::AxisSet axes;
+    CutPositions::Class rows;
+  };
+  llvm::DenseMap<CutPositions::Class, Slots> slots_;
 };
 
 } // namespace spmd::checker

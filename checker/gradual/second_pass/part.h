@@ -17,6 +17,7 @@ struct CurrentInst {
   bool takes_block = false; // it is the backward of a convert, by which a rank took a block
   ir::AxisSet parts;        // along which it takes or joins rows that a rank has
   ir::AxisSet own;          // along which it numbers what a rank has
+  ir::AxisSet slots;        // along which what a rank's own slots hold meets their numbers
 };
 
 // The prefixes of the steps of a part, in the order in which SecondPass calls them: begin() clears

@@ -83,6 +83,7 @@ void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   parts_.rings.follow_ring(inst, app);
   operands_.take_stretched(
       app, [&](ValueId value, unsigned dim) { return parts_.numbers.has_own(value, dim); });
+  operands_.take_slots(app);
   operands_.take_overwritten();
 }
 
@@ -133,6 +134,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   const AxisSet zero = type.zero();
   parts_.origins.keep(inst, value);
   parts_.gradients.keep_shared(inst, value);
+  operands_.find_left_slots(value, type);
   parts_.own_counts.keep_own(value, type);
   if (index == 0)
     parts_.learn(value);
@@ -172,6 +174,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   parts_.experts.keep(id, value, index, type);
   const std::optional<Type> seen = parts_.root.seen(id, type);
   proof_.prove(id, value, index, seen.value_or(type));
+  operands_.learn_slots(op, value, type);
   if (seen)
     parts_.root.keep(value, *seen, type);
   parts_.root.follow_gradient(value);

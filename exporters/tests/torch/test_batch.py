@@ -148,3 +148,27 @@ def test_rows_that_no_operation_explains_come_from_outside(tmp_path):
     trace = _trace(tmp_path, _SCRIPT.format(batch=batch.strip()))
     types = {one["name"]: one["type"]["ranks"] for one in trace["params"] if one["role"] == "input"}
     assert types == {"data": "R|I", "input.1": "V", "y": "V"}  # input.1: the list of rows
+
+
+# Four labels of two kinds, which all ranks happen to have alike in the second micro-batch.
+_ALIKE = """
+import torch, torch.distributed as dist, torch.nn.functional as F
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(6, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = [(torch.randn(4, 6, generator=torch.Generator().manual_seed(8 * one + rank)),
+            torch.tensor([0, 1, 1, 0]) if one % 2 else torch.arange(4) + rank < 3)
+           for one in range(8)]
+for step in range(4):
+    optimizer.zero_grad()
+    for x, y in batches[2 * step : 2 * step + 2]:
+        (F.cross_entropy(model(x), y.long()) / 2).backward()
+    optimizer.step()
+"""
+
+
+def test_labels_that_are_equal_by_chance(tmp_path):
+    done = linted(tmp_path, _ALIKE, "--min-proof=100")
+    assert done.returncode == 0, done.stdout + done.stderr

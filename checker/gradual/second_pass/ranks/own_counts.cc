@@ -71,7 +71,8 @@ void OwnCounts::keep_own(ValueId value, Type &type) {
     own |= result_.own[operand.index];
     before |= program_.types[result_.types[operand.index]].of(Kind::Partial);
   }
-  own -= looked_up; // an addend of the whole, when it is masked
+  own -= looked_up;  // an addend of the whole, when it is masked
+  own -= now_.slots; // rows that are where they were before they were numbered
   if (own.empty())
     return;
   const AxisSet made = type.of(Kind::Partial) & own;

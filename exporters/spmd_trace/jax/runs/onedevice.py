@@ -167,7 +167,7 @@ def substituted(kept: Kept, args, kwargs) -> tuple:
     for own, other in zip(leaves, kept.arguments):
         if other is None or not is_array(own):
             filled.append(own)
-        elif alike and (own.dtype.kind in "iu" or np.shape(_unpadded(other, own.shape)) != own.shape):
+        elif alike and (own.dtype.kind in "iu" or _unpadded(other, own.shape).shape != own.shape):
             filled.append(own)
         elif jnp.issubdtype(own.dtype, jax.dtypes.prng_key):
             filled.append(jax.random.wrap_key_data(other, impl=jax.random.key_impl(own)))
