@@ -12,6 +12,7 @@
 namespace spmd::checker {
 
 using ir::AxisId;
+using ir::AxisSet;
 using ir::InstId;
 using ir::Type;
 
@@ -138,12 +139,14 @@ void OperandUse::find_left_slots(ir::ValueId result, const Type &type) {
         now_.slots |= slots.axes & type.sharded();
 }
 
-// Rows are added up into slots: the result is cut by these, and not a sum over ranks.
+// Rows are added up into slots that a rank counts itself: the result is cut by these, and not a sum
+// over ranks.
 void OperandUse::learn_slots(const rules::ResolvedOp &op, ir::ValueId result, const Type &type) {
   if (op.form != rules::OpForm::Equation)
     return;
   const CutPositions &positions = gradual_.cuts().positions();
-  for (AxisId axis : type.sharded() & result_.proved[result.index]) {
+  const AxisSet own = result_.own[result.index] & result_.proved[result.index];
+  for (AxisId axis : type.sharded() & own) {
     const auto cls = positions.in_front(result, *type.dim(axis));
     for (size_t i = 0; cls && i < state_.operands.values.size(); ++i) {
       const ir::ValueId value = state_.operands.values[i];

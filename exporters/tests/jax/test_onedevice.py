@@ -336,7 +336,7 @@ def loss(w, x, source, target, there):
 
 loss = jax.shard_map(loss, mesh=mesh, in_specs=(P(), *[P("parts")] * 4), out_specs=P(),
                      check_vma=False)
-step = jax.jit(jax.value_and_grad(loss))
+step = jax.jit(jax.value_and_grad(loss), donate_argnums=(0, 2))
 step(jnp.ones((3, 2)), x, source.ravel(), target.ravel(), there.ravel())
 """
 

@@ -321,8 +321,10 @@ def _is_of_one_rank(atom, scope: _Scope) -> bool:
     todo, seen = [(atom, scope)], set()
     while todo:
         atom, scope = todo.pop()
+        if getattr(atom.aval, "shape", None) != ():
+            continue
         eqn, inside = scope.made_by(atom)
-        if eqn is None or atom.aval.shape != () or id(eqn) in seen:
+        if eqn is None or id(eqn) in seen:
             continue
         seen.add(id(eqn))
         if eqn.primitive.name == "select_n" and _asks_for_equal(eqn.invars[0], inside):

@@ -167,14 +167,17 @@ def substituted(kept: Kept, args, kwargs) -> tuple:
     for own, other in zip(leaves, kept.arguments):
         if other is None or not is_array(own):
             filled.append(own)
-        elif alike and (own.dtype.kind in "iu" or _unpadded(other, own.shape).shape != own.shape):
-            filled.append(own)
-        elif jnp.issubdtype(own.dtype, jax.dtypes.prng_key):
+            continue
+        if jnp.issubdtype(own.dtype, jax.dtypes.prng_key):
             filled.append(jax.random.wrap_key_data(other, impl=jax.random.key_impl(own)))
-        elif isinstance(own, jax.Array):
-            filled.append(jax.device_put(_unpadded(other, own.shape), own.sharding))
+            continue
+        other = _unpadded(other, own.shape)
+        if alike and (own.dtype.kind in "iu" or other.shape != own.shape):
+            other = numbers(own)  # a copy: a call may be given it for good
+        if isinstance(own, jax.Array):
+            filled.append(jax.device_put(other, own.sharding))
         else:
-            filled.append(_unpadded(other, own.shape).astype(own.dtype))
+            filled.append(other.astype(own.dtype))
     return jax.tree.unflatten(tree, filled)
 
 
