@@ -126,6 +126,7 @@ class HostNumbers:
     def __init__(self, recorder) -> None:
         self._recorder = recorder
         self._values: dict[str, object] = {}
+        self._sizes: list[HostSizes] = []
 
     def _track(self, value, number: float) -> HostNumber:
         unknown = isinstance(number, Unknown)
@@ -144,6 +145,18 @@ class HostNumbers:
                 holder = torch.tensor(float(item))
             return self._values.setdefault(item.hex(), self._recorder.from_outside(holder))
         return operands.number(float(item) if isinstance(item, HostNumber) else item)
+
+    def sizes_of(self, lists: dict[str, list]) -> dict[str, HostSizes]:
+        """By word, the tensors that lists were taken from, which have come without them through
+        code below Python. None where two of them are the same numbers: it is not known which."""
+        found: dict[str, HostSizes] = {}
+        for word, numbers in lists.items():
+            for one in reversed(self._sizes):
+                if one == numbers and self._recorder.values.find(one.tensor) is not None:
+                    found[word] = one
+                    break
+        same = len(found) < len(lists) or len(set(map(tuple, lists.values()))) < len(lists)
+        return {} if same else found
 
     def derive(self, name: str, left, right, result: float) -> HostNumber:
         if isinstance(left, Unknown) or isinstance(right, Unknown):
@@ -176,7 +189,10 @@ class HostNumbers:
             sizes = not tensor.is_floating_point() and tensor.dim() == 1
             with self._recorder.hidden():
                 numbers = list_of(tensor)
-            return HostSizes(numbers, tensor) if sizes else numbers
+            if not sizes:
+                return numbers
+            self._sizes.append(HostSizes(numbers, tensor))
+            return self._sizes[-1]
 
         torch.Tensor.item, torch.Tensor.tolist = item, tolist
         try:

@@ -75,6 +75,21 @@ def trace(tmp_path_factory) -> dict:
     return recorded(folder, "--world", 2, "script.py")[0]
 
 
+def test_functional_exchanges_are_by_counts_as_well(tmp_path):
+    script = "import torch.distributed._functional_collectives as funcol\n" + _SCRIPT
+    for sizes in ("received, sent", "sent, received"):
+        for rows in ("x[order]", "done"):
+            script = script.replace(
+                f"Exchange.apply({rows}, {sizes})",
+                f"funcol.all_to_all_single_autograd({rows}, {sizes}, dist.group.WORLD)",
+            )
+    (tmp_path / "train.py").write_text(script)
+    trace, _ = recorded(tmp_path, "--world", 4, "train.py")
+    exchanges = [op["kw"] for op in trace["ops"] if op["op"] == "all_to_all" and "kw" in op]
+    sizes = [(kw["in_splits"], kw["out_splits"]) for kw in exchanges if "in_splits" in kw]
+    assert len(sizes) == 3 and sizes[1] == sizes[0][::-1] and sizes[2] == sizes[0]
+
+
 def test_an_exchange_names_the_tensors_that_say_how_many_rows_go_where(trace):
     exchanges = [op["kw"] for op in trace["ops"] if op["op"] == "all_to_all"]
     sizes = [(kw.get("in_splits"), kw.get("out_splits")) for kw in exchanges]

@@ -271,7 +271,9 @@ def record_functional(recorder, func, args, kwargs):
     group = given["group_name"]
     if isinstance(group, str):
         group = dist.distributed_c10d._resolve_process_group(group)
-    attrs = {"group": group_key(recorder, group)} | attrs | _splits(given)
+    splits = _splits(given)
+    sizes = recorder.host.sizes_of(splits)
+    attrs = {"group": group_key(recorder, group)} | attrs | ({} if sizes else splits)
     attrs |= recorder.words_for(word)
     if "reduce_op" in given:
         attrs["op"] = given["reduce_op"].lower().replace("product", "prod")
@@ -284,5 +286,5 @@ def record_functional(recorder, func, args, kwargs):
         elif in_place:
             recorder.emit(word + "_", [source], [target], dict(attrs), mut=[0])
         else:
-            recorder.emit(word, [source], [target], dict(attrs))
+            recorder.emit(word, [source], [target], dict(attrs), sizes=sizes)
     return result
