@@ -75,6 +75,8 @@ def recorded(options, folder: pathlib.Path) -> dict | None:
         outcome = _run(options, folder, how, devices)
     for what in outcome["refused"]:
         say(f"not recorded: {what}")
+    if outcome["traces"] and outcome.get("missing"):
+        say(outcome["missing"])
     for name in outcome.get("passed_over", []):
         say(f"{name}: it is called with many shapes of arguments; calls with the first ones are "
             "recorded")  # fmt: skip

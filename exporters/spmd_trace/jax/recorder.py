@@ -9,6 +9,7 @@ import dataclasses
 import operator
 
 import jax
+import numpy as np
 from jax._src import core
 from jax.sharding import AxisType
 
@@ -18,6 +19,7 @@ from .attributes import attributes
 from .document import Body, Op, Program, Value
 from .locations import phase_of
 from .pointwise import is_pointwise
+from .numbers.asked import Number
 from .numbers.sizes import Sized, words
 from .refused import Unrecordable
 from .states import Region
@@ -130,6 +132,10 @@ class Recorder:
         if atom.aval.dtype == jax.dtypes.float0:
             return False
         item = atom.val.item() if hasattr(atom.val, "item") else atom.val
+        if isinstance(item, Number):  # older versions keep what a program has written
+            item = item.value
+        if type(item) is int and jax.dtypes.issubdtype(atom.aval.dtype, np.floating):
+            item = float(item)
         if isinstance(item, complex):
             return self.full(abs(item), atom.aval)
         return self.program.sizes.number(self._eqn, atom, item)

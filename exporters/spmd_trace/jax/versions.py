@@ -26,6 +26,14 @@ def use_abstract_mesh(mesh):
         yield
 
 
+def missing() -> str:
+    """What is not known of a program because this version does not say it."""
+    if jax.__version_info__ >= (0, 7):
+        return ""
+    return (f"jax {jax.__version__} does not say which operations are of a backward, so what is "
+            "found there may be right: pip install 'jax>=0.7'")  # fmt: skip
+
+
 def user_frames(source_info):
     """The lines of the program from which an equation comes; before 0.7 by another argument."""
     given = source_info if jax.__version_info__ < (0, 7) else source_info.traceback

@@ -27,6 +27,7 @@ from ...locations import is_ours
 from ..document import dumps
 from ..record import record_call
 from ..refused import Unrecordable
+from ..versions import missing
 from . import onedevice
 
 
@@ -35,7 +36,7 @@ class Calls:
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
-        self.outcome: dict = {"traces": [], "refused": []}
+        self.outcome: dict = {"traces": [], "refused": [], "missing": missing()}
         self._names: list[str] = []
 
     def call(self, function, args, kwargs):
