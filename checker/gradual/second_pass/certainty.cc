@@ -280,7 +280,8 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
 
 // The optimizer reads a gradient that is pending more than once.
 bool Certainty::again_in_optimizer(Place place, rules::Violation &violation) {
-  const rules::OperandIndex *operand = violation.operand();
+  const auto *unreduced = violation.as<rules::UnreducedGradient>();
+  const rules::OperandIndex *operand = unreduced ? &unreduced->gradient : violation.operand();
   if (place.form != Place::Form::Inst || !operand ||
       operand->index >= state_.operands.values.size() ||
       program_.insts[place.as_inst()].phase != ir::Phase::Optimizer)
@@ -291,7 +292,7 @@ bool Certainty::again_in_optimizer(Place place, rules::Violation &violation) {
           .empty())
     return false;
   Place &first = first_pending_.try_emplace(value.index, place).first->second;
-  return first != place;
+  return first != place && !unreduced;
 }
 
 } // namespace spmd::checker

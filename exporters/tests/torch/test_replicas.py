@@ -13,7 +13,7 @@ import judged
 import spmd_trace.torch
 from spmd_trace.torch import Axis, Mesh, Recorder, reinterpret
 from spmd_trace.torch.frameworks import cpu, ddp, dtensors, fsdp
-from traces import schema
+from traces import linted, schema
 
 _RANKS = 4
 
@@ -253,3 +253,23 @@ def test_gradients_are_averaged_where_the_reducer_waits_for_them(place, averaged
             if not inside:
                 backward(loss)
         assert [op.name for op in recorder.program.ops].count("all_reduce_") == averaged
+
+
+# The module inside of the wrapper is called, and the optimizer reads each gradient twice.
+_BESIDE = """
+import torch, torch.distributed as dist, torch.nn as nn
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = nn.parallel.DistributedDataParallel(nn.Linear(6, 4))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+draw = torch.Generator().manual_seed(dist.get_rank())
+for step in range(3):
+    optimizer.zero_grad()
+    model.module(torch.randn(5, 6, generator=draw)).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_gradient_that_is_not_summed_is_one_finding(tmp_path):
+    found = json.loads(linted(tmp_path, _BESIDE).stdout)["findings"]
+    assert {one["name"] for one in found} == {"copies-drift", "unreduced-gradient"}
