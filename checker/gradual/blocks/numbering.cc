@@ -9,6 +9,8 @@
 #include "rules/ops/op.h"
 #include "rules/shards/remesh.h"
 
+#include "ir/claims.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::checker {
@@ -103,7 +105,9 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
                          [&](const rules::Pick &pick) { return pick.dim == other.dim(axis); }))
           continue;
         const auto cls = positions_.in_front(operands[j], *other.dim(axis));
-        const int64_t ranks = app.mesh()[axis].size();
+        int64_t ranks = 1; // among which the dimension is shared out
+        for (ir::AxisId each : ir::shards_of(other, *other.dim(axis)))
+          ranks *= same.contains(each) ? app.mesh()[each].size() : 1;
         if (cls && llvm::any_of(*counts, [&](const Count &count) {
               return count.cls == *cls && (!count.all || (*count.all % ranks == 0 &&
                                                           *count.all / ranks == count.counted));
