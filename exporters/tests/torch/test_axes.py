@@ -39,16 +39,28 @@ def test_axes_are_what_lies_between_the_borders_of_groups(monkeypatch):
 
 
 def _rows(**digests):
-    roles = {"w": "param", "b": "param", "x": "input"}
-    return [{"name": n, "role": roles[n], "digest": digest} for n, digest in digests.items()]
+    roles = {"x": "input"}
+    return [
+        {"name": name, "role": roles.get(name, "param"), "digest": digest}
+        for name, digest in digests.items()
+    ]
 
 
 def test_kinds_are_what_ranks_have_in_common():
     rows = {0: _rows(w="1", b=None, x="1"), 1: _rows(w="2", b=None, x="1")}
     rows |= {2: _rows(w="1", b=None, x="3"), 3: _rows(w="2", b=None, x="3")}
     found = compared(0, rows, [["dp", 2, 2], ["tp", 2, 1]], {"w": ["dp"]})
-    assert found["kinds"] == {"w": {"dp": "R", "tp": "V"}, "x": {"dp": "V", "tp": "R|I"}}
+    kinds = {"w": {"dp": "R", "tp": "V"}, "x": {"dp": "V", "tp": "R|I"}}
+    # One number everywhere says nothing where other parameters are blocks.
+    assert found["kinds"] == kinds | {"b": {"dp": "I"}}
     assert found["data"] == ["dp"]
+
+
+def test_one_number_everywhere_is_whole_in_a_module_that_is_whole():
+    names = ("a.weight", "a.bias", "b.weight", "b.bias", "bias")
+    ranks = [_rows(**dict(zip(names, (one, None, "3", None, None)))) for one in ("1", "2")]
+    found = compared(0, dict(enumerate(ranks)), [["tp", 2, 1]], {})["kinds"]
+    assert found["b.bias"] == {"tp": "I"} and "a.bias" not in found and "bias" not in found
 
 
 def test_a_parameter_whose_gradient_is_not_summed_is_invariant():
