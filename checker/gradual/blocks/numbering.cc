@@ -79,7 +79,11 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
   // put, is numbered by the index.
   const bool puts = app.op.computes(Computes::IndexPut) ||
                     (app.op.alias && app.op.alias->factors == rules::lax_scatter_factors);
-  if (counted_.empty() || app.op.form != rules::OpForm::Equation || puts ||
+  // Whole numbers that are joined are a list of indices: what takes it says what each is of.
+  const ir::Shape *first = app.args.empty() ? nullptr : app.shape(app.args[0]);
+  const bool lists = app.op.row && app.op.row->factors == rules::cat_factors && first &&
+                     !ir::differentiable(first->dtype);
+  if (counted_.empty() || app.op.form != rules::OpForm::Equation || puts || lists ||
       llvm::any_of(results, [&](ValueId each) { return answers(each); }))
     return found;
   // An index of which each entry belongs to a row of the table; a list of them, one for each
@@ -96,7 +100,7 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
     AxisSet axes;
     for (uint32_t j = 0; j < operands.size() && j < app.args.size(); ++j) {
       const ir::Type &other = app.type(app.args[j]);
-      if (other.mesh() != type.mesh() || numbers(operands[j]) || asked_.count(operands[j].index) ||
+      if (other.mesh() != type.mesh() || numbers(operands[j]) || is_answer(operands[j]) ||
           (picks(app.op) && j != picked[0].table))
         continue;
       for (ir::AxisId axis : other.sharded() & same) {

@@ -27,6 +27,8 @@ public:
                                           llvm::ArrayRef<ir::ValueId> results) const;
   // Whether the value numbers this dimension of it.
   bool numbers(ir::ValueId value, unsigned dim) const;
+  // Whether the value is an answer about such numbers, such as which of them are below zero.
+  bool is_answer(ir::ValueId value) const { return asked_.contains(value.index); }
   // Notes what the results number.
   void learn(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
              llvm::ArrayRef<ir::ValueId> results);

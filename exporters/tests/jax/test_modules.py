@@ -27,7 +27,6 @@ NOT_IN_MODULES = {
     "token_counts.divided_again": "the number beside no sum is the size of an axis",
     "accumulation.inside_too": "an average of what all ranks have changes nothing, and a scale out "
     "of a loop is unknown",
-    "experts.not_sent_back": "blocks of one element",
 }
 
 needs_checker = pytest.mark.skipif(

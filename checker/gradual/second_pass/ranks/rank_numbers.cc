@@ -56,7 +56,7 @@ void RankNumbers::judge_draws(InstId id, const rules::Application &app,
 void RankNumbers::keep(ValueId value, const Type &before, Type &type) const {
   for (AxisId axis :
        type.sharded() & before.same_on_all_ranks()) // as a constant may be, and no number
-    if (has_own(value, *type.dim(axis))) {
+    if (has_own(value, *type.dim(axis)) || numbering_.is_answer(value)) {
       type.drop_shards(AxisSet(axis));
       rules::take_kinds(type, before, axis);
     }
