@@ -25,6 +25,8 @@ ir::AxisSet communicated_axes(const Application &app);
 // Whether every element of the result is one of an operand, or a 0, which no other operand changes.
 // Read off the equation, which says how elements go to results, and off what the row adds to it.
 bool moves_elements(const ResolvedOp &op);
+// Whether a row multiplies its operands element by element, or divides them.
+bool is_product(const ResolvedOp &op);
 
 class Rules {
 public:

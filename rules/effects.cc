@@ -52,6 +52,10 @@ AxisSet communicated_axes(const Application &app) {
   return axes;
 }
 
+bool is_product(const ResolvedOp &op) {
+  return op.computes(Computes::Mul) || op.computes(Computes::Div);
+}
+
 bool moves_elements(const ResolvedOp &op) {
   if (op.form == OpForm::Boundary)
     return passes_data(op.boundary);

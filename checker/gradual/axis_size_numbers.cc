@@ -29,10 +29,6 @@ namespace {
 constexpr unsigned kSteps = 6;  // of views and casts between a number and its collective
 constexpr size_t kTerms = 1024; // of one loss, and what they are scaled and moved from
 
-bool is_product(const rules::ResolvedOp &op) {
-  return op.computes(Computes::Mul) || op.computes(Computes::Div);
-}
-
 // The operand whose elements the result has: a copy takes those of what it copies, not of what it
 // writes to.
 ValueId moved(ir::Program &program, const rules::ResolvedOp &op, const ir::Inst &inst,

@@ -379,10 +379,6 @@ void Cuts::products(InstId id) {
     return;
   OperandList operands;
   operands.read(program_, inst.operands);
-  auto has = [&](ValueId value, uint32_t cls) {
-    return llvm::any_of(positions_.of(value),
-                        [&](const CutPositions::Found &each) { return each.cls == cls; });
-  };
   const ValueId made = inst.result(0);
   for (auto &[key, parameters] : parameters_)
     for (ValueId weight : operands.values) {
@@ -396,9 +392,9 @@ void Cuts::products(InstId id) {
           continue;
         bool contracted = false;
         for (const CutPositions::Found &each : positions_.of(weight))
-          contracted |= has(other, each.cls) && !has(made, each.cls);
+          contracted |= positions_.has(other, each.cls) && !positions_.has(made, each.cls);
         for (const CutPositions::Found &each : positions_.of(weight))
-          if (contracted && !has(other, each.cls) && !axes_[key].never.count(each.cls))
+          if (contracted && !positions_.has(other, each.cls) && !axes_[key].never.count(each.cls))
             axes_[key].own.insert(each.cls);
       }
     }

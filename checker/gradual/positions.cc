@@ -443,6 +443,10 @@ llvm::SmallVector<CutPositions::Found, 4> CutPositions::of(ValueId value) const 
   return found;
 }
 
+bool CutPositions::has(ValueId value, Class cls) const {
+  return llvm::any_of(of(value), [&](const Found &each) { return each.cls == cls; });
+}
+
 std::optional<CutPositions::Class> CutPositions::in_front(ValueId value, unsigned dim) const {
   for (uint32_t node : nodes_of_[value.index])
     if (nodes_[node].at.dim == dim && nodes_[node].at.outer == 1)

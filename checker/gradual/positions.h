@@ -39,6 +39,8 @@ public:
     Class cls;
   };
   llvm::SmallVector<Found, 4> of(ir::ValueId value) const;
+  // Whether a dimension of a value, or a part of one, is of a class.
+  bool has(ir::ValueId value, Class cls) const;
   // In front of the whole dimension; none where its extent is not known.
   std::optional<Class> in_front(ir::ValueId value, unsigned dim) const;
   size_t classes() const { return nodes_.size(); } // a bound of their numbers

@@ -290,10 +290,6 @@ llvm::SmallVector<size_t, 2> Lookups::offset_operands(const rules::Application &
   return found;
 }
 
-static bool scales(const rules::Application &app) {
-  return app.op.computes(rules::Computes::Mul) || app.op.computes(rules::Computes::Div);
-}
-
 static bool is_sum(const rules::Application &app) {
   return app.op.computes(rules::Computes::Add) || app.op.computes(rules::Computes::Sub);
 }
@@ -358,7 +354,7 @@ Lookups::Facts Lookups::infer(const rules::Application &app,
     facts.looked_up = before;
     facts.rows = rows;
     facts.table = table, facts.index = index;
-  } else if (operands.size() == 2 && before && rows && (is_sum(app) || scales(app)) &&
+  } else if (operands.size() == 2 && before && rows && (is_sum(app) || is_product(app.op)) &&
              llvm::any_of(app.args, [&](const rules::TensorInfo &arg) {
                return app.type(arg).same_on_all_ranks().contains(before);
              })) { // with what all ranks have: in the owner's row it is what one device has

@@ -8,6 +8,7 @@
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
 #include "rules/shards/remesh.h"
+#include "rules/transitions/axes.h"
 
 #include "ir/claims.h"
 
@@ -75,6 +76,9 @@ llvm::SmallVector<Numbering::Repeated, 1>
 Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                     llvm::ArrayRef<ValueId> results) const {
   llvm::SmallVector<Repeated, 1> found;
+  if (counted_.empty() || app.op.form != rules::OpForm::Equation ||
+      llvm::any_of(results, [&](ValueId each) { return answers(each); }))
+    return found;
   // What is put where an index says, such as the numbers by which JAX knows again which rows were
   // put, is numbered by the index.
   const bool puts = app.op.computes(Computes::IndexPut) ||
@@ -83,8 +87,7 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
   const ir::Shape *first = app.args.empty() ? nullptr : app.shape(app.args[0]);
   const bool lists = app.op.row && app.op.row->factors == rules::cat_factors && first &&
                      !ir::differentiable(first->dtype);
-  if (counted_.empty() || app.op.form != rules::OpForm::Equation || puts || lists ||
-      llvm::any_of(results, [&](ValueId each) { return answers(each); }))
+  if (puts || lists)
     return found;
   // An index of which each entry belongs to a row of the table; a list of them, one for each
   // dimension, names the rows as well.
@@ -109,9 +112,8 @@ Numbering::repeated(const rules::Application &app, llvm::ArrayRef<ValueId> opera
                          [&](const rules::Pick &pick) { return pick.dim == other.dim(axis); }))
           continue;
         const auto cls = positions_.in_front(operands[j], *other.dim(axis));
-        int64_t ranks = 1; // among which the dimension is shared out
-        for (ir::AxisId each : ir::shards_of(other, *other.dim(axis)))
-          ranks *= same.contains(each) ? app.mesh()[each].size() : 1;
+        const AxisSet sharers = ir::set_of(ir::shards_of(other, *other.dim(axis))) & same;
+        const int64_t ranks = rules::size_of(app.mesh(), sharers);
         if (cls && llvm::any_of(*counts, [&](const Count &count) {
               return count.cls == *cls && (!count.all || (*count.all % ranks == 0 &&
                                                           *count.all / ranks == count.counted));

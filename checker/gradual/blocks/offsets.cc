@@ -2,6 +2,7 @@
 #include "checker/gradual/blocks/offsets.h"
 
 #include "checker/gradual/axis_size_numbers.h"
+#include "checker/program_queries.h"
 
 #include "rules/apply.h"
 #include "rules/bind.h"
@@ -94,8 +95,7 @@ static bool is_bounded(const rules::Application &app) {
   if (!app.op.computes(Computes::Maximum) && !app.op.computes(Computes::Minimum))
     return false;
   const auto is_number = [&](const rules::TensorInfo &arg) {
-    const ir::Shape *shape = app.shape(arg);
-    return shape && shape->dims.empty();
+    return is_scalar(app.program, arg.shape);
   };
   return llvm::count_if(app.args, is_number) + 1 >= static_cast<ptrdiff_t>(app.args.size());
 }

@@ -129,13 +129,9 @@ void OperandUse::take_slots(const rules::Application &app) {
 // Where all slots were added up, rows are left that no slot numbers.
 void OperandUse::find_left_slots(ir::ValueId result, const Type &type) {
   const CutPositions &positions = gradual_.cuts().positions();
-  const auto has = [&](ir::ValueId value, CutPositions::Class cls) {
-    return llvm::any_of(positions.of(value),
-                        [&](const CutPositions::Found &each) { return each.cls == cls; });
-  };
   for (const auto &[cls, slots] : slots_)
     for (ir::ValueId operand : state_.operands.values)
-      if (has(operand, cls) && !has(result, cls))
+      if (positions.has(operand, cls) && !positions.has(result, cls))
         now_.slots |= slots.axes & type.sharded();
 }
 
@@ -154,8 +150,7 @@ void OperandUse::learn_slots(const rules::ResolvedOp &op, ir::ValueId result, co
       if (of.mesh() != type.mesh() || !of.sharded().contains(axis) || !has_whole(value, of, *cls))
         continue;
       const auto rows = positions.in_front(value, *of.dim(axis));
-      const auto is_rows = [&](const CutPositions::Found &each) { return each.cls == rows; };
-      if (!rows || llvm::any_of(positions.of(result), is_rows))
+      if (!rows || positions.has(result, *rows))
         continue;
       Slots &slots = slots_.try_emplace(*cls, Slots{{}, *rows}).first->second;
       if (slots.rows == *rows)

@@ -1,6 +1,7 @@
 // Which of several dimensions a result is cut in.
 #include "checker/gradual/second_pass/result_cuts.h"
 
+#include "rules/apply.h"
 #include "rules/shards/remesh.h"
 
 #include "ir/claims.h"
@@ -87,7 +88,7 @@ void ResultCuts::keep_known_cuts(const rules::OpDef *row, ValueId value, const T
 // What is pending is so still when it is multiplied by something unknown, which was reported.
 void ResultCuts::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results,
                               Type &type) const {
-  if (!(op.computes(Computes::Mul) || op.computes(Computes::Div)) || state_.args.size() < results)
+  if (!is_product(op) || state_.args.size() < results)
     return;
   const Type &kept = program_.types[state_.args[result].type];
   AxisSet pending = kept.of(Kind::Partial) - kept.zero() - kept.unknown;

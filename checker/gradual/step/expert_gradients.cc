@@ -7,6 +7,7 @@
 #include "checker/operand_list.h"
 #include "checker/program_queries.h"
 
+#include "rules/apply.h"
 #include "rules/kinds/scale.h"
 #include "rules/transitions/call.h"
 #include "rules/transitions/transition.h"
@@ -139,8 +140,7 @@ ExpertGradients::passed(const rules::Application &app, llvm::ArrayRef<ValueId> o
     }
     return of;
   }
-  const bool scales = app.op.computes(Computes::Mul) || app.op.computes(Computes::Div) ||
-                      app.op.boundary == rules::Boundary::Scale;
+  const bool scales = is_product(app.op) || app.op.boundary == rules::Boundary::Scale;
   if (scales)
     of->scale = multiplied(app, of->scale);
   else if (!moves_elements(app.op) && app.op.form != rules::OpForm::Boundary)

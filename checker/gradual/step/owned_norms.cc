@@ -4,6 +4,7 @@
 #include "checker/operand_list.h"
 #include "checker/program_queries.h"
 
+#include "rules/apply.h"
 #include "rules/ops/op.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/gradients.h"
@@ -136,8 +137,7 @@ std::optional<OwnedNorms::Owner> OwnedNorms::owner(const Params &params) const {
 void OwnedNorms::judge(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
-  if (inst.phase != ir::Phase::Optimizer ||
-      !(op.computes(Computes::Mul) || op.computes(Computes::Div)))
+  if (inst.phase != ir::Phase::Optimizer || !is_product(op))
     return;
   for (uint32_t n = 0; n < operands_.values.size(); ++n) {
     const Params &all = params(operands_.values[n]);

@@ -3,6 +3,7 @@
 
 #include "checker/walk/gradients/backward_slice.h"
 
+#include "rules/apply.h"
 #include "rules/boundary/claims.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/steps/positions.h"
@@ -20,7 +21,7 @@ using rules::Computes;
 // A number of the script with which an optimizer multiplies, or divides, what it updates.
 void RankNumbers::judge_rate(InstId id, const rules::Application &app) {
   if (program_.insts[id].phase != ir::Phase::Optimizer || state_.operands.values.size() != 2 ||
-      !(app.op.computes(Computes::Mul) || app.op.computes(Computes::Div)))
+      !is_product(app.op))
     return;
   const ValueId value = state_.operands.values[1];
   const ir::Param *number = program_.find_param(value);

@@ -190,10 +190,9 @@ void GradientAddends::keep_shared(const ir::Inst &inst, ValueId value) {
   const Type &first = program_.types[result_.types[values[0].index]];
   const bool begins =
       op.transition == rules::TransitionOp::Reinterpret && first.same_on_all_ranks();
-  const bool scales = op.computes(Computes::Mul) || op.computes(Computes::Div);
-  const bool handed_on = (scales || moves_elements(op)) && llvm::all_of(values, [&](ValueId each) {
-                           return shared_.contains(each.index);
-                         });
+  const bool handed_on =
+      (is_product(op) || moves_elements(op)) &&
+      llvm::all_of(values, [&](ValueId each) { return shared_.contains(each.index); });
   if (begins || handed_on)
     shared_.insert(value.index);
 }
