@@ -1,5 +1,6 @@
 # Gate over READMEs and docs: a source that they name exists. `walk/walk.cc`, `placement.*`,
-# `blocks/*.cc` are looked for at the end of a path, from any folder on.
+# `blocks/*.cc` are looked for at the end of a path, from any folder on. Sources and traces lie in
+# folders: at the top level they were left there by mistake.
 import fnmatch
 import pathlib
 import re
@@ -11,6 +12,7 @@ FOLDERS = "ir|rules|checker|runtime|exporters|spmd_trace|tests"
 NAMED = re.compile(
     rf"(?<![\w/.-])((?:{FOLDERS})/[\w/-]+(?:\*|\.\*|\.\w+))|`((?:[\w-]+/)*[\w-]+\.(?:cc|h|cu|\*))`"
 )
+LOOSE = {".py", ".cc", ".h", ".cu", ".spmd", ".json", ".log"}
 EXTENDING = "docs/extending.md"  # the files of its exercises are to be made
 
 
@@ -29,10 +31,17 @@ def missing(files):
                     yield f"{page}:{number}: names {name}, which is no file"
 
 
+def loose(files):
+    for path in map(pathlib.PurePosixPath, files):
+        if len(path.parts) == 1 and path.suffix in LOOSE:
+            yield f"{path}: belongs into a folder"
+
+
 try:
-    found = list(missing(tracked()))
+    files = tracked()
+    found = [*missing(files), *loose(files)]
 except (OSError, subprocess.CalledProcessError):
     print("no Git: nothing was looked at")
     sys.exit(77)
-print("\n".join(found) or "paths: every source that a README names is there")
+print("\n".join(found) or "paths: all sources that READMEs name are there, none at the top level")
 sys.exit(bool(found))
