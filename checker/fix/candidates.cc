@@ -11,8 +11,6 @@
 #include "rules/violations/gradients.h"
 #include "rules/violations/local.h"
 #include "rules/violations/shards.h"
-#include "rules/violations/steps/edges.h"
-#include "rules/violations/steps/rings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -46,17 +44,8 @@ int64_t Candidates::rank_count() const {
   return count;
 }
 
-// Of blocks that were sent to the wrong rank, or not at all: a gather in their place would be
-// silent and no less wrong.
-static bool is_sent_astray(const rules::Violation &violation) {
-  return violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
-         violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||
-         violation.is<rules::MisplacedEdge>() || violation.is<rules::HalfOpenRing>() ||
-         violation.is<rules::MissingEdge>() || violation.is<rules::EdgeOfOtherAxis>();
-}
-
 llvm::SmallVector<Fix, kMaxFixes> Candidates::run() {
-  if (is_sent_astray(search_.finding.violation))
+  if (search_.finding.violation.info().collectives_only_silence)
     return {};
   // A value among addends of a later sum would still be added once per rank, silently; and where
   // the other operand is gathered, the sum would count that once per rank as well.

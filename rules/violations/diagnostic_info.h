@@ -28,6 +28,9 @@ struct DiagnosticInfo {
   bool holds_for_inferred_cuts = false;
   // What is computed is right, and communication could be spared: reported where it is asked for.
   bool is_cost = false;
+  // A collective on an operand would end the finding and leave what is computed as wrong as it was:
+  // none is offered as a fix.
+  bool collectives_only_silence = false;
   // `{op}` is the spelling of the program; every other placeholder is a field of the struct.
   std::string_view message = {};
   std::string_view explain =

@@ -7,6 +7,7 @@ constinit const DiagnosticInfo MisplacedEdge::info = {
     .name = "misplaced-edge",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
     .message =
         "{operand} is the edge of a neighbour's block along {axes}, and `{op}` puts it where "
         "that block does not adjoin the rank's own",
@@ -40,6 +41,7 @@ constinit const DiagnosticInfo HalfOpenRing::info = {
     .name = "half-open-ring",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
     .message = "nobody sends {operand} to the rank at one end of {axes}, and on the other side of "
                "the block the first rank and the last one are neighbours",
     .explain = R"(
@@ -75,6 +77,7 @@ constinit const DiagnosticInfo EdgeOfOtherAxis::info = {
     .name = "edge-of-other-axis",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
     .message = "{operand} was sent along {axes}, and `{op}` puts it beside a block of a dimension "
                "that another axis cuts",
     .explain = R"(
@@ -106,6 +109,7 @@ constinit const DiagnosticInfo MissingEdge::info = {
     .name = "missing-edge",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
     .message = "`{op}` extends {operand} along a dimension that {axes} cuts, with rows that no "
                "neighbour has sent",
     .explain = R"(

@@ -87,6 +87,7 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo WideMask::info = {
     .name = "wide-mask",
     .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
     .message = "the mask of {operand} also keeps what was looked up for rows that a rank of {axes} "
                "does not have",
     .explain = R"(

@@ -7,6 +7,7 @@ constinit const DiagnosticInfo MixedBlocks::info = {
     .name = "mixed-blocks",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
     .message = "`{op}` joins blocks of different ranks of {axes}: {operand} is of the block from "
                "{found rank} back, and what it meets of that from {other} back",
     .explain = R"(
@@ -52,6 +53,7 @@ constinit const DiagnosticInfo MissingBlock::info = {
     .name = "missing-block",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
     .message = "{operand} is made of blocks that go round {axes}, and `{op}` takes it as whole, "
                "but that from {missing rank} back is not among them",
     .explain = R"(
@@ -104,6 +106,7 @@ constinit const DiagnosticInfo RepeatedBlock::info = {
     .name = "repeated-block",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
     .message = "`{op}` adds what is computed with the block from {twice rank} back on {axes} "
                "twice; the second time it is {operand}",
     .explain = R"(
@@ -148,6 +151,7 @@ constinit const DiagnosticInfo UnlikeScales::info = {
     .name = "unlike-scales",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
     .message = "{operand} is added to a sum over other blocks that go round {axes}, and they are "
                "not divided by the same exponential",
     .explain = R"(
