@@ -30,6 +30,17 @@ void OperandUse::find_parts(const rules::Application &app, const ZeroBlocks &zer
         now_.parts -= axis;
 }
 
+// As many numbers as a rank has of something: of which dimension, and so how many all ranks have, is
+// open where its cut is.
+void OperandUse::doubt_extents(const rules::Application &app, const rules::Slot *like) {
+  for (uint32_t i = 0; like && i < like->count && like->first + i < app.args.size(); ++i) {
+    const rules::TensorInfo &arg = app.args[like->first + i];
+    const Type &type = app.type(arg);
+    if (!arg.shape.valid() || !program_.shapes[arg.shape].dims.empty())
+      now_.open |= type.unknown | (type.of(ir::Kind::Varying) - type.sharded());
+  }
+}
+
 void OperandUse::find_unread(const rules::Application &app) {
   auto add = [&](const rules::Slot *slot) {
     for (uint32_t i = 0; slot && i < slot->count; ++i)
@@ -48,8 +59,11 @@ void OperandUse::find_unread(const rules::Application &app) {
     return;
   rules::OperandMismatch mismatch;
   if (std::optional<rules::Binding> binding = rules::bind_operands(app, row, mismatch)) {
-    for (uint8_t operand : shapes)
+    for (uint8_t operand : shapes) {
       add((*binding)[operand]);
+      if (app.op.row->constant != rules::OpDef::Constant::No)
+        doubt_extents(app, (*binding)[operand]);
+    }
     llvm::for_each(binding->ignored, add); // what a forward saves, and the row computes again
   }
 }
@@ -85,6 +99,27 @@ void OperandUse::take_stretched(const rules::Application &app,
           }
       }
     }
+  }
+}
+
+void OperandUse::doubt_single_rows(const rules::Application &app) {
+  if (app.op.form != rules::OpForm::Equation)
+    return;
+  const llvm::ArrayRef<ir::ValueId> values = state_.operands.values;
+  const size_t count = std::min(app.args.size(), values.size());
+  for (size_t i = 0; i < count; ++i) {
+    const ir::Param *param = program_.find_param(values[i]);
+    if (!param || (param->role != ir::Role::Param && param->role != ir::Role::OptState))
+      continue;
+    const Type &stored = app.type(app.args[i]);
+    const ir::ShapeId shape = app.args[i].shape;
+    for (AxisId axis : shape.valid() ? stored.sharded() : AxisSet())
+      for (size_t j = 0; j < count && program_.shapes[shape].dims[*stored.dim(axis)] == 1; ++j)
+        if (const Type &other = app.type(app.args[j]);
+            app.args[j].shape == shape && other.mesh() == stored.mesh() &&
+            other.same_on_all_ranks().contains(axis) &&
+            !gradual_.is_broadcast_along(values[j], *stored.dim(axis)))
+          now_.open |= axis;
   }
 }
 

@@ -16,6 +16,9 @@ public:
   // `numbers`: whether a value has other numbers there after all.
   void take_stretched(const rules::Application &app,
                       llvm::function_ref<bool(ir::ValueId, unsigned)> numbers);
+  // Where each rank has one row of a parameter, a row that is equal on all ranks may be the gradient
+  // of a single one as well as a number for all rows.
+  void doubt_single_rows(const rules::Application &app);
   // Rows that each rank has put into slots of its own, as a mixture of experts does with those that
   // have room: what the slots of a rank hold meets the numbers of its slots.
   void take_slots(const rules::Application &app);
@@ -24,6 +27,7 @@ public:
   void take_overwritten();
 
 private:
+  void doubt_extents(const rules::Application &app, const rules::Slot *like);
   bool has_whole(ir::ValueId value, const ir::Type &type, CutPositions::Class cls) const;
 
   // By class of a dimension: the axes along which its numbers are those of a rank's own slots, and

@@ -83,6 +83,7 @@ void SecondPass::bind(const ir::Inst &inst, const rules::Application &app) {
   parts_.rings.follow_ring(inst, app);
   operands_.take_stretched(
       app, [&](ValueId value, unsigned dim) { return parts_.numbers.has_own(value, dim); });
+  operands_.doubt_single_rows(app);
   operands_.take_slots(app);
   operands_.take_overwritten();
 }

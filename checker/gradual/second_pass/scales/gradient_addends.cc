@@ -91,7 +91,9 @@ void GradientAddends::take_joined_counts(const rules::ResolvedOp &op) {
   }
   for (size_t i = 0; scale && i < state_.args.size(); ++i) {
     const ir::Param *param = program_.find_param(storage_of(program_, state_.operands.values[i]));
-    if (!param || param->role != ir::Role::Const)
+    const ir::ShapeId shape = state_.args[i].shape;
+    const bool is_one = shape.valid() && ir::element_count(program_.shapes[shape]) == 1;
+    if (!param || param->role != ir::Role::Const || !is_one)
       continue;
     Type type = program_.types[state_.args[i].type];
     type.set_kind(pending & type.same_on_all_ranks(), Kind::Partial);
