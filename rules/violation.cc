@@ -40,17 +40,17 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     UnseenCollective, AccumulatedMeans, DroppedGradients, WrongGradient, UnlikeOneDevice,
     CrossedGradient, UnusedGradient, UnreturnedGradient, OverwrittenMessage, TiedCopiesDrift,
     UnclearedGradient, BlockOffset, ForeignRows, WideMask, RepeatedPositions, RepeatedDraws,
-    MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, MissingEdge, EdgeGradientKept, MixedBlocks,
-    MissingBlock, RepeatedBlock, UnlikeScales, GradientOfOtherBlock, UnlikeParts, UnstatedPartial,
-    SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
-    StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
-    SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
-    MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective, ReduceThenSlice,
-    GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast, AssumedRule,
-    UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression, SourceChanged,
-    ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
-    GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank,
-    RunTimeout>;
+    MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, MissingEdge, ShiftedBlock, EdgeGradientKept,
+    MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales, OwnMaximum, GradientOfOtherBlock,
+    UnlikeParts, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown,
+    NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost,
+    WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState,
+    StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective,
+    ReduceThenSlice, GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast,
+    AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression,
+    SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted,
+    PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
+    RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 

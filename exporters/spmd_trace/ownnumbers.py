@@ -24,7 +24,11 @@ def state(trace: pathlib.Path, rank: int, steps: ownops.Steps, axes: list) -> in
     sizes = _elements(document)
     found = 0
     for which, op in zip(steps.calls(steps.rows_of(document)), list(document["ops"])):
+        # What was taken from a rank's own numbers may have been written as its block of all.
         mine = numbers[rank].get(which)
+        now = ownops.numbers_of(op)
+        if mine and any(now.get(place, one) != one for place, one in mine.items()):
+            continue
         differing = _differing(which, rank, numbers, axes) if mine else {}
         if not differing or not op["op"].startswith("aten."):
             continue

@@ -29,7 +29,7 @@ class Steps:
         for rank, path in traces.items():
             document = read(path)
             self.rows[rank] = rows(document)
-            numbers[rank] = [_numbers(op) for op in document["ops"]]
+            numbers[rank] = [numbers_of(op) for op in document["ops"]]
             names.append(set(_names(document).values()))
         self._shared = set.intersection(*names) if names else set()
         self.rows = {rank: self._plain(found) for rank, found in self.rows.items()}
@@ -65,7 +65,8 @@ def _call(row: tuple) -> tuple:
     return row[:2]
 
 
-def _numbers(op: dict) -> dict[tuple, float]:
+def numbers_of(op: dict) -> dict[tuple, float]:
+    """By their places in operands and attributes."""
     found = dict(_listed(op.get("in", []), ("in",)))
     for key, one in op.get("attrs", {}).items():
         found |= dict(_listed([one], (key,)))

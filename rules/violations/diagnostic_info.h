@@ -28,6 +28,9 @@ struct DiagnosticInfo {
   bool holds_for_inferred_cuts = false;
   // What is computed is right, and communication could be spared: reported where it is asked for.
   bool is_cost = false;
+  // It was found by following values through the program, and holds whatever is not known of their
+  // types.
+  bool needs_no_types = false;
   // A collective on an operand would end the finding and leave what is computed as wrong as it was:
   // none is offered as a fix.
   bool collectives_only_silence = false;

@@ -246,6 +246,7 @@ constinit const DiagnosticInfo UnequalCounts::info = {
     .name = "unequal-counts",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .needs_no_types = true,
     .message = "`{op}` divides by a count that differs between ranks of {axes}: the mean of the "
                "ranks' means is not the mean of all samples",
     .explain = R"(
@@ -284,6 +285,7 @@ constinit const DiagnosticInfo UnlikeSteps::info = {
     .name = "unlike-steps",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .needs_no_types = true,
     .message = "in the optimizer, `{op}` computes with {operand}, a number that differs between "
                "ranks of {axes}: they do not take the same step",
     .explain = R"(

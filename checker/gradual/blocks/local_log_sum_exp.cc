@@ -8,10 +8,21 @@
 #include "rules/ops/op.h"
 #include "rules/transitions/call.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace spmd::checker {
 
 using ir::ValueId;
 using rules::Computes;
+
+// Whether a row is a product of its operands, or a sum of such ones.
+static bool multiplies(const rules::ResolvedOp &op) {
+  const rules::Equation &row = op.row->equation.equation;
+  const bool lists =
+      llvm::any_of(llvm::ArrayRef(row.operands).take_front(row.operand_count),
+                   [](const auto &operand) { return operand.list == rules::ListForm::Multiplied; });
+  return lists || (row.term_count == 1 && row.terms[0].atom_count > 1);
+}
 
 LocalLogSumExp::Facts LocalLogSumExp::infer(const rules::Application &app,
                                             llvm::ArrayRef<ValueId> operands) const {
@@ -21,11 +32,13 @@ LocalLogSumExp::Facts LocalLogSumExp::infer(const rules::Application &app,
   const Facts first = steps_.lookup(operands[0].index);
   if (app.op.form == rules::OpForm::Transition) {
     rules::Outcome ignored;
-    const auto call = first.log && rules::unstated_words(app.op.transition).reduces
+    const auto call = rules::unstated_words(app.op.transition).reduces
                           ? rules::read_call(app, ignored)
                           : std::nullopt;
-    if (call && call->combiner.value_or(ir::Combiner::Sum) == ir::Combiner::Sum)
+    if (call && call->combiner.value_or(ir::Combiner::Sum) == ir::Combiner::Sum) {
       facts.summed = first.log & call->axes.all();
+      facts.unscaled = first.sum & call->axes.all();
+    }
     return facts;
   }
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
@@ -33,9 +46,9 @@ LocalLogSumExp::Facts LocalLogSumExp::infer(const rules::Application &app,
   if (app.op.computes(Computes::ReduceMax))
     facts.greatest = taken_axes(app);
   else if (app.op.computes(Computes::Exponential) && app.op.row->placed.empty())
-    facts.shifted = first.shifted;
+    facts.powers = first.shifted;
   else if (app.op.computes(Computes::ReduceSum))
-    facts.sum = first.shifted & taken_axes(app);
+    facts.sum = first.powers & taken_axes(app);
   else if (app.op.computes(Computes::Abs))
     facts.sum = first.sum;
   else if (app.op.computes(Computes::Logarithm))
@@ -54,6 +67,9 @@ LocalLogSumExp::Facts LocalLogSumExp::infer(const rules::Application &app,
     facts.shifted = app.type(app.args[0]).sharded() & second.greatest;
   if (app.op.computes(Computes::Add))
     facts.log = (first.log & second.greatest) | (first.greatest & second.log);
+  // What is summed of products of tensors; a number for each row may bring them to one scale.
+  if (multiplies(app.op) && !rules::is_product(app.op))
+    facts.powers = first.powers | second.powers;
   return facts;
 }
 

@@ -202,10 +202,7 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
   // Whose blocks these are is known, whatever else is not; so is a number that was seen to differ,
   // and so are the counts of the ranks.
-  if (violation.is<rules::UnequalCounts>() || violation.is<rules::UnlikeSteps>() ||
-      violation.is<rules::MixedBlocks>() || violation.is<rules::MissingBlock>() ||
-      violation.is<rules::RepeatedBlock>() || violation.is<rules::UnlikeScales>() ||
-      violation.is<rules::GradientOfOtherBlock>() || violation.is<rules::EdgeGradientKept>() ||
+  if (violation.info().needs_no_types ||
       (violation.is<rules::MisplacedEdge>() && parts_.edges.gradient().misplaced))
     return open;
   // What has no word yet may be of the kind that the step takes; a part of an addend is none.
@@ -269,7 +266,8 @@ AxisSet Certainty::open_at(Place place, rules::Violation &violation) {
   if (const rules::OperandIndex *operand = violation.operand();
       operand && !violation.is<rules::RepeatedPositions>() &&
       !violation.is<rules::RepeatedDraws>() && !violation.is<rules::MissingEdge>() &&
-      place.form == Place::Form::Inst && operand->index < state_.args.size()) {
+      !violation.is<rules::ShiftedBlock>() && place.form == Place::Form::Inst &&
+      operand->index < state_.args.size()) {
     ir::ShapeId shape = state_.args[operand->index].shape;
     if (shape.valid() && program_.shapes[shape].dtype != ir::DType::Unknown &&
         !ir::differentiable(program_.shapes[shape].dtype))

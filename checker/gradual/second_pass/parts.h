@@ -32,9 +32,10 @@ struct Parts {
     own_counts.begin();
     means.begin();
   }
-  // What was found of the operands and holds of the first result, whatever its type.
-  void learn(ir::ValueId value) {
-    own_counts.learn(value);
+  // What was found of the operands and holds of the first result, whatever its type. `pending`:
+  // along which it is an addend by its rule.
+  void learn(ir::ValueId value, ir::AxisSet pending) {
+    own_counts.learn(value, pending);
     edges.learn(value);
     one_rank.learn(value);
   }

@@ -132,13 +132,13 @@ void SecondPass::judge(InstId id, const rules::Application &app) {
 void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type &type) {
   const ValueId value = inst.result(index);
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
-  const AxisSet zero = type.zero();
+  const AxisSet zero = type.zero(), pending = type.of(Kind::Partial);
   parts_.origins.keep(inst, value);
   parts_.gradients.keep_shared(inst, value);
   operands_.find_left_slots(value, type);
   parts_.own_counts.keep_own(value, type);
   if (index == 0)
-    parts_.learn(value);
+    parts_.learn(value, pending);
   parts_.lookups.cut_rows(type);
   parts_.joined.cut_joined(index, type);
   const Type before = type;

@@ -275,7 +275,8 @@ HaloWindows::Facts HaloWindows::joined_to_own(const rules::Application &app,
   return facts;
 }
 
-// The rows of a block but some at one end, and at the other end as many that all ranks have alike.
+// The rows of a block but some at one end, and at the other end as many that all ranks have alike,
+// or those that were left out.
 HaloWindows::Facts HaloWindows::shifted(const rules::Application &app,
                                         llvm::ArrayRef<ValueId> operands, unsigned dim) const {
   Facts facts;
@@ -286,9 +287,30 @@ HaloWindows::Facts HaloWindows::shifted(const rules::Application &app,
       continue;
     const bool equal = app.type(app.args[1 - i]).same_on_all_ranks().contains(part->axis);
     const bool all = part->last - part->first + *filled == part->rows;
-    if (equal && all && part->first != (i == 0 ? 0 : *filled))
+    const bool moved = all && part->first != (i == 0 ? 0 : *filled);
+    if (equal && moved)
       facts.fault = Fault::Missing, facts.operand = i, facts.axes |= part->axis;
+    const Window *rest = find(operands[1 - i]);
+    const bool turns = rest && !rest->sent && rest->axis == part->axis && rest->dim == dim &&
+                       rest->rows == part->rows &&
+                       rest->first == (part->first == 0 ? part->last : 0);
+    // Where halves change places, each may be a block of its own, as two chunks of a sequence are.
+    if (turns && moved && dim != 0 && *filled * 2 < part->rows)
+      facts.fault = Fault::Shifted, facts.operand = i, facts.axes |= part->axis;
   }
+  return facts;
+}
+
+// Rows in another order have none: those of a batch may stand in any.
+HaloWindows::Facts HaloWindows::rolled(const rules::Application &app) const {
+  Facts facts;
+  const ir::Shape *shape = app.shape(app.args[0]);
+  const auto dims =
+      shape ? rules::placed_dims(app, rules::DefaultDim::All, shape->dims.size()) : std::nullopt;
+  const ir::Type &type = app.type(app.args[0]);
+  for (ir::AxisId axis : dims ? type.sharded() : AxisSet())
+    if (const unsigned dim = *type.dim(axis); dim != 0 && llvm::is_contained(*dims, dim))
+      facts.fault = Fault::Shifted, facts.axes |= axis;
   return facts;
 }
 
@@ -416,6 +438,8 @@ HaloWindows::Facts HaloWindows::infer(const rules::Application &app,
   else if (app.op.row->factors == rules::pad_factors ||
            (app.op.alias && app.op.alias->factors == rules::lax_pad_factors))
     return padded(app, operands[0], result);
+  else if (app.attr("shifts"))
+    return rolled(app);
   else if (app.op.row->factors == rules::slice_factors)
     facts.window = taken(app, operands[0], result);
   else if (!windows_.empty() || app.op.row->factors == rules::convolution_factors)

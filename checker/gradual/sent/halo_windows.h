@@ -39,6 +39,7 @@ public:
     Ends,    // at one end of the axis a block comes around, at the other one none does
     Axis,    // it was sent along an axis that does not cut the dimension
     Missing, // rows stand beside a block, or in the place of some of it, that no neighbour has sent
+    Shifted, // within the block, whose first rows come behind its last ones
   };
   struct Facts {
     std::optional<Window> window;
@@ -90,6 +91,7 @@ private:
                       unsigned dim) const;
   Facts shifted(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
                 unsigned dim) const;
+  Facts rolled(const rules::Application &app) const;
   Facts padded(const rules::Application &app, ir::ValueId operand, ir::ValueId result) const;
   Facts joined(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
 

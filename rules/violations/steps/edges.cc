@@ -142,10 +142,47 @@ mesh m { x = 4 }
 )",
 };
 
+constinit const DiagnosticInfo ShiftedBlock::info = {
+    .name = "shifted-block",
+    .severity = Severity::Warning,
+    .holds_for_inferred_cuts = true,
+    .collectives_only_silence = true,
+    .message = "`{op}` shifts {operand} within the block of each rank of {axes}: what stands at the "
+               "border of two blocks does not meet its neighbour",
+    .explain = R"(
+Rows are put beside the rows behind them: tokens beside those that they are to predict, or the
+values of a grid beside the next ones. An axis cuts that dimension, and each rank shifts its own
+block. The last row of a block would meet the first one of the next rank, which no one has sent, so
+that it is left out, or meets the first row of its own block. Shift before the tensor is cut, or send
+the edges of blocks to the neighbours.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { cp = 4 }
+%values = input f32[4, 8@cp]
+%later = aten.slice.Tensor %values { dim = 1, start = 1 }
+%now = aten.slice.Tensor %values { dim = 1, start = 0, end = -1 }
+%change = aten.sub.Tensor %later, %now
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { cp = 4 }
+%values = input f32[4, 33] R
+%later = aten.slice.Tensor %values { dim = 1, start = 1 }
+%now = aten.slice.Tensor %values { dim = 1, start = 0, end = -1 }
+%later.own = convert %later { axis = cp, dst = S(1) }
+%now.own = convert %now { axis = cp, dst = S(1) }
+%change = aten.sub.Tensor %later.own, %now.own
+)",
+};
+
 constinit const DiagnosticInfo EdgeGradientKept::info = {
     .name = "edge-gradient-kept",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .needs_no_types = true,
     .message = "the gradient of {value} lacks what the neighbours along {axes} have computed of "
                "its edges: they do not send it back",
     .explain = R"(

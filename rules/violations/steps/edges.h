@@ -37,6 +37,14 @@ struct MissingEdge {
   static const DiagnosticInfo info;
 };
 
+struct ShiftedBlock {
+  OperandIndex operand; // the block
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const ShiftedBlock &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct EdgeGradientKept {
   ir::ValueId value; // whose edges were sent
   ir::AxisSet axes;

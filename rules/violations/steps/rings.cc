@@ -7,6 +7,7 @@ constinit const DiagnosticInfo MixedBlocks::info = {
     .name = "mixed-blocks",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .needs_no_types = true,
     .collectives_only_silence = true,
     .message = "`{op}` joins blocks of different ranks of {axes}: {operand} is of the block from "
                "{found rank} back, and what it meets of that from {other} back",
@@ -53,6 +54,7 @@ constinit const DiagnosticInfo MissingBlock::info = {
     .name = "missing-block",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .needs_no_types = true,
     .collectives_only_silence = true,
     .message = "{operand} is made of blocks that go round {axes}, and `{op}` takes it as whole, "
                "but that from {missing rank} back is not among them",
@@ -106,6 +108,7 @@ constinit const DiagnosticInfo RepeatedBlock::info = {
     .name = "repeated-block",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .needs_no_types = true,
     .collectives_only_silence = true,
     .message = "`{op}` adds what is computed with the block from {twice rank} back on {axes} "
                "twice; the second time it is {operand}",
@@ -151,6 +154,7 @@ constinit const DiagnosticInfo UnlikeScales::info = {
     .name = "unlike-scales",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .needs_no_types = true,
     .collectives_only_silence = true,
     .message = "{operand} is added to a sum over other blocks that go round {axes}, and they are "
                "not divided by the same exponential",
@@ -206,10 +210,51 @@ mesh m { x = 4 }
 )",
 };
 
+constinit const DiagnosticInfo OwnMaximum::info = {
+    .name = "own-maximum",
+    .severity = Severity::Warning,
+    .holds_for_inferred_cuts = true,
+    .needs_no_types = true,
+    .collectives_only_silence = true,
+    .message = "`{op}` adds up sums of exponentials over {axes}, and each rank has subtracted the "
+               "greatest of its own exponents: these sums are not of one scale",
+    .explain = R"(
+An axis cuts the dimension of a softmax, such as the vocabulary of a cross entropy or the keys of an
+attention. Each rank subtracts the greatest element of its own block before it takes exponentials,
+which divides its sum by a number of its own. Sums that are divided by different numbers add up to
+nothing. Take the greatest element of all ranks first (`all_reduce` with `max`, `pmax`), or multiply
+each sum by the exponential of the own greatest element minus that of all ranks.
+
+Only recorded steps without declarations are judged so.
+)",
+    .wrong = R"(
+trace { mode = gradual }
+mesh m { tp = 4 }
+%logits = input f32[6, 8@tp]
+%top = amax %logits { dim = 1, keepdim = true }
+%shifted = sub %logits, %top
+%powers = exp %shifted
+%sum = sum %powers { dim = 1, keepdim = true }
+%total = all_reduce %sum { axis = tp, op = sum }
+)",
+    .right = R"(
+trace { mode = gradual }
+mesh m { tp = 4 }
+%logits = input f32[6, 8@tp]
+%top = amax %logits { dim = 1, keepdim = true }
+%greatest = all_reduce %top { axis = tp, op = max }
+%shifted = sub %logits, %greatest
+%powers = exp %shifted
+%sum = sum %powers { dim = 1, keepdim = true }
+%total = all_reduce %sum { axis = tp, op = sum }
+)",
+};
+
 constinit const DiagnosticInfo GradientOfOtherBlock::info = {
     .name = "gradient-of-other-block",
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
+    .needs_no_types = true,
     .message = "the gradient of {value} is that of the block from {found rank} back on {axes}, "
                "and not of that from {wanted} back",
     .explain = R"(

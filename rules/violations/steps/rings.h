@@ -47,6 +47,14 @@ struct UnlikeScales {
   static const DiagnosticInfo info;
 };
 
+struct OwnMaximum {
+  OperandIndex operand; // a rank's sum of exponentials
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const OwnMaximum &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct GradientOfOtherBlock {
   ir::ValueId value;     // whose gradient it is
   int64_t found, wanted; // the ranks whose blocks these are

@@ -1,8 +1,11 @@
 // Where edges of neighbours stand, and where their gradients are sent back to.
 #include "checker/gradual/second_pass/blocks/halo_exchange.h"
 
+#include "checker/dialect/printer.h"
+#include "checker/program_queries.h"
 #include "checker/walk/gradients/backward_slice.h"
 
+#include "rules/factors/factors.h"
 #include "rules/violations/diagnostic_info.h"
 #include "rules/violations/steps/edges.h"
 
@@ -39,6 +42,65 @@ void HaloExchange::judge_window(InstId id, const rules::Application &app) {
     state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
   else if (window_.fault == HaloWindows::Fault::Missing)
     state_.report(Place::inst(id), rules::MissingEdge{operand, axes});
+  else if (window_.fault == HaloWindows::Fault::Shifted && !exchanges_edges(axes.first()) &&
+           result_.proved[state_.operands.values[window_.operand].index].contains(axes))
+    state_.report(Place::inst(id), rules::ShiftedBlock{operand, axes});
+}
+
+// Whether some rows of a tensor are handed to other ranks: then what a rank computes of its own may
+// be what needs none of theirs.
+bool HaloExchange::exchanges_edges(AxisId axis) const {
+  constexpr int kMostOps = 4; // between a slice and what sends it
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+    if (op.form != rules::OpForm::Transition || op.transition == rules::TransitionOp::Convert ||
+        !is_forward(inst))
+      continue;
+    const TypedCall typed = call_of(program_, gradual_.by_kinds(), inst);
+    if (llvm::any_of(typed.args, [](const rules::TensorInfo &arg) { return !arg.type.valid(); }))
+      continue;
+    const rules::Application app{program_,         op,         inst.attrs,  inst.context,
+                                 typed.list.slots, typed.args, typed.claims};
+    if (!rules::communicated_axes(app).contains(axis))
+      continue;
+    for (ValueId value : tensors_of(program_, InstId{i}))
+      for (int step = 0; step < kMostOps && value.valid(); ++step) {
+        const InstId by = defining_inst(program_, value);
+        const auto from = by.valid() ? tensors_of(program_, by) : llvm::SmallVector<ValueId, 4>();
+        if (from.size() != 1)
+          break;
+        const rules::OpDef *row = state_.rules.resolve(program_.insts[by].op).row;
+        if (row && row->factors == rules::slice_factors)
+          return true;
+        value = from[0];
+      }
+  }
+  return false;
+}
+
+// Two parts of blocks that begin at different rows and meet row by row.
+void HaloExchange::judge_shift(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  if (!window_.window || !is_forward(inst) ||
+      !result_.proved[state_.operands.values[0].index].contains(window_.window->axis))
+    return;
+  const HaloWindows::Window &part = *window_.window;
+  const bool at_one_end =
+      part.first >= 0 && part.last <= part.rows && (part.first == 0) != (part.last == part.rows);
+  if (part.sent || part.any_order || part.astray || part.dim == 0 || !at_one_end)
+    return;
+  const auto cls = gradual_.cuts().positions().in_front(inst.first_result, part.dim);
+  if (!cls)
+    return;
+  const auto [other, is_first] =
+      cuttings_.try_emplace(*cls, Cutting{part.axis, part.first, part.rows, id});
+  const Cutting &met = other->second;
+  if (is_first || met.axis != part.axis || met.rows != part.rows || met.first == part.first ||
+      now_.reported.contains(part.axis) || exchanges_edges(part.axis))
+    return;
+  state_.report(Place::inst(part.first == 0 ? met.by : id),
+                rules::ShiftedBlock{{0}, AxisSet(part.axis)});
 }
 
 // What neighbours have computed of the gradient of edges, and of what they have not sent back.
@@ -69,6 +131,7 @@ void HaloExchange::begin() {
 
 void HaloExchange::judge(InstId id, const rules::Application &app) {
   judge_window(id, app);
+  judge_shift(id);
   judge_gradient(id, app);
 }
 

@@ -5,6 +5,8 @@
 #include "checker/gradual/sent/halo_gradients.h"
 #include "checker/gradual/sent/halo_windows.h"
 
+#include "llvm/ADT/DenseMap.h"
+
 namespace spmd::checker {
 
 class HaloExchange : public SecondPassPart {
@@ -29,11 +31,20 @@ public:
 
 private:
   void judge_window(ir::InstId id, const rules::Application &app);
+  void judge_shift(ir::InstId id);
+  bool exchanges_edges(ir::AxisId axis) const;
   void judge_gradient(ir::InstId id, const rules::Application &app);
 
   HaloWindows windows_;
   HaloGradients edge_gradients_;
   HaloWindows::Facts window_;
+  // Slices of blocks that leave out rows at one end, by the class of the dimension that is left.
+  struct Cutting {
+    ir::AxisId axis;
+    int64_t first = 0, rows = 0;
+    ir::InstId by;
+  };
+  llvm::DenseMap<CutPositions::Class, Cutting> cuttings_;
   HaloGradients::Facts gradient_;
 };
 

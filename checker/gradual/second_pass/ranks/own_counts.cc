@@ -3,6 +3,7 @@
 
 #include "rules/apply.h"
 #include "rules/transitions/call.h"
+#include "rules/violations/steps/rings.h"
 #include "rules/violations/transitions.h"
 
 namespace spmd::checker {
@@ -96,11 +97,13 @@ void OwnCounts::judge_logs(InstId id, const rules::Application &app) {
   if (AxisSet axes = own_log_.summed - now_.reported)
     state_.report(Place::inst(id),
                   rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});
+  if (AxisSet axes = own_log_.unscaled - now_.reported)
+    state_.report(Place::inst(id), rules::OwnMaximum{{0}, axes});
 }
 
-void OwnCounts::learn(ValueId value) {
+void OwnCounts::learn(ValueId value, AxisSet pending) {
   extremes_.learn(value, extreme_);
-  own_logs_.learn(value, own_log_);
+  own_logs_.learn(value, own_log_, pending);
 }
 
 void OwnCounts::keep_picked(ValueId value, Type &type) {

@@ -21,7 +21,7 @@ public:
   void judge_selected(const rules::Application &app);
   void judge_logs(ir::InstId id, const rules::Application &app);
   void keep_own(ir::ValueId value, ir::Type &type);
-  void learn(ir::ValueId value);
+  void learn(ir::ValueId value, ir::AxisSet pending);
   void keep_picked(ir::ValueId value, ir::Type &type);
 
   // Axes along which the instruction knows how many elements the rank has.

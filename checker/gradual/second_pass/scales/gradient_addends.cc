@@ -78,7 +78,8 @@ void GradientAddends::take_gradients(const ir::Inst &inst, const rules::Resolved
 // A number that is put beside addends, such as how many samples a rank has beside sums over them,
 // is added up with them.
 void GradientAddends::take_joined_counts(const rules::ResolvedOp &op) {
-  if (!op.row || op.row->factors != rules::cat_factors)
+  if (!op.row ||
+      (op.row->factors != rules::cat_factors && op.row->factors != rules::stack_factors))
     return;
   AxisSet pending;
   std::optional<ir::ScaleId> scale;
@@ -96,7 +97,8 @@ void GradientAddends::take_joined_counts(const rules::ResolvedOp &op) {
     if (!param || param->role != ir::Role::Const || !is_one)
       continue;
     Type type = program_.types[state_.args[i].type];
-    type.set_kind(pending & type.same_on_all_ranks(), Kind::Partial);
+    const AxisSet own = type.of(Kind::Varying) - type.sharded();
+    type.set_kind(pending & (type.same_on_all_ranks() | own), Kind::Partial);
     type.scale = *scale;
     state_.args[i].type = state_.intern(type);
   }
