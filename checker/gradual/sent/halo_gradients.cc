@@ -71,6 +71,99 @@ void HaloGradients::convolution(Step &step) const {
   }
 }
 
+// What a tensor consists of, whose dimensions are only turned or put in another order.
+static ValueId elements_of(const ir::Program &program, ValueId value) {
+  constexpr int kMostOps = 4;
+  for (int i = 0; i < kMostOps; ++i) {
+    const ir::InstId by = defining_inst(program, value);
+    const auto from = by.valid() ? tensors_of(program, by) : llvm::SmallVector<ValueId, 4>();
+    if (from.size() != 1 || !rules::moves_elements(op_of(program, by)))
+      break;
+    value = from[0];
+  }
+  return value;
+}
+
+llvm::SmallVector<ValueId, 2> HaloGradients::convolved_with(ValueId weights) {
+  if (!convolved_) {
+    convolved_.emplace();
+    for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+      const ir::Inst &inst = program_.insts[ir::InstId{i}];
+      const rules::OpDef *row = op_of(program_, ir::InstId{i}).row;
+      if (!row || row->factors != rules::convolution_factors || !is_forward(inst))
+        continue;
+      const auto operands = tensors_of(program_, ir::InstId{i});
+      const HaloWindows::Window *window =
+          operands.size() < 2 ? nullptr : windows_.find(operands[0]);
+      if (window && !window->is_block())
+        (*convolved_)[elements_of(program_, operands[1]).index].push_back(operands[0]);
+    }
+  }
+  return convolved_->lookup(elements_of(program_, weights).index);
+}
+
+// Which of the dimensions that a convolution of JAX slides over one of an operand is.
+static std::optional<size_t> place_of_spatial(const rules::Application &app, unsigned operand,
+                                              unsigned dim) {
+  constexpr size_t kSpatial = 2; // behind the batch and the feature
+  const ir::AttrValue *dims = app.attr("dimension_numbers");
+  const auto spec =
+      dims ? rules::attr_part(app, *dims, operand == 0 ? "lhs_spec" : "rhs_spec", operand)
+           : std::nullopt;
+  const auto numbers = spec ? rules::numbers_of(app, *spec) : std::nullopt;
+  for (size_t i = kSpatial; numbers && i < numbers->size(); ++i)
+    if ((*numbers)[i] == int64_t(dim))
+      return i - kSpatial;
+  return std::nullopt;
+}
+
+// Of JAX, whose backward of a convolution over a window consists of two more: of the gradient with
+// the turned weights, for the window, and of the window with the gradient, for the weights.
+void HaloGradients::convolution_of_gradient(Step &step) {
+  const auto between = rules::numbers_attr(step.app, {"lhs_dilation"});
+  const ir::AttrValue *padding = step.app.attr("padding");
+  if (step.operands.size() != 2 || step.inst.result_count != 1 || !between || !padding ||
+      llvm::any_of(*between, [](int64_t n) { return n != 1; }))
+    return;
+  // How many rows of zeros stand at each end of the dimension of the first operand, if they are as
+  // many there, and the other one, if it is the gradient, has its rows there.
+  const auto zeros = [&](unsigned dim,
+                         std::optional<unsigned> of_gradient) -> std::optional<int64_t> {
+    const auto at = place_of_spatial(step.app, 0, dim);
+    if (!at || (of_gradient && place_of_spatial(step.app, 1, *of_gradient) != at))
+      return std::nullopt;
+    const auto pair = rules::attr_part(step.app, *padding, "", static_cast<unsigned>(*at));
+    const auto rows = pair ? rules::numbers_of(step.app, *pair) : std::nullopt;
+    return rows && rows->size() == 2 && (*rows)[0] == (*rows)[1] ? std::optional((*rows)[0])
+                                                                 : std::nullopt;
+  };
+  const auto block_dim = [&](size_t operand, const HaloWindows::Window &window) {
+    const std::optional<unsigned> dim = step.app.type(step.app.args[operand]).dim(window.axis);
+    return dim && extent(step.operands[operand], *dim) == window.rows ? dim : std::nullopt;
+  };
+  const auto is_proved = [&](ir::AxisId axis) {
+    return llvm::all_of(step.proved, [&](AxisSet on) { return on.contains(axis); });
+  };
+  if (const HaloWindows::Window *window = windows_.find(step.operands[0])) {
+    const auto dim = block_dim(1, *window);
+    if (window->is_block() || !dim || zeros(window->dim, dim) != 0)
+      return;
+    step.facts.axis = window->axis;
+    step.facts.results.resize(1);
+    step.facts.results[0].known = Known{window->axis, std::nullopt, is_proved(window->axis)};
+    return;
+  }
+  const ir::ShapeId made = checked_.shapes[step.inst.first_result.index];
+  for (ValueId of : convolved_with(step.operands[1])) {
+    const HaloWindows::Window &window = *windows_.find(of);
+    const auto dim = block_dim(0, window);
+    if (checked_.shapes[of.index] == made && dim &&
+        zeros(*dim, std::nullopt) == window.last - window.first - window.rows)
+      return finish(step, 0,
+                    {of, window, window.first, window.last, Own, false, is_proved(window.axis)});
+  }
+}
+
 // What autograd, or a backward by hand, makes of the gradient of a window in other ways: of whole
 // blocks, and of what is made of them.
 void HaloGradients::whole_gradient(Step &step) const {
@@ -210,6 +303,32 @@ void HaloGradients::write(Step &step) const {
   finish(step, 0, made);
 }
 
+// Rows added where one number says that they begin, which stands in a tensor of JAX.
+void HaloGradients::scatter(Step &step) const {
+  const Piece *whole = step.operands.size() == 3 ? find(step.operands[0]) : nullptr;
+  const Piece *rows = whole ? find(step.operands[2]) : nullptr;
+  const ir::AttrValue *dims = step.app.attr("dimension_numbers");
+  if (!rows || rows->of != whole->of || !whole->is_block() || !dims)
+    return;
+  const auto places = rules::attr_part(step.app, *dims, "scatter_dims_to_operand_dims", 2);
+  const auto placed = places ? rules::numbers_of(step.app, *places) : std::nullopt;
+  const ir::InstId by = defining_inst(program_, step.operands[1]);
+  const ir::AttrValue *first =
+      by.valid() ? program_.find(program_.insts[by].attrs, "fill_value") : nullptr;
+  if (!placed || placed->size() != 1 || (*placed)[0] != int64_t(whole->window.dim) || !first ||
+      first->form != ir::AttrForm::Integer)
+    return;
+  if (rows->parts == 0 || first->as_integer() != rows->first) {
+    step.facts.misplaced = 2;
+    step.facts.axis = rows->window.axis;
+    return;
+  }
+  Piece made = *whole;
+  made.parts |= rows->parts;
+  made.proved &= rows->proved;
+  finish(step, 0, made);
+}
+
 size_t HaloGradients::rank_of(ValueId value) const {
   const ir::ShapeId id = checked_.shapes[value.index];
   return id.valid() && program_.shapes[id].ranked ? program_.shapes[id].dims.size() : 0;
@@ -217,7 +336,7 @@ size_t HaloGradients::rank_of(ValueId value) const {
 
 HaloGradients::Facts HaloGradients::infer(const ir::Inst &inst, const rules::Application &app,
                                           llvm::ArrayRef<ValueId> operands,
-                                          llvm::ArrayRef<AxisSet> proved) const {
+                                          llvm::ArrayRef<AxisSet> proved) {
   Step step{inst, app, operands, proved};
   if (operands.empty() || operands.size() != app.args.size() || inst.result_count == 0 ||
       is_forward(inst))
@@ -231,6 +350,11 @@ HaloGradients::Facts HaloGradients::infer(const ir::Inst &inst, const rules::App
     return {};
   else if (row->factors == rules::convolution_backward_factors)
     convolution(step);
+  else if (row->factors == rules::convolution_factors)
+    convolution_of_gradient(step);
+  else if (row->variant == rules::Variant::Adds && app.op.variant() != rules::Variant::Subtracts &&
+           app.attr("dimension_numbers"))
+    scatter(step);
   else if (row->factors == rules::slice_factors)
     slice(step);
   else if (row->factors == rules::slice_backward_factors)

@@ -52,7 +52,7 @@ public:
     }
   };
   Facts infer(const ir::Inst &inst, const rules::Application &app,
-              llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::AxisSet> proved) const;
+              llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::AxisSet> proved);
   void learn(const ir::Inst &inst, const rules::Application &app,
              llvm::ArrayRef<ir::ValueId> operands, const Facts &facts,
              llvm::ArrayRef<ir::AxisSet> proved);
@@ -67,6 +67,9 @@ private:
   }
   std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
   void convolution(Step &step) const;
+  void convolution_of_gradient(Step &step);
+  llvm::SmallVector<ir::ValueId, 2> convolved_with(ir::ValueId weights);
+  void scatter(Step &step) const;
   void slice(Step &step) const;
   void pad(Step &step) const;
   void send(Step &step) const;
@@ -80,7 +83,10 @@ private:
   const CheckResult &checked_;
   const HaloWindows &windows_;
   llvm::DenseMap<uint32_t, Piece> pieces_; // by value
-  llvm::DenseSet<uint32_t> slices_;        // values: gradients of blocks, in the place of these
+  // By what the weights of convolutions are made of: the windows that the forward convolves with
+  // them. None: nobody has asked.
+  std::optional<llvm::DenseMap<uint32_t, llvm::SmallVector<ir::ValueId, 2>>> convolved_;
+  llvm::DenseSet<uint32_t> slices_; // values: gradients of blocks, in the place of these
 };
 
 } // namespace spmd::checker
