@@ -3,11 +3,15 @@
 An extent of a parameter or an input that changes as the size does is cut there. One that does not
 change proves nothing: a local batch and experts of a rank's own keep their extents. Nor does a
 value that is first used by an operation which the other recording does not have.
+
+So it is of a number that is added to a tensor: one that changes as a power of the size is that power
+times another number, as where a script divides by the extent of its own block.
 """
 
 import dataclasses
 import difflib
 import json
+import math
 import pathlib
 import re
 
@@ -82,14 +86,59 @@ def state(
     return found, words
 
 
-def uncut(trace: pathlib.Path) -> set[str]:
-    """The axes along which each rank made a parameter of its own, and nothing says what is cut."""
+def state_numbers(trace: pathlib.Path, other: pathlib.Path, axis: str) -> int:
+    """Gives the numbers that are added, and are powers of the size, this scale; how many."""
+    document, second = (json.loads(one.read_text(encoding="utf-8")) for one in (trace, other))
+    size, there = (_sizes(one).get(axis) for one in (document, second))
+    if there is None or there == size:
+        return 0
+    pairs, _ = _paired(document, second)
+    found: dict[tuple[float, int], str] = {}
+    for place, paired in pairs.items():
+        op, like = document["ops"][place], second["ops"][paired]
+        for at, power in _powers(op, like, size / there):
+            number = (op["in"][at], power)
+            if number not in found:
+                found[number] = f"%sized.{len(found)}"
+                made = _sized(document, axis, power) | {"id": found[number], "name": f"{number[0]:.6g}"}
+                document["params"].append(made)
+            op["in"][at] = found[number]
+    if found:
+        trace.write_text(text(document), encoding="utf-8")
+    return len(found)
+
+
+def _powers(op: dict, like: dict, ratio: float):
+    """The operands of an addition that are numbers, and which power of the ratio of the sizes they
+    have changed by."""
+    if not op["op"].startswith(("aten.add.", "aten.sub.")) or len(op["in"]) != len(like["in"]):
+        return
+    for at, (one, other) in enumerate(zip(op["in"], like["in"])):
+        if not (isinstance(one, float) and isinstance(other, float)) or one * other <= 0:
+            continue
+        power = math.log(one / other, ratio)
+        if round(power) and math.isclose(power, round(power), abs_tol=1e-9):
+            yield at, round(power)
+
+
+def _sized(document: dict, axis: str, power: int) -> dict:
+    kinds = {one["name"]: "R" for one in document["meshes"][0]["axes"] if "of" not in one}
+    above = "*".join([axis] * power)
+    below = "*".join([axis] * -power)
+    scale = above or (f"1/({below})" if power < -1 else f"1/{below}")
+    made = {"dtype": "f32", "shape": [], "type": kinds, "scale": scale}
+    return made | {"requires_grad": False, "role": "const"}
+
+
+def of_own_parameters(trace: pathlib.Path) -> set[str]:
+    """The axes along which each rank has a parameter of its own, made by itself or taken out of a
+    whole one."""
     document = json.loads(trace.read_text(encoding="utf-8"))
-    found = set()
-    for value in document["params"]:
-        spec = {axis for at in value.get("spec") or [] for axis in _axes(at)}
-        found |= set(value.get("separate", [])) - spec
-    return found
+    return {
+        axis
+        for value in document["params"]
+        for axis in (*value.get("separate", []), *value.get("taken", []))
+    }
 
 
 def _axes(at) -> list[str]:

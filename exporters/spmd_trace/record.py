@@ -212,14 +212,14 @@ def _varied(runs: "_Runs", outcome: dict, words: str, parser) -> dict:
 
 
 def _vary_all_ranks(runs: "_Runs", outcome: dict) -> None:
-    """States the cuts along an axis of all ranks that another number of them shows, where ranks
-    make parameters of their own.
+    """States the cuts along an axis of all ranks that another number of them shows, and the numbers
+    that depend on it, where ranks have parameters of their own.
     """
     axes = [(name, size) for name, size, _ in outcome["axes"] if size > 1]
     if len(axes) != 1 or runs.seconds > _SHORT or "error" in outcome:
         return
     ((axis, size),) = axes
-    if axis not in cuts.uncut(outcome["trace"]):
+    if axis not in cuts.of_own_parameters(outcome["trace"]):
         return
     # What is divided by so many divides by half of them; a single rank may run other code.
     there = size // 2 if size % 2 == 0 and size > 2 else 2 * size
@@ -232,8 +232,8 @@ def _vary_all_ranks(runs: "_Runs", outcome: dict) -> None:
 def _at_another_size(
     runs: "_Runs", outcome: dict, vary: cuts.Vary, ranks: dict, sure: bool = False
 ) -> dict:
-    """States what the step at another size of an axis shows to be cut; what is `said` of it, or an
-    `error`. `ranks`: of the job then.
+    """States what the step at another size of an axis shows to be cut, and the numbers that depend
+    on it; what is `said` of it, or an `error`. `ranks`: of the job then.
     """
     arguments = runs.settings["arguments"] if vary.arguments is None else vary.arguments
     name = f"{vary.axis}={vary.size}"
@@ -241,8 +241,10 @@ def _at_another_size(
     if "error" in other:
         return {"error": f"with {name}: {other['error']}"}
     found, missing = cuts.state(outcome["trace"], other["trace"], vary.axis, sure)
-    more = f"; {missing}" if missing else ""
-    return {"said": f"{name}: {found} values are cut along {vary.axis}{more}"}
+    numbers = cuts.state_numbers(outcome["trace"], other["trace"], vary.axis)
+    words = [f"{name}: {found} values are cut along {vary.axis}"]
+    words += [f"{numbers} numbers depend on its size"] if numbers else []
+    return {"said": "; ".join([*words, missing] if missing else words)}
 
 
 def _in_company(runs: "_Runs", outcome: dict) -> dict:

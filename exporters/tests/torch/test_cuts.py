@@ -84,14 +84,40 @@ def test_what_does_not_pair_stays_unknown_and_is_said(tmp_path):
 def test_what_may_be_several_blocks_has_no_cut_unless_a_rank_made_it(tmp_path):
     made = {"made": {"separate": ["tp"]}}
     first = _document(4, {"made": [8, 4], "taken": [8, 4]}, **made)
-    assert cuts.uncut(_written(tmp_path / "alone", first)) == {"tp"}
+    assert cuts.of_own_parameters(_written(tmp_path / "alone", first)) == {"tp"}
     second = _document(2, {"made": [16, 4], "taken": [16, 4]})
     found, count, _ = _found(tmp_path, first, second, sure=True)
     assert found == {"made": ["tp", None], "taken": None} and count == 1
-    assert cuts.uncut(tmp_path / "first") == set()
     # Blocks that were seen to be several are none, whatever is sure.
     several = _document(4, {"fused": [24]}, fused={"taken": ["tp"]})
     assert _found(tmp_path, several, _document(2, {"fused": [48]}))[1] == 0
+
+
+@pytest.mark.parametrize(
+    "op, number, other, scale",
+    [
+        ("aten.sub.Tensor", 0.1 / 12, 0.1 / 24, "tp"),
+        ("aten.add.Tensor", 0.25, 1.0, "1/(tp*tp)"),
+        ("aten.sub.Tensor", 0.1, 0.1, None),
+        ("aten.sub.Tensor", 0.1, 0.07, None),
+        ("aten.sub.Tensor", 0.1, -0.05, None),
+        ("aten.sub.Tensor", 2, 4, None),
+        ("aten.mul.Tensor", 0.5, 0.25, None),
+    ],
+)
+def test_added_numbers_that_are_powers_of_the_size_have_its_scale(
+    tmp_path, op, number, other, scale
+):
+    paths = []
+    for size, one in ((4, number), (2, other)):
+        document = _document(size, {"a": [8]}, ops=(op,))
+        document["ops"][0]["in"].append(one)
+        paths.append(_written(tmp_path / str(size), document))
+    assert cuts.state_numbers(*paths, "tp") == (scale is not None)
+    document = json.loads(paths[0].read_text())
+    sized = [one for one in document["params"] if one["role"] == "const"]
+    assert [one["scale"] for one in sized] == ([scale] if scale else [])
+    assert document["ops"][0]["in"][1] == (sized[0]["id"] if sized else number)
 
 
 _LAYER = (

@@ -391,14 +391,14 @@ def smaller(jaxpr) -> dict[str, int]:
     """Axes of which fewer ranks have more than one element each of what they cut: a dimension of
     one element cannot be distinguished from one that is stretched."""
     found: dict[str, int] = {}
-    handed_on: set = set()  # from shard_map to shard_map, where JAX gives a number one dimension
+    handed_on: set = set()  # from shard_map to shard_map, as JAX stacks what a backward needs
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "shard_map":
             mesh = eqn.params["mesh"]
             for atom, spec, var in zip(
                 eqn.invars, eqn.params["in_specs"], eqn.params["jaxpr"].invars
             ):
-                if isinstance(atom, core.Var) and atom in handed_on and var.aval.shape == (1,):
+                if isinstance(atom, core.Var) and atom in handed_on:
                     continue
                 for entry, extent in zip(partitions(spec), getattr(var.aval, "shape", ())):
                     for axis in axes_of(entry):
