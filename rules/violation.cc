@@ -39,18 +39,18 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     SameBatch, CopiesDiffer, CopiesDrift, BuffersDiffer, UnequalCounts, UnlikeSteps,
     UnseenCollective, AccumulatedMeans, DroppedGradients, WrongGradient, UnlikeOneDevice,
     CrossedGradient, UnusedGradient, UnreturnedGradient, OverwrittenMessage, TiedCopiesDrift,
-    UnclearedGradient, BlockOffset, ForeignRows, WideMask, RepeatedPositions, RepeatedDraws,
-    MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, MissingEdge, ShiftedBlock, EdgeGradientKept,
-    MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales, OwnMaximum, GradientOfOtherBlock,
-    UnlikeParts, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown,
-    NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost,
-    WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState,
-    StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, CancellingPair, RepeatedCollective,
-    ReduceThenSlice, GatherThenSlice, FusableCollectives, Overlappable, UnknownOp, ImplicitCast,
-    AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression,
-    SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted,
-    PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
-    RunPlansDiffer, RunLostRank, RunTimeout>;
+    UnclearedGradient, RepeatedGradient, BlockOffset, ForeignRows, WideMask, RepeatedPositions,
+    RepeatedDraws, MisplacedEdge, HalfOpenRing, EdgeOfOtherAxis, MissingEdge, ShiftedBlock,
+    EdgeGradientKept, MixedBlocks, MissingBlock, RepeatedBlock, UnlikeScales, OwnMaximum,
+    GradientOfOtherBlock, UnlikeParts, UnstatedPartial, SpecMismatch, UnwholeDimension,
+    AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList,
+    NoShardRule, NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind,
+    MutationChangesType, PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed,
+    CancellingPair, RepeatedCollective, ReduceThenSlice, GatherThenSlice, FusableCollectives,
+    Overlappable, UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression,
+    ExpiredSuppression, MalformedSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted,
+    InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift,
+    RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 

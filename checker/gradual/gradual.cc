@@ -8,7 +8,9 @@
 #include "checker/gradual/step/counted_norms.h"
 #include "checker/gradual/step/expert_gradients.h"
 #include "checker/gradual/step/owned_norms.h"
+#include "checker/gradual/step/repeated_gradients.h"
 #include "checker/gradual/step/returned.h"
+#include "checker/gradual/step/unread.h"
 #include "checker/gradual/step/unseen_collectives.h"
 #include "checker/operand_list.h"
 #include "checker/program_queries.h"
@@ -734,11 +736,13 @@ static CheckResult judged(ir::Program &program, CheckOptions options,
   find_equal_batches(program, result);
   judge_accumulation(program, result);
   judge_unseen_collectives(program, result);
+  judge_repeated_gradients(program, result);
   judge_received_gradients(program, result);
   judge_counted_norms(program, result);
   judge_owned_norms(program, result);
   judge_expert_gradients(program, result);
   judge_micro_batches(program, result);
+  leave_unread_open(program, result);
   result.gradual->restore();
   result.gradual->copies().restore(program, result);
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();

@@ -325,6 +325,8 @@ llvm::SmallVector<ValueId> wrong_outputs(const ir::Program &program,
       wrong.insert(tied->value.index);
     else if (const auto *added = what.as<rules::UnclearedGradient>())
       wrong.insert(added->value.index);
+    else if (const auto *again = what.as<rules::RepeatedGradient>())
+      wrong.insert(again->value.index);
     all |= what.is<rules::CrossedGradient>() || what.is<rules::UnusedGradient>() ||
            what.is<rules::UnreturnedGradient>() || what.is<rules::OverwrittenMessage>() ||
            what.is<rules::AccumulatedMeans>() || what.is<rules::DroppedGradients>();

@@ -337,4 +337,60 @@ output state %new of %w
 )",
 };
 
+constinit const DiagnosticInfo RepeatedGradient::info = {
+    .name = "repeated-gradient",
+    .severity = Severity::Warning,
+    .holds_for_inferred_cuts = true,
+    .message = "one backward is in the gradient of {value} {times} times as often as another: what "
+               "was added up is added up again",
+    .explain = R"(
+Autograd adds the gradients of several backward passes, such as those of micro-batches, into one tensor. That tensor is
+summed over ranks, or over the copies of a tied weight, after each of them, although it still has the sum of those
+before: both copies have it, and it is added to itself. The first micro-batch counts most, and the last one once.
+
+Sum once, after the last backward pass.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 1 }
+%x = input f32[8, 4] R
+%w = param f32[4] R
+%a = mul %x, %w
+with { grad = false } {
+  %da = ones_like %a { phase = bwd }
+  %m1 = mul %da, %x { phase = bwd }
+  %g1 grad_of %w = sum %m1 { dim = [0], bwd_of = %a, phase = bwd }
+  %m2 = mul %m1, 0.5 { phase = bwd }
+  %g2 grad_of %w = sum %m2 { dim = [0], bwd_of = %a, phase = bwd }
+  %first = add %g1, %g2 { phase = bwd }
+  %m3 = mul %m1, 0.25 { phase = bwd }
+  %g3 grad_of %w = sum %m3 { dim = [0], bwd_of = %a, phase = bwd }
+  %here = add %first, %g3 { phase = bwd }
+  %sum = add %here, %first { phase = bwd }
+  %new aliases %w = sub_ mut %w, %sum { phase = opt }
+}
+output state %new of %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 1 }
+%x = input f32[8, 4] R
+%w = param f32[4] R
+%a = mul %x, %w
+with { grad = false } {
+  %da = ones_like %a { phase = bwd }
+  %m1 = mul %da, %x { phase = bwd }
+  %g1 grad_of %w = sum %m1 { dim = [0], bwd_of = %a, phase = bwd }
+  %m2 = mul %m1, 0.5 { phase = bwd }
+  %g2 grad_of %w = sum %m2 { dim = [0], bwd_of = %a, phase = bwd }
+  %first = add %g1, %g2 { phase = bwd }
+  %m3 = mul %m1, 0.25 { phase = bwd }
+  %g3 grad_of %w = sum %m3 { dim = [0], bwd_of = %a, phase = bwd }
+  %sum = add %first, %g3 { phase = bwd }
+  %new aliases %w = sub_ mut %w, %sum { phase = opt }
+}
+output state %new of %w
+)",
+};
+
 } // namespace spmd::rules

@@ -49,4 +49,12 @@ struct UnclearedGradient {
   static const DiagnosticInfo info;
 };
 
+struct RepeatedGradient {
+  ir::ValueId value; // a parameter
+  int64_t times = 1; // that one backward counts for each time that another does
+  void fields(auto &&visit) const { visit("value", value), visit("times", times); }
+  bool operator==(const RepeatedGradient &) const = default;
+  static const DiagnosticInfo info;
+};
+
 } // namespace spmd::rules
