@@ -36,6 +36,9 @@ public:
   // `type`: of the result at this index, as its rule and its declaration have it.
   virtual void complete(ir::InstId id, const ir::Inst &inst, uint32_t index, ir::Type &type) = 0;
 
+  // Whether a gradient that an instruction makes may be of another scale than its value asks for,
+  // since the script may multiply it further on.
+  virtual bool may_be_scaled_later(ir::InstId id) const = 0;
   // Whether a finding does not depend on what is unknown, and is no repetition.
   virtual bool admits(Place place, rules::Violation &violation) = 0;
   // Whether it depends on a cut that nobody stated.

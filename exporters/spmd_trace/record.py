@@ -254,7 +254,7 @@ def _in_company(runs: "_Runs", outcome: dict) -> dict:
     found, reason = runs.together(again=True)
     if runs.parted is not None or not found:
         return outcome | {
-            "error": f"{outcome['error']} (it has asked another rank for an object; {reason})"
+            "error": f"{outcome['error']} (it has asked another rank for something; {reason})"
         }
     if found[runs.rank]["messages"]:
         return _staged(runs, found, "")

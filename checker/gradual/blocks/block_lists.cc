@@ -2,6 +2,8 @@
 #include "checker/gradual/blocks/block_lists.h"
 
 #include "checker/gradual/axis_size_numbers.h"
+#include "checker/program_queries.h"
+#include "checker/walk/gradients/backward_slice.h"
 
 #include "rules/apply.h"
 #include "rules/factors/factors.h"
@@ -72,14 +74,37 @@ std::optional<BlockLists::Part> BlockLists::member(const rules::Application &app
   return Part{Part::Form::Own, operand, *dim, {}, int32_t(index)};
 }
 
-// All members of one list, in their order.
+// The tensor that a value is a copy or another name of.
+static ValueId copied_from(const ir::Program &program, ValueId value) {
+  constexpr int kMostCopies = 8;
+  for (int i = 0; i < kMostCopies; ++i) {
+    const ir::InstId by = defining_inst(program, value);
+    const auto from = by.valid() ? tensors_of(program, by) : llvm::SmallVector<ValueId, 4>();
+    const rules::ResolvedOp op = by.valid() ? op_of(program, by) : rules::ResolvedOp();
+    if (from.size() != 1 || !rules::moves_elements(op) || (op.row && op.row->factors))
+      break;
+    value = from[0];
+  }
+  return value;
+}
+
+// All members of one list, in their order. In the place of one of what was gathered a rank may have
+// put the tensor that it has sent, which has a gradient.
 std::optional<BlockLists::Part> BlockLists::all_members(const rules::Application &app,
                                                         llvm::ArrayRef<ValueId> operands) const {
   const Part *first = operands.size() < 2 ? nullptr : part(operands[0]);
+  if (!first && operands.size() >= 2)
+    first = part(operands[1]);
   if (!first)
     return std::nullopt;
+  bool own = false;
   for (size_t i = 0; i < operands.size(); ++i) {
     const Part *each = part(operands[i]);
+    if (!each && first->form == Part::Form::Gathered && !own &&
+        copied_from(app.program, operands[i]) == copied_from(app.program, first->of)) {
+      own = true;
+      continue;
+    }
     if (!each || each->form != first->form || each->of != first->of || each->dim != first->dim ||
         each->member != int32_t(i))
       return std::nullopt;

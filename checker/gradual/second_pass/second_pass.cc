@@ -65,6 +65,7 @@ void SecondPass::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   parts_.zeros.scale_zeros();
   parts_.zeros.take_cleared(op, [&](ValueId value) { return parts_.one_rank.is_mask(value); });
   parts_.gradients.take_shares(inst, op);
+  parts_.gradients.take_own_block(inst, op);
   parts_.norms.take_squares(inst, op);
   parts_.gradients.take_joined_counts(op);
   parts_.one_rank.hand_in(inst, op);
@@ -135,6 +136,7 @@ void SecondPass::complete(InstId id, const ir::Inst &inst, uint32_t index, Type 
   const AxisSet zero = type.zero(), pending = type.of(Kind::Partial);
   parts_.origins.keep(inst, value);
   parts_.gradients.keep_shared(inst, value);
+  parts_.gradients.keep_alike(inst, value);
   operands_.find_left_slots(value, type);
   parts_.own_counts.keep_own(value, type);
   if (index == 0)

@@ -28,6 +28,9 @@ public:
   void judge(ir::InstId id, const rules::Application &app) override;
   void complete(ir::InstId id, const ir::Inst &inst, uint32_t index, ir::Type &type) override;
 
+  bool may_be_scaled_later(ir::InstId id) const override {
+    return parts_.gradients.is_of_own_block(id);
+  }
   bool admits(Place place, rules::Violation &violation) override {
     return certainty_.admits(place, violation);
   }

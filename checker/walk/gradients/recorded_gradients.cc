@@ -234,6 +234,9 @@ void RecordedGradients::judge_scale(Place place, ValueId id, const Type &forward
                                                      place.index >= program_.main.last.index);
   if (reduced || in_body || !forward.scale.valid() || !gradient.scale.valid())
     return;
+  if (state_.inference && place.form == Place::Form::Inst && !state_.is_persistent(of) &&
+      state_.inference->may_be_scaled_later(place.as_inst()))
+    return;
   gradient.unknown |= forward.unknown;
   ValueId root = contracts_.boundary().root_of(place);
   bool known = root.valid() && result_.types[root.index].valid();

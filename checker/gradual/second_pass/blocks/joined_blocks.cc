@@ -14,6 +14,7 @@ namespace spmd::checker {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::InstId;
+using ir::Kind;
 using ir::Type;
 using ir::ValueId;
 
@@ -128,6 +129,12 @@ void JoinedBlocks::cut_joined(uint32_t index, Type &type) const {
   if (AxisSet axes = joined(index); axes && joined_[index]->dim)
     for (AxisId axis : axes - type.sharded())
       cut(type, axis, *joined_[index]->dim);
+  else if (axes) { // with a rank's own block among those that were gathered
+    const AxisSet own = axes & (type.of(Kind::Varying) | type.unknown);
+    type.drop_shards(own);
+    type.set_kind(own, Kind::Replicate);
+    type.renumber_shard_orders();
+  }
 }
 
 void JoinedBlocks::keep(uint32_t index, Type &type) {

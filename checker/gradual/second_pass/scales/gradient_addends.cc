@@ -75,6 +75,26 @@ void GradientAddends::take_gradients(const ir::Inst &inst, const rules::Resolved
   }
 }
 
+// Where all ranks have one loss, each has the whole gradient of what it was computed of, which counts
+// as its addend of as many such gradients as there are ranks. The block that a rank cuts out of it,
+// as of what was gathered from all, is its block of the whole.
+void GradientAddends::take_own_block(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  if (op.transition != rules::TransitionOp::Convert || is_forward(inst) || state_.args.size() != 1)
+    return;
+  Type type = program_.types[state_.args[0].type];
+  const AxisSet axes = alike_.lookup(state_.operands.values[0].index) & type.of(Kind::Partial) &
+                       rules::named_axes(application(inst, op));
+  for (AxisId axis : axes) {
+    type.set_kind(axis, Kind::Replicate);
+    const ir::ScaleId ranks = ir::axis_scale(program_, type.mesh(), axis);
+    type.scale = ir::quotient(program_, type.scale, ranks);
+  }
+  if (axes.empty())
+    return;
+  state_.args[0].type = state_.intern(type);
+  own_blocks_.insert(inst.first_result.index);
+}
+
 // A number that is put beside addends, such as how many samples a rank has beside sums over them,
 // is added up with them.
 void GradientAddends::take_joined_counts(const rules::ResolvedOp &op) {
@@ -199,6 +219,29 @@ void GradientAddends::keep_shared(const ir::Inst &inst, ValueId value) {
       llvm::all_of(values, [&](ValueId each) { return shared_.contains(each.index); });
   if (begins || handed_on)
     shared_.insert(value.index);
+}
+
+// What is computed of addends that are equal on all ranks, and of what all ranks have, is equal.
+void GradientAddends::keep_alike(const ir::Inst &inst, ValueId value) {
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  if (op.form == rules::OpForm::Equation && !is_forward(inst) &&
+      llvm::any_of(state_.operands.values,
+                   [&](ValueId each) { return own_blocks_.contains(each.index); }))
+    own_blocks_.insert(value.index);
+  const bool begins = op.transition == rules::TransitionOp::Reinterpret;
+  if (is_forward(inst) || (op.form != rules::OpForm::Equation && !begins) ||
+      (begins && !inst.bwd_of.valid()))
+    return;
+  AxisSet axes = begins ? rules::named_axes(application(inst, op)) : AxisSet(), some = axes;
+  for (size_t i = 0; i < state_.operands.values.size() && i < state_.args.size(); ++i) {
+    const AxisSet alike = alike_.lookup(state_.operands.values[i].index);
+    const Type &type = program_.types[state_.args[i].type];
+    const AxisSet equal = alike | (type.same_on_all_ranks() - type.unknown);
+    axes = i == 0 && !begins ? equal : axes & equal;
+    some |= alike;
+  }
+  if (axes & some)
+    alike_[value.index] = axes & some;
 }
 
 // Where each rank has a loss of its own, a term of it that is equal on all ranks, as one that keeps

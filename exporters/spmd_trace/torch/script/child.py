@@ -258,7 +258,8 @@ class _Rank:
                 if self.log is not None:
                     self.log.end()
                 _wait()
-        self.outcome.end(**reason, cost=vars(self.cost), unanswered=self.seen.unanswered)
+        unanswered = self.seen.unanswered or (failed and self.seen.own_numbers)
+        self.outcome.end(**reason, cost=vars(self.cost), unanswered=unanswered)
 
     def _progress(self, operations: int) -> None:
         self.outcome.note("progress", str(operations))

@@ -69,6 +69,7 @@ class Seen:
     replicas: list = dataclasses.field(default_factory=list)  # models under DistributedDataParallel
     backend: str = "nccl"  # what the script has asked for
     unanswered: bool = False  # whether it has asked another rank for an object, and got none
+    own_numbers: bool = False  # whether it got numbers of its own in the place of another rank's
 
 
 def everywhere(stack: contextlib.ExitStack, original, replacement) -> None:
@@ -109,7 +110,7 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
     if job.meeting is None:
         stack.enter_context(versions.uniform_ranks())
         _receiving(stack, job)
-        stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
+        _exchanges(stack, seen)
     else:
         stack.enter_context(versions.sharded_sums())
         stack.enter_context(versions.exchanged_lists())
@@ -155,6 +156,18 @@ def _objects(stack: contextlib.ExitStack, alone: bool, seen: Seen) -> None:
         if exchange is not None:
             wrapped = hidden(exchange, receives.get(name, lambda *call: False))
             everywhere(stack, exchange, wrapped)
+
+
+def _exchanges(stack: contextlib.ExitStack, seen: Seen) -> None:
+    """What a rank asks for by its numbers, such as rows of a table, another one would know."""
+    exchange = cpu._all_to_all_single
+
+    @functools.wraps(exchange)
+    def all_to_all_single(output, input, *args, **kwargs):
+        seen.own_numbers |= not (input.is_floating_point() or input.is_complex())
+        return exchange(output, input, *args, **kwargs)
+
+    stack.enter_context(replaced(dist, all_to_all_single=all_to_all_single))
 
 
 _SCATTERING = ("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single")
