@@ -410,6 +410,22 @@ static bool keeps_count(const Updates &updates, const Place &place,
   return updates.is_tally(place.as_inst()) && !updates.feeds_parameter(place.as_inst());
 }
 
+// A sum over more ranks than have addends of it, which the script only reads to print it: it may
+// divide by all of them there.
+static bool sums_for_a_log(const ir::Program &program, const Updates &updates, const Place &place,
+                           const rules::Violation &violation) {
+  if (place.form != Place::Form::Inst || !violation.is<rules::ReduceOfReplicated>() ||
+      !updates.has_any() || updates.feeds_parameter(place.as_inst()))
+    return false;
+  const ir::Inst &inst = program.insts[place.as_inst()];
+  const bool left = llvm::any_of(program.outputs, [&](const ir::Output &output) {
+    return inst.result_count != 0 && output.value == inst.first_result;
+  });
+  return !left && llvm::all_of(taken_close_behind(program, place.as_inst()), [&](ir::InstId id) {
+    return op_of(program, id).computes(rules::Computes::Item);
+  });
+}
+
 // Whether ranks write several parts, each at a place of its own, into what is stated to be equal,
 // as a ring that gathers all blocks does: where each has written all parts, it is.
 static bool is_put_together(const ir::Program &program, const CheckResult &first,
@@ -447,6 +463,7 @@ static bool is_meant(const ir::Program &program, const Updates &updates, const C
   return keeps_addends_apart(program, updates, place, violation) ||
          adds_counts(program, place, violation) || adds_shares(program, place, violation) ||
          keeps_count(updates, place, violation) ||
+         sums_for_a_log(program, updates, place, violation) ||
          is_put_together(program, first, place, violation);
 }
 

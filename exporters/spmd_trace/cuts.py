@@ -134,11 +134,12 @@ def of_own_parameters(trace: pathlib.Path) -> set[str]:
     """The axes along which each rank has a parameter of its own, made by itself or taken out of a
     whole one."""
     document = json.loads(trace.read_text(encoding="utf-8"))
-    return {
-        axis
-        for value in document["params"]
-        for axis in (*value.get("separate", []), *value.get("taken", []))
-    }
+    found: set[str] = set()
+    for value in document["params"]:
+        found |= {*value.get("separate", []), *value.get("taken", [])}
+        if value["role"] == "param":
+            found |= {axis for axis, kind in value.get("type", {}).items() if kind == "V"}
+    return found
 
 
 def _axes(at) -> list[str]:

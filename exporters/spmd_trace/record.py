@@ -156,7 +156,7 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         if "error" not in outcome and "parted" not in outcome:
             for words in options.vary:
                 outcome = _varied(runs, outcome, words, parser)
-            if not options.vary and options.ranks == "auto" and not outcome["messages"]:
+            if not options.vary and options.ranks == "auto" and "stages" not in outcome:
                 _vary_all_ranks(runs, outcome)
         if options.confirm and "error" not in outcome and "parted" not in outcome:
             _confirm(runs, outcome, options)
@@ -296,7 +296,8 @@ def _staged(runs: "_Runs", found: dict[int, dict], place: str) -> dict:
     runs.observed(found, outcome, apart=True)  # for a check of gradients
     refused = [one for rank in members for one in again[rank]["refused"]]
     contradicted = [one for rank in members for one in again[rank]["contradicted"]]
-    return outcome | {"trace": output, "ops": ops, "refused": refused, "contradicted": contradicted}
+    joined = {"trace": output, "ops": ops, "stages": len(members)}
+    return outcome | joined | {"refused": refused, "contradicted": contradicted}
 
 
 def _mark_own(outcome: dict[int, dict], found: dict[int, dict], axes: list) -> None:
@@ -346,10 +347,7 @@ def _by_all_ranks(runs: "_Runs", outcome: dict, options) -> dict:
             _note(reason)
         observed = runs.observed(found, outcome) if found else {"kinds": {}}
         outcome = runs.once_more(outcome, observed) if observed["kinds"] else outcome
-        if found and "error" not in outcome:
-            _mark_own({runs.rank: outcome}, found, outcome["axes"])
-            runs.state_drift(outcome)
-        return outcome
+        return _with_own(runs, outcome, found) if found else outcome
     place = outcome["messages"][0]["place"]
     if not found:
         return {"error": f"{place}what other ranks send here is not known: {reason}"}
@@ -364,7 +362,16 @@ def _by_all_ranks(runs: "_Runs", outcome: dict, options) -> dict:
         words = f"rank {options.rank} does not take part in all messages: record one of {others}"
         return {"error": place + words}
     observed = runs.observed(found, found[runs.rank])
-    return runs.once_more(outcome, observed | {"plan": plans[runs.rank]})
+    outcome = runs.once_more(outcome, observed | {"plan": plans[runs.rank]})
+    return _with_own(runs, outcome, found)
+
+
+def _with_own(runs: "_Runs", outcome: dict, found: dict[int, dict]) -> dict:
+    """With what other ranks do otherwise, and with copies that have come apart."""
+    if "error" not in outcome:
+        _mark_own({runs.rank: outcome}, found, outcome["axes"])
+        runs.state_drift(outcome)
+    return outcome
 
 
 def _confirm(runs: "_Runs", outcome: dict, options) -> None:

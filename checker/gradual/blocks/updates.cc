@@ -23,7 +23,7 @@ bool Updates::adds_to_kept(const ir::Inst &inst, const rules::ResolvedOp &op) co
 }
 
 // Whether something stands in the program that asks: an addend may be picked or brought together
-// with others, a buffer drift, or a sum be kept.
+// with others, a buffer drift, a sum be kept, or a number be added up for a log.
 bool Updates::is_asked(rules::Rules &rules) const {
   auto picks = [&](uint32_t i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
@@ -35,6 +35,10 @@ bool Updates::is_asked(rules::Rules &rules) const {
       return false;
     const ir::AttrValue *by = program_.find(inst.attrs, "op");
     const auto combiner = by ? rules::combiner_of(program_, *by) : std::nullopt;
+    const ir::ShapeId shape =
+        inst.result_count ? program_.values[inst.first_result].shape : ir::ShapeId();
+    if (inst.phase == ir::Phase::Optimizer && shape.valid() && program_.shapes[shape].dims.empty())
+      return true;
     return combiner == ir::Combiner::Max || combiner == ir::Combiner::Min;
   };
   return llvm::any_of(program_.params, [](const auto &each) { return each.drifted.valid(); }) ||

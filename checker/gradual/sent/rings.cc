@@ -514,7 +514,7 @@ void Rings::learn(const rules::Application &app, ir::InstId id, llvm::ArrayRef<V
 std::optional<Rings::Astray> Rings::astray(ValueId gradient, ValueId of,
                                            const ir::Type &type) const {
   const RingValue *held = find(gradient);
-  if (!held || held->cuts.size() != 1)
+  if (!held || held->guessed || held->cuts.size() != 1)
     return std::nullopt;
   const RingValue::Cut &cut = held->cuts[0];
   std::optional<unsigned> wanted;
