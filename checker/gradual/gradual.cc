@@ -653,19 +653,32 @@ void keep_errors(const ir::Program &program, const Updates &updates, const Check
   }
 }
 
-// Of a backward, what no parameter gets and nothing is made of, such as gradients that are left in
-// another model and cleared before its next step.
+// Of a backward and of what comes behind it, what no parameter gets and nothing is made of, such as
+// gradients that are left in another model and cleared before its next step, or averages of all
+// gradients in the place of which others are taken.
 void drop_unused(const ir::Program &program, CheckResult &result) {
   llvm::BitVector needed(program.values.size());
-  for (const ir::Output &output : program.outputs)
+  bool leaves = false;
+  for (const ir::Output &output : program.outputs) {
     needed.set(output.value.index);
-  auto in_backward = [&](ir::InstId id) {
+    leaves |= output.role == ir::OutputRole::State || output.role == ir::OutputRole::Output;
+  }
+  uint32_t first = program.main.first.index;
+  while (first < program.main.last.index &&
+         program.insts[ir::InstId{first}].phase != ir::Phase::Backward)
+    ++first;
+  auto may_be_unused = [&](ir::InstId id) {
     const ir::Inst &inst = program.insts[id];
-    return inst.phase == ir::Phase::Backward && inst.result_count != 0;
+    // What has the storage of something else may have been written to that.
+    const bool behind = leaves && id.index >= first && id.index < program.main.last.index &&
+                        llvm::all_of(llvm::seq<uint32_t>(0, inst.result_count), [&](uint32_t r) {
+                          return !program.values[inst.result(r)].alias_of.valid();
+                        });
+    return inst.result_count != 0 && (behind || inst.phase == ir::Phase::Backward);
   };
-  add_needed(program, needed, [&](ir::InstId id) { return !in_backward(id); });
+  add_needed(program, needed, [&](ir::InstId id) { return !may_be_unused(id); });
   llvm::erase_if(result.findings, [&](const Finding &finding) {
-    if (finding.place.form != Place::Form::Inst || !in_backward(finding.place.as_inst()))
+    if (finding.place.form != Place::Form::Inst || !may_be_unused(finding.place.as_inst()))
       return false;
     const ir::Inst &inst = program.insts[finding.place.as_inst()];
     for (uint32_t r = 0; r < inst.result_count; ++r)
