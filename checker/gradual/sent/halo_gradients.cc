@@ -242,7 +242,8 @@ void HaloGradients::send(Step &step) const {
   const AxisSet axes = rules::communicated_axes(step.app);
   if (!from || from->parts != 0 || axes != AxisSet(from->window.axis))
     return;
-  const auto shift = shift_of(step.app, step.app.mesh()[from->window.axis].size());
+  const auto shift =
+      shift_of(step.app, step.app.mesh()[from->window.axis].size(), from->first < 0 ? -1 : 1);
   if (!shift)
     return;
   Piece piece = *from;

@@ -72,26 +72,28 @@ std::optional<HaloWindows::Window> HaloWindows::taken(const rules::Application &
   *first += *first < 0 && *first >= -*all ? *all : 0;
   if (*all > kMostRows || *first < 0 || *length > *all || *first > *all - *length)
     return std::nullopt;
-  if (const auto known = windows_.find(operand.index); known != windows_.end()) {
-    Window window = known->second;
-    if (window.dim != *dim)
-      return window;
-    window.first += *first;
-    window.last = window.first + *length;
-    return window;
-  }
   AxisSet axes;
   for (ir::AxisId axis : app.type(app.args[0]).sharded())
     if (app.type(app.args[0]).dim(axis) == *dim)
       axes |= axis;
+  if (const auto known = windows_.find(operand.index); known != windows_.end()) {
+    Window window = known->second;
+    // Another axis may cut that dimension: then these are the edges of its blocks.
+    if (window.dim != *dim && (axes - window.axis).empty())
+      return window;
+    if (window.dim == *dim) {
+      window.first += *first;
+      window.last = window.first + *length;
+      return window;
+    }
+  }
   if (axes.size() != 1)
     return std::nullopt;
   return Window{*axes.begin(), *dim, *first, *first + *length, *all, false, false, false, {}};
 }
 
-// By how many ranks a permutation moves what each has, back if it is negative, and whether it does
-// so at the ends of the axis as well. Of two ranks each is behind the other.
-std::optional<std::pair<int64_t, bool>> shift_of(const rules::Application &app, int64_t ranks) {
+std::optional<std::pair<int64_t, bool>> shift_of(const rules::Application &app, int64_t ranks,
+                                                 int64_t of_two) {
   const ir::AttrValue *pairs = app.attr("perm");
   if (!pairs || pairs->form != ir::AttrForm::List || ranks < 2)
     return std::nullopt;
@@ -120,7 +122,7 @@ std::optional<std::pair<int64_t, bool>> shift_of(const rules::Application &app, 
   const bool rings = count == ranks;
   if (!rings && (around || count != ranks - std::abs(*shift)))
     return std::nullopt;
-  return ranks == 2 && rings ? std::nullopt : std::optional(std::pair(*shift, rings));
+  return std::pair(ranks == 2 && rings ? of_two : *shift, rings);
 }
 
 std::optional<HaloWindows::Window> HaloWindows::sent(const rules::Application &app,
@@ -134,7 +136,9 @@ std::optional<HaloWindows::Window> HaloWindows::sent(const rules::Application &a
     window.astray |= axes;
     return window;
   }
-  const auto shift = shift_of(app, app.mesh()[window.axis].size());
+  // The last rows of a block adjoin that of the next rank, and the first ones that of the one before.
+  const bool last = window.first + window.last > window.rows;
+  const auto shift = shift_of(app, app.mesh()[window.axis].size(), last ? 1 : -1);
   if (!shift)
     return std::nullopt;
   if (window.first > kFarthest || window.first < -kFarthest)

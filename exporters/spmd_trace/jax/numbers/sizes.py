@@ -12,7 +12,7 @@ import difflib
 import math
 import warnings
 
-from jax._src import core
+from jax._src import core, source_info_util
 from jax._src import shard_map as jax_shard_map
 from jax.sharding import AbstractMesh
 
@@ -201,6 +201,20 @@ class Sizes:
                     self._with_turns(after + before + later, eqn, turns)
                 if not _is_of_one_rank(atom, scope):
                     self._beside(after + before, eqn)
+        self._in_transposes(jaxpr.eqns)
+
+    def _in_transposes(self, eqns: list) -> None:
+        """The backward of a division divides by the same number."""
+        known = {
+            (_place_of(eqn), eqn.primitive.name, place, _number(eqn.invars[place])): of
+            for eqn, place in _factors(eqns)
+            if (of := self.powers.get((id(eqn), place))) is not None
+        }
+        for eqn, place in _factors(eqns) if known else ():
+            if "transpose(" in str(eqn.source_info.name_stack):
+                key = (_place_of(eqn), eqn.primitive.name, place, _number(eqn.invars[place]))
+                if key in known:
+                    self.powers.setdefault((id(eqn), place), known[key])
 
     def _ranks(self, psum) -> tuple[list[str], int]:
         axes = [axis for axis in psum.params["axes"] if self.sizes.get(axis, 1) > 1]
@@ -358,6 +372,10 @@ def _pairs(ours: list, others: list):
                 yield ours[place], others[other + place - first]
             elif word == "delete":
                 yield ours[place], None
+
+
+def _place_of(eqn) -> str:
+    return source_info_util.summarize(eqn.source_info)
 
 
 def _number(atom):
