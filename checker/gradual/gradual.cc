@@ -410,9 +410,10 @@ static bool keeps_count(const Updates &updates, const Place &place,
   return updates.is_tally(place.as_inst()) && !updates.feeds_parameter(place.as_inst());
 }
 
-// A sum over more ranks than have addends of it, which the script only reads to print it: it may
-// divide by all of them there.
-static bool sums_for_a_log(const ir::Program &program, const Updates &updates, const Place &place,
+// A sum of what differs along one axis over the ranks of another one too, which the script only reads
+// to print it: it may divide by all of them there. `first`: what the first pass has found.
+static bool sums_for_a_log(const ir::Program &program, const Updates &updates,
+                           const CheckResult &first, const Place &place,
                            const rules::Violation &violation) {
   if (place.form != Place::Form::Inst || !violation.is<rules::ReduceOfReplicated>() ||
       !updates.has_any() || updates.feeds_parameter(place.as_inst()))
@@ -421,7 +422,13 @@ static bool sums_for_a_log(const ir::Program &program, const Updates &updates, c
   const bool left = llvm::any_of(program.outputs, [&](const ir::Output &output) {
     return inst.result_count != 0 && output.value == inst.first_result;
   });
-  return !left && llvm::all_of(taken_close_behind(program, place.as_inst()), [&](ir::InstId id) {
+  const bool adds = llvm::any_of(tensors_of(program, place.as_inst()), [&](ValueId value) {
+    const Type &type = program.types[first.types[value.index]];
+    return !(type.of(Kind::Varying) | type.of(Kind::Partial)).empty();
+  });
+  if (left || !adds)
+    return false;
+  return llvm::all_of(taken_close_behind(program, place.as_inst()), [&](ir::InstId id) {
     return op_of(program, id).computes(rules::Computes::Item);
   });
 }
@@ -463,7 +470,7 @@ static bool is_meant(const ir::Program &program, const Updates &updates, const C
   return keeps_addends_apart(program, updates, place, violation) ||
          adds_counts(program, place, violation) || adds_shares(program, place, violation) ||
          keeps_count(updates, place, violation) ||
-         sums_for_a_log(program, updates, place, violation) ||
+         sums_for_a_log(program, updates, first, place, violation) ||
          is_put_together(program, first, place, violation);
 }
 

@@ -42,6 +42,14 @@ def test_data_of_ranks_are_rows_of_all(parts, same):
     assert onedevice._is_same([_WHOLE], parts) == same
 
 
+def test_numbers_that_count_up_need_not_be_among_the_data():
+    numbers = torch.arange(16)
+    blocks = [[torch.cat([numbers[at : at + 4], numbers[12 - at : 16 - at]])] for at in (0, 4)]
+    assert onedevice._is_same([_WHOLE, numbers], [[_WHOLE], []])
+    assert onedevice._is_same([_WHOLE, numbers], [[_WHOLE, *of] for of in blocks])
+    assert not onedevice._is_same([_WHOLE, numbers], [[_WHOLE, numbers[:8] + 12], []])
+
+
 def test_gains_are_where_the_weights_of_their_layer_are():
     ones, weight = torch.ones(4), _WHOLE
     whole = {f"layers.{n}.{name}": one for n in range(4)

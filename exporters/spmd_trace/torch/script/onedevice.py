@@ -221,7 +221,7 @@ def doubt(ranks: list[dict], one: dict) -> None:
     if any(rank["batch_norm"] for rank in ranks):
         raise NotComparable("batch norm is over the rows of each rank")
     for step in range(min(len(of["data"]) for of in [*ranks, one])):
-        wholes = [whole for whole in one["data"][step] if not _says_nothing(whole)]
+        wholes = one["data"][step]
         parts = [[x for x in rank["data"][step] if not _says_nothing(x)] for rank in ranks]
         if not _is_same(wholes, parts):
             raise NotComparable("all ranks together have other data, or draw other random numbers")
@@ -253,12 +253,13 @@ def _says_nothing(data: torch.Tensor) -> bool:
 
 
 def _is_same(wholes: list, parts: list[list]) -> bool:
-    """Whether what ranks have is what one has, all of it."""
+    """Whether what ranks have is what one has, all of it. Some of the numbers that count up say
+    something, such as those of a rank that has two blocks of them."""
     rows = [_Rows(whole) for whole in wholes]
     for part in {_hash(x): x for of in parts for x in of}.values():
         if not any([row.take(part) for row in rows]):
             return False
-    return all(row.complete for row in rows)
+    return all(row.complete or _says_nothing(whole) for row, whole in zip(rows, wholes))
 
 
 def _hash(tensor: torch.Tensor) -> bytes:
