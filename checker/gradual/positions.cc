@@ -258,8 +258,17 @@ void CutPositions::body(ir::InstId id, const rules::ResolvedOp &op) {
       else
         equate(outside, inside);
     };
-    for (size_t i = 0; i < function.params.size() && i + given < operands.values.size(); ++i)
+    for (size_t i = 0; i < function.params.size() && i + given < operands.values.size(); ++i) {
       link(operands.values[i + given], function.params[i].value, scans && i >= consts + carried);
+      const ValueId outside = operands.values[i + given];
+      if (loops && i >= consts)
+        continue;
+      // Of several calls that hand in other values it is none of these.
+      if (const auto [at, is_new] =
+              taken_from_.try_emplace(function.params[i].value.index, outside);
+          !is_new && at->second != outside)
+        at->second = ValueId();
+    }
     llvm::ArrayRef<ir::Operand> returned = program_.operand_lists[function.results];
     for (uint32_t r = 0; r < inst.result_count && returned.size() == inst.result_count; ++r) {
       if (returned[r].is_value())

@@ -43,6 +43,8 @@ public:
   bool has(ir::ValueId value, Class cls) const;
   // In front of the whole dimension; none where its extent is not known.
   std::optional<Class> in_front(ir::ValueId value, unsigned dim) const;
+  // What a body takes from outside as it is, by its parameter; none: it is not that.
+  ir::ValueId taken_from(ir::ValueId param) const { return taken_from_.lookup(param.index); }
   size_t classes() const { return nodes_.size(); } // a bound of their numbers
   const AllToAllViews &stacks() const { return stacks_; }
   // Those of dimensions that a row needs whole on each rank, as attention does the elements of a
@@ -72,6 +74,8 @@ private:
     int64_t extent;
     End unit() const { return {split.value, split.dim - 1, 1}; }
   };
+
+  llvm::DenseMap<uint32_t, ir::ValueId> taken_from_; // by parameter of a body
 
   void instruction(ir::InstId id, rules::Rules &rules);
   void row(const rules::RowUse &use, const rules::Application &app,

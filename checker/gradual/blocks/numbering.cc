@@ -51,8 +51,13 @@ bool Numbering::is_taken_alike(const ir::Param &param) const {
 }
 
 const Numbering::Counts *Numbering::numbers(ValueId value) const {
-  auto found = counted_.find(value.index);
-  return found == counted_.end() ? nullptr : &found->second;
+  constexpr int kMostBodies = 8; // within each other
+  for (int i = 0; i < kMostBodies && value.valid(); ++i) {
+    if (auto found = counted_.find(value.index); found != counted_.end())
+      return &found->second;
+    value = positions_.taken_from(value);
+  }
+  return nullptr;
 }
 
 bool Numbering::numbers(ValueId value, unsigned dim) const {
