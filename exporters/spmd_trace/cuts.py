@@ -100,7 +100,10 @@ def state_numbers(trace: pathlib.Path, other: pathlib.Path, axis: str) -> int:
             number = (op["in"][at], power)
             if number not in found:
                 found[number] = f"%sized.{len(found)}"
-                made = _sized(document, axis, power) | {"id": found[number], "name": f"{number[0]:.6g}"}
+                made = _sized(document, axis, power) | {
+                    "id": found[number],
+                    "name": f"{number[0]:.6g}",
+                }
                 document["params"].append(made)
             op["in"][at] = found[number]
     if found:
