@@ -113,6 +113,35 @@ def test_once(monkeypatch):
         sizes.of_program(trace, closed, MESH, asked)
 
 
+def test_the_backward_of_a_division_divides_by_the_same_number():
+    def body(x):
+        loss, gradient = jax.value_and_grad(lambda y: jnp.sum(y * y) / 8)(x)
+        return gradient + lax.psum(loss, ("dp", "tp"))
+
+    trace = _trace_of(body)
+    closed, asked = watched(lambda: trace(MESH))
+    found = sizes.of_program(trace, closed, MESH, asked)
+    eights = [eqn for eqn in _equations(closed.jaxpr)
+              if eqn.primitive.name == "div" and sizes._number(eqn.invars[1]) == 8]  # fmt: skip
+    noted = [found.powers.get((id(eqn), 1)) for eqn in eights]
+    assert noted == [{"base": 1.0, "of": {"dp": 1, "tp": 1}}] * 2
+
+
+def test_what_a_backward_needs_does_not_make_the_mesh_smaller():
+    def loss(gain, x):
+        return lax.pmean(jnp.sum(jnp.tanh(x * gain[None, None])), "dp")
+
+    mesh = AbstractMesh((4,), ("dp",))
+    mapped = jax.shard_map(loss, mesh=mesh, in_specs=(P(), P("dp")), out_specs=P(),
+                           check_vma=False)  # fmt: skip
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((8,), (12, 1, 8))]
+    with use_abstract_mesh(mesh):
+        closed = jax.make_jaxpr(jax.grad(mapped, (0, 1)))(*shapes)
+        thin = jax.make_jaxpr(mapped)(shapes[0], jax.ShapeDtypeStruct((4, 1, 8), jnp.float32))
+    assert sizes.smaller(closed.jaxpr) == {}
+    assert sizes.smaller(thin.jaxpr) == {"dp": 2}
+
+
 @pytest.fixture
 def both(monkeypatch):
     """Programs that are recorded both ways, of which what each notes."""
