@@ -140,7 +140,8 @@ void OperandUse::take_slots(const rules::Application &app) {
     for (AxisId axis : type.sharded()) {
       const auto cls = positions.in_front(values[j], *type.dim(axis));
       const auto slots = cls ? slots_.find(*cls) : slots_.end();
-      if (slots == slots_.end() || !slots->second.axes.contains(axis))
+      if (slots == slots_.end() || !slots->second.axes.contains(axis) ||
+          sent_away_.contains(values[j].index))
         continue;
       for (size_t i = 0; i < count; ++i) {
         const Type &other = app.type(app.args[i]);
@@ -173,6 +174,11 @@ void OperandUse::find_left_slots(ir::ValueId result, const Type &type) {
 // Rows are added up into slots that a rank counts itself: the result is cut by these, and not a sum
 // over ranks.
 void OperandUse::learn_slots(const rules::ResolvedOp &op, ir::ValueId result, const Type &type) {
+  const bool away = llvm::any_of(state_.operands.values, [&](ir::ValueId value) {
+    return sent_away_.contains(value.index);
+  });
+  if (away != (op.transition == rules::TransitionOp::AllToAll))
+    sent_away_.insert(result.index);
   if (op.form != rules::OpForm::Equation)
     return;
   const CutPositions &positions = gradual_.cuts().positions();

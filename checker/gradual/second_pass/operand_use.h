@@ -37,6 +37,8 @@ private:
     CutPositions::Class rows;
   };
   llvm::DenseMap<CutPositions::Class, Slots> slots_;
+  // What was exchanged an odd number of times: the slots of other ranks.
+  llvm::DenseSet<uint32_t> sent_away_; // by value
 };
 
 } // namespace spmd::checker
