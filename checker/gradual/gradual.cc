@@ -410,8 +410,8 @@ static bool keeps_count(const Updates &updates, const Place &place,
   return updates.is_tally(place.as_inst()) && !updates.feeds_parameter(place.as_inst());
 }
 
-// A sum of what differs along one axis over the ranks of another one too, which the script only reads
-// to print it: it may divide by all of them there. `first`: what the first pass has found.
+// A sum of what differs along one axis over the ranks of another one too, which the script only
+// reads to print it: it may divide by all of them there. `first`: what the first pass has found.
 static bool sums_for_a_log(const ir::Program &program, const Updates &updates,
                            const CheckResult &first, const Place &place,
                            const rules::Violation &violation) {

@@ -4,8 +4,8 @@ An extent of a parameter or an input that changes as the size does is cut there.
 change proves nothing: a local batch and experts of a rank's own keep their extents. Nor does a
 value that is first used by an operation which the other recording does not have.
 
-So it is of a number that is added to a tensor: one that changes as a power of the size is that power
-times another number, as where a script divides by the extent of its own block.
+So it is of a number that is added to a tensor: one that changes as a power of the size is that
+power times another number, as where a script divides by the extent of its own block.
 """
 
 import dataclasses

@@ -30,8 +30,8 @@ void OperandUse::find_parts(const rules::Application &app, const ZeroBlocks &zer
         now_.parts -= axis;
 }
 
-// As many numbers as a rank has of something: of which dimension, and so how many all ranks have, is
-// open where its cut is.
+// As many numbers as a rank has of something: of which dimension, and so how many all ranks have,
+// is open where its cut is.
 void OperandUse::doubt_extents(const rules::Application &app, const rules::Slot *like) {
   for (uint32_t i = 0; like && i < like->count && like->first + i < app.args.size(); ++i) {
     const rules::TensorInfo &arg = app.args[like->first + i];
@@ -174,9 +174,8 @@ void OperandUse::find_left_slots(ir::ValueId result, const Type &type) {
 // Rows are added up into slots that a rank counts itself: the result is cut by these, and not a sum
 // over ranks.
 void OperandUse::learn_slots(const rules::ResolvedOp &op, ir::ValueId result, const Type &type) {
-  const bool away = llvm::any_of(state_.operands.values, [&](ir::ValueId value) {
-    return sent_away_.contains(value.index);
-  });
+  const bool away = llvm::any_of(
+      state_.operands.values, [&](ir::ValueId value) { return sent_away_.contains(value.index); });
   if (away != (op.transition == rules::TransitionOp::AllToAll))
     sent_away_.insert(result.index);
   if (op.form != rules::OpForm::Equation)

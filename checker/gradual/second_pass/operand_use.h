@@ -16,8 +16,8 @@ public:
   // `numbers`: whether a value has other numbers there after all.
   void take_stretched(const rules::Application &app,
                       llvm::function_ref<bool(ir::ValueId, unsigned)> numbers);
-  // Where each rank has one row of a parameter, a row that is equal on all ranks may be the gradient
-  // of a single one as well as a number for all rows.
+  // Where each rank has one row of a parameter, a row that is equal on all ranks may be the
+  // gradient of a single one as well as a number for all rows.
   void doubt_single_rows(const rules::Application &app);
   // Rows that each rank has put into slots of its own, as a mixture of experts does with those that
   // have room: what the slots of a rank hold meets the numbers of its slots.

@@ -136,7 +136,7 @@ std::optional<HaloWindows::Window> HaloWindows::sent(const rules::Application &a
     window.astray |= axes;
     return window;
   }
-  // The last rows of a block adjoin that of the next rank, and the first ones that of the one before.
+  // The last rows of a block adjoin that of the next rank, the first ones that of the one before.
   const bool last = window.first + window.last > window.rows;
   const auto shift = shift_of(app, app.mesh()[window.axis].size(), last ? 1 : -1);
   if (!shift)

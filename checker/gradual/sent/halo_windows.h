@@ -14,7 +14,7 @@ namespace spmd::checker {
 // The first element of a dimension that a slice takes, if that is a number.
 std::optional<int64_t> first_taken(const rules::Application &app, unsigned dim);
 // By how many ranks a permutation moves what each has, and whether around the ends of the axis. Of
-// two ranks each is ahead of the other as well as behind it: `of_two` is the way that is meant then.
+// two ranks each is ahead of the other as well as behind it: `of_two` is the way that is meant.
 std::optional<std::pair<int64_t, bool>> shift_of(const rules::Application &app, int64_t ranks,
                                                  int64_t of_two);
 

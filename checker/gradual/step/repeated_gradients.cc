@@ -1,5 +1,5 @@
-// Each gradient that a backward makes of a parameter is a term; sums, copies and factors of them are
-// followed up to what the optimizer reads.
+// Each gradient that a backward makes of a parameter is a term; sums, copies and factors of them
+// are followed up to what the optimizer reads.
 #include "checker/gradual/step/repeated_gradients.h"
 
 #include "checker/gradual/axis_size_numbers.h"

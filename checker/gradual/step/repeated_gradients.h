@@ -1,5 +1,5 @@
-// Gradients that the step adds up itself, such as those of micro-batches, or of the copies of a tied
-// weight on two stages of a pipeline.
+// Gradients that the step adds up itself, such as those of micro-batches, or of the copies of a
+// tied weight on two stages of a pipeline.
 #pragma once
 
 #include "checker/check.h"

@@ -147,8 +147,8 @@ constinit const DiagnosticInfo ShiftedBlock::info = {
     .severity = Severity::Warning,
     .holds_for_inferred_cuts = true,
     .collectives_only_silence = true,
-    .message = "`{op}` shifts {operand} within the block of each rank of {axes}: what stands at the "
-               "border of two blocks does not meet its neighbour",
+    .message = "`{op}` shifts {operand} within the block of each rank of {axes}: what stands at "
+               "the border of two blocks does not meet its neighbour",
     .explain = R"(
 Rows are put beside the rows behind them: tokens beside those that they are to predict, or the
 values of a grid beside the next ones. An axis cuts that dimension, and each rank shifts its own

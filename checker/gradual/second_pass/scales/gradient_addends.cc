@@ -75,9 +75,9 @@ void GradientAddends::take_gradients(const ir::Inst &inst, const rules::Resolved
   }
 }
 
-// Where all ranks have one loss, each has the whole gradient of what it was computed of, which counts
-// as its addend of as many such gradients as there are ranks. The block that a rank cuts out of it,
-// as of what was gathered from all, is its block of the whole.
+// Where all ranks have one loss, each has the whole gradient of what it was computed of, which
+// counts as its addend of as many such gradients as there are ranks. The block that a rank cuts out
+// of it, as of what was gathered from all, is its block of the whole.
 void GradientAddends::take_own_block(const ir::Inst &inst, const rules::ResolvedOp &op) {
   if (op.transition != rules::TransitionOp::Convert || is_forward(inst) || state_.args.size() != 1)
     return;

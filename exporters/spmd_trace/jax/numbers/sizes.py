@@ -412,20 +412,35 @@ def smaller(jaxpr) -> dict[str, int]:
     handed_on: set = set()  # from shard_map to shard_map, as JAX stacks what a backward needs
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "shard_map":
-            mesh = eqn.params["mesh"]
-            for atom, spec, var in zip(
-                eqn.invars, eqn.params["in_specs"], eqn.params["jaxpr"].invars
-            ):
+            mesh, body = eqn.params["mesh"], eqn.params["jaxpr"]
+            thin = _thin(body)
+            for atom, spec, var in zip(eqn.invars, eqn.params["in_specs"], body.invars):
                 if isinstance(atom, core.Var) and atom in handed_on:
                     continue
                 for entry, extent in zip(partitions(spec), getattr(var.aval, "shape", ())):
-                    for axis in axes_of(entry):
-                        if extent == 1 and mesh.shape[axis] > 2:
-                            found[axis] = _fewer(mesh.shape[axis])
+                    thin.update(axes_of(entry) if extent == 1 else ())
+            sizes = {axis: mesh.shape[axis] for axis in thin if axis in mesh.shape}
+            found |= {axis: _fewer(size) for axis, size in sizes.items() if size > 2}
             handed_on.update(eqn.outvars)
         else:
             for body in _bodies(eqn):
                 found |= smaller(body)
+    return found
+
+
+# The parameter that names the dimension of which each rank gets its block.
+_CUTS = {"all_to_all": "split_axis", "reduce_scatter": "scatter_dimension"}
+
+
+def _thin(jaxpr) -> set[str]:
+    """The axes along which a collective gives each rank one element of a dimension."""
+    found: set[str] = set()
+    for eqn in jaxpr.eqns:
+        dim = eqn.params.get(_CUTS.get(eqn.primitive.name))
+        if dim is not None and eqn.params.get("tiled") and eqn.outvars[0].aval.shape[dim] == 1:
+            found.update(axes_of(eqn.params["axis_name"]))
+        for body in _bodies(eqn):
+            found |= _thin(body)
     return found
 
 
