@@ -98,8 +98,7 @@ void GradientAddends::take_own_block(const ir::Inst &inst, const rules::Resolved
 // A number that is put beside addends, such as how many samples a rank has beside sums over them,
 // is added up with them.
 void GradientAddends::take_joined_counts(const rules::ResolvedOp &op) {
-  if (!op.row ||
-      (op.row->factors != rules::cat_factors && op.row->factors != rules::stack_factors))
+  if (!op.row || (op.row->factors != rules::cat_factors && op.row->factors != rules::stack_factors))
     return;
   AxisSet pending;
   std::optional<ir::ScaleId> scale;

@@ -41,7 +41,7 @@ private:
   llvm::DenseSet<uint32_t> sums_;       // places of the program where a forward adds up over ranks
   // Gradients that are equal on the ranks of axes along which each has a loss of its own.
   llvm::DenseMap<uint32_t, ir::AxisSet> equal_; // by value
-  llvm::DenseSet<uint32_t> own_blocks_; // by value
+  llvm::DenseSet<uint32_t> own_blocks_;         // by value
   // Addends that are equal on all ranks of axes: of the gradient of a loss that these share.
   llvm::DenseMap<uint32_t, ir::AxisSet> alike_; // by value
   // Axes over which something was summed, of what a value of the forward is made of.
