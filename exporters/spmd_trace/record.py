@@ -514,9 +514,9 @@ class _Runs:
         start = time.monotonic()
         run, limit = self._server.run(folder), timeout or self.timeout
         error = _ended(run, watch, settings["script"], limit)
-        if watches and not watch.all_done():
+        if watches:
             self.parted = watch.found
-            error = watch.reason or error
+            error = error if watch.all_done() else watch.reason or error
         lost = error or f"{settings['script']}: the process of the script left no trace"
         found = self._outcomes(folder, ranks, lost)
         if watches and self.parted is None:

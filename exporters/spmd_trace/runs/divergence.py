@@ -273,9 +273,8 @@ class Watch(Ranks):
         self.reason = ""  # why they wait, where that is no divergence
 
     def _is_over(self, run: process.Forked) -> bool:
-        if self.all_done():
-            return True
-        if run.poll() is not None:
+        # They may have ended since the last look.
+        if self.all_done() or run.poll() is not None:
             self._new_rows()
             self.found = parted(self.logs)
             return True

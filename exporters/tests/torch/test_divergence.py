@@ -238,6 +238,23 @@ for epoch in range(4):
 """
 
 
+_SELDOM = """
+import runpy, sys
+from spmd_trace.runs import divergence
+divergence.Watch._pause = 8.0
+sys.argv = ["spmd-trace", "lint", "--world", "3", "script.py"]
+runpy.run_module("spmd_trace", run_name="__main__")
+"""
+
+
+@needs_checker
+def test_ranks_that_end_between_two_looks_are_compared(tmp_path):
+    (tmp_path / "script.py").write_text(_SAMPLES % "dist.get_rank()")
+    line = [sys.executable, "-c", _SELDOM]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "error[rank-divergence]" in done.stdout, done.stderr
+
+
 @needs_checker
 def test_samplers_that_order_the_samples_differently_are_a_finding(tmp_path):
     done, _ = _lint(tmp_path, _SAMPLES % "dist.get_rank()", "lint", "--format=json")
