@@ -151,6 +151,13 @@ InstId reducing_collective_of(const ir::Program &program, InstId from, AxisSet a
   return {};
 }
 
+ValueId only_source(const ir::Program &program, ValueId value) {
+  const InstId by = defining_inst(program, value);
+  const llvm::SmallVector<ValueId, 4> from =
+      by.valid() ? tensors_of(program, by) : llvm::SmallVector<ValueId, 4>();
+  return from.size() == 1 ? from[0] : ValueId();
+}
+
 std::optional<int64_t> extent_of(const ir::Program &program, ir::ShapeId shape, unsigned dim) {
   if (dim >= dimension_count(program, shape))
     return std::nullopt;

@@ -18,6 +18,9 @@ ir::ValueId storage_of(const ir::Program &program, ir::ValueId value);
 // The operands of an instruction as rules count them: tensors in order, lists flattened.
 llvm::SmallVector<ir::ValueId, 4> tensors_of(const ir::Program &program, ir::InstId inst);
 
+// The tensor that a value is made of; none if it is declared, or made of no tensor or of several.
+ir::ValueId only_source(const ir::Program &program, ir::ValueId value);
+
 // The elements of a dimension; none if it is not there, or no number.
 std::optional<int64_t> extent_of(const ir::Program &program, ir::ShapeId shape, unsigned dim);
 // How many dimensions the shape has; 0 if that is not known.

@@ -78,12 +78,13 @@ std::optional<BlockLists::Part> BlockLists::member(const rules::Application &app
 static ValueId copied_from(const ir::Program &program, ValueId value) {
   constexpr int kMostCopies = 8;
   for (int i = 0; i < kMostCopies; ++i) {
-    const ir::InstId by = defining_inst(program, value);
-    const auto from = by.valid() ? tensors_of(program, by) : llvm::SmallVector<ValueId, 4>();
-    const rules::ResolvedOp op = by.valid() ? op_of(program, by) : rules::ResolvedOp();
-    if (from.size() != 1 || !rules::moves_elements(op) || (op.row && op.row->factors))
+    const ValueId from = only_source(program, value);
+    if (!from.valid())
       break;
-    value = from[0];
+    const rules::ResolvedOp op = op_of(program, defining_inst(program, value));
+    if (!rules::moves_elements(op) || (op.row && op.row->factors))
+      break;
+    value = from;
   }
   return value;
 }

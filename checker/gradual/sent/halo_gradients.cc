@@ -75,11 +75,10 @@ void HaloGradients::convolution(Step &step) const {
 static ValueId elements_of(const ir::Program &program, ValueId value) {
   constexpr int kMostOps = 4;
   for (int i = 0; i < kMostOps; ++i) {
-    const ir::InstId by = defining_inst(program, value);
-    const auto from = by.valid() ? tensors_of(program, by) : llvm::SmallVector<ValueId, 4>();
-    if (from.size() != 1 || !rules::moves_elements(op_of(program, by)))
+    const ValueId from = only_source(program, value);
+    if (!from.valid() || !rules::moves_elements(op_of(program, defining_inst(program, value))))
       break;
-    value = from[0];
+    value = from;
   }
   return value;
 }

@@ -247,14 +247,14 @@ std::optional<HaloWindows::Window> HaloWindows::joined_beside(llvm::ArrayRef<Val
 bool HaloWindows::is_part_of(ValueId value, ValueId whole) const {
   constexpr int kMostOps = 8;
   for (int i = 0; i < kMostOps; ++i) {
-    const ir::InstId made = defining_inst(program_, value);
-    const auto from = made.valid() ? tensors_of(program_, made) : llvm::SmallVector<ValueId, 4>();
-    if (from.size() != 1)
+    const ValueId from = only_source(program_, value);
+    if (!from.valid())
       return false;
+    const ir::InstId made = defining_inst(program_, value);
     const rules::ResolvedOp op = rules::resolve_op(program_, program_.insts[made].op);
     if (!rules::moves_elements(op) && !(op.row && op.row->factors == rules::slice_factors))
       return false;
-    value = from[0];
+    value = from;
     if (value == whole)
       return true;
   }

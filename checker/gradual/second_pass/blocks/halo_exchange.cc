@@ -42,39 +42,47 @@ void HaloExchange::judge_window(InstId id, const rules::Application &app) {
     state_.report(Place::inst(id), rules::EdgeOfOtherAxis{operand, axes});
   else if (window_.fault == HaloWindows::Fault::Missing)
     state_.report(Place::inst(id), rules::MissingEdge{operand, axes});
-  else if (window_.fault == HaloWindows::Fault::Shifted && !exchanges_edges(axes.first()) &&
+  else if (window_.fault == HaloWindows::Fault::Shifted && !exchanging().contains(axes.first()) &&
            result_.proved[state_.operands.values[window_.operand].index].contains(axes))
     state_.report(Place::inst(id), rules::ShiftedBlock{operand, axes});
 }
 
-// Whether some rows of a tensor are handed to other ranks: then what a rank computes of its own may
-// be what needs none of theirs.
-bool HaloExchange::exchanges_edges(AxisId axis) const {
-  constexpr int kMostOps = 4; // between a slice and what sends it
+// The axes along which some rows of a tensor are handed to other ranks: there, what a rank computes
+// of its own may be what needs none of theirs.
+AxisSet HaloExchange::exchanging() {
+  if (exchanging_)
+    return *exchanging_;
+  exchanging_ = AxisSet();
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[InstId{i}];
     const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
     if (op.form != rules::OpForm::Transition || op.transition == rules::TransitionOp::Convert ||
-        !is_forward(inst))
+        !is_forward(inst) || llvm::none_of(tensors_of(program_, InstId{i}), [&](ValueId value) {
+          return is_part(value);
+        }))
       continue;
     const TypedCall typed = call_of(program_, gradual_.by_kinds(), inst);
     if (llvm::any_of(typed.args, [](const rules::TensorInfo &arg) { return !arg.type.valid(); }))
       continue;
     const rules::Application app{program_,         op,         inst.attrs,  inst.context,
                                  typed.list.slots, typed.args, typed.claims};
-    if (!rules::communicated_axes(app).contains(axis))
-      continue;
-    for (ValueId value : tensors_of(program_, InstId{i}))
-      for (int step = 0; step < kMostOps && value.valid(); ++step) {
-        const InstId by = defining_inst(program_, value);
-        const auto from = by.valid() ? tensors_of(program_, by) : llvm::SmallVector<ValueId, 4>();
-        if (from.size() != 1)
-          break;
-        const rules::OpDef *row = state_.rules.resolve(program_.insts[by].op).row;
-        if (row && row->factors == rules::slice_factors)
-          return true;
-        value = from[0];
-      }
+    *exchanging_ |= rules::communicated_axes(app);
+  }
+  return *exchanging_;
+}
+
+// Whether a value is made of a slice alone, in a few steps.
+bool HaloExchange::is_part(ValueId value) const {
+  constexpr int kMostOps = 4;
+  for (int step = 0; step < kMostOps; ++step) {
+    const ValueId from = only_source(program_, value);
+    if (!from.valid())
+      return false;
+    const InstId by = defining_inst(program_, value);
+    const rules::OpDef *row = state_.rules.resolve(program_.insts[by].op).row;
+    if (row && row->factors == rules::slice_factors)
+      return true;
+    value = from;
   }
   return false;
 }
@@ -97,7 +105,7 @@ void HaloExchange::judge_shift(InstId id) {
       cuttings_.try_emplace(*cls, Cutting{part.axis, part.first, part.rows, id});
   const Cutting &met = other->second;
   if (is_first || met.axis != part.axis || met.rows != part.rows || met.first == part.first ||
-      now_.reported.contains(part.axis) || exchanges_edges(part.axis))
+      now_.reported.contains(part.axis) || exchanging().contains(part.axis))
     return;
   state_.report(Place::inst(part.first == 0 ? met.by : id),
                 rules::ShiftedBlock{{0}, AxisSet(part.axis)});

@@ -32,7 +32,8 @@ public:
 private:
   void judge_window(ir::InstId id, const rules::Application &app);
   void judge_shift(ir::InstId id);
-  bool exchanges_edges(ir::AxisId axis) const;
+  ir::AxisSet exchanging();
+  bool is_part(ir::ValueId value) const;
   void judge_gradient(ir::InstId id, const rules::Application &app);
 
   HaloWindows windows_;
@@ -46,6 +47,7 @@ private:
   };
   llvm::DenseMap<CutPositions::Class, Cutting> cuttings_;
   HaloGradients::Facts gradient_;
+  std::optional<ir::AxisSet> exchanging_; // once it was asked for
 };
 
 } // namespace spmd::checker
