@@ -15,6 +15,7 @@
 
 #include <cmath>
 #include <map>
+#include <vector>
 
 namespace spmd::checker {
 
@@ -29,9 +30,12 @@ using Terms = std::map<uint32_t, double>; // by value: how often it is in a sum
 class RepeatedGradients {
 public:
   RepeatedGradients(ir::Program &program, CheckResult &result)
-      : program_(program), result_(result) {}
+      : program_(program), result_(result), uses_(program.values.size()) {}
 
   void run() {
+    for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
+      for (ValueId value : tensors_of(program_, InstId{i}))
+        ++uses_[value.index];
     for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
       follow(InstId{i});
   }
@@ -51,21 +55,24 @@ private:
     if (op.form != rules::OpForm::Equation || !op.row)
       return std::nullopt;
     if (copies_operand(op, operands.size()))
-      return of(operands.back());
+      return take(operands.back());
     if (operands.size() == 1 && rules::moves_elements(op) && has_all(id, operands[0]))
-      return of(operands[0]);
+      return take(operands[0]);
     list_.read(program_, program_.insts[id].operands);
     const std::optional<double> factor = operands.size() == 1 ? factor_of(op, list_) : std::nullopt;
     if (factor)
-      return scaled(of(operands[0]), *factor);
+      return scaled(take(operands[0]), *factor);
     const bool adds = op.computes(Computes::Add) && operands.size() == 2 &&
                       list_.slots.size() == 2 && !program_.find(program_.insts[id].attrs, "alpha");
-    return adds ? sum(id, of(operands[0]), of(operands[1])) : std::nullopt;
+    return adds ? sum(id, operands[0], operands[1]) : std::nullopt;
   }
 
-  std::optional<Terms> of(ValueId value) const {
-    const Terms *found = find(value);
-    return found ? std::optional(*found) : std::nullopt;
+  // The last instruction that reads a sum need not copy it.
+  std::optional<Terms> take(ValueId value) {
+    const auto at = terms_.find(value.index);
+    if (at == terms_.end())
+      return std::nullopt;
+    return uses_[value.index] == 1 ? std::move(at->second) : at->second;
   }
 
   bool has_all(InstId id, ValueId operand) const {
@@ -84,16 +91,19 @@ private:
     return terms;
   }
 
-  std::optional<Terms> sum(InstId id, std::optional<Terms> a, const std::optional<Terms> &b) {
-    if (!a || !b || a->size() + b->size() > kMostTerms)
+  std::optional<Terms> sum(InstId id, ValueId a, ValueId b) {
+    if (!find(a) || !find(b) || find(a)->size() + find(b)->size() > kMostTerms)
       return std::nullopt;
-    for (const auto &[value, times] : *b) {
-      const auto [at, is_new] = a->try_emplace(value, 0);
+    Terms all = *take(a), more = *take(b);
+    if (all.size() < more.size())
+      std::swap(all, more);
+    for (const auto &[value, times] : more) {
+      const auto [at, is_new] = all.try_emplace(value, 0);
       at->second += times;
       if (!is_new)
         repeats_.try_emplace(value, id);
     }
-    return a;
+    return all;
   }
 
   void follow(InstId id) {
@@ -111,6 +121,9 @@ private:
             of.valid() && program_.find_param(of))
           terms_[inst.result(r).index] = {{inst.result(r).index, 1.0}};
     }
+    for (ValueId value : operands)
+      if (--uses_[value.index] == 0)
+        terms_.erase(value.index);
     if (made && inst.result_count == 1)
       terms_[inst.first_result.index] = std::move(*made);
   }
@@ -140,7 +153,8 @@ private:
   ir::Program &program_;
   CheckResult &result_;
   OperandList list_;
-  llvm::DenseMap<uint32_t, Terms> terms_;    // by value
+  std::vector<uint32_t> uses_;            // by value: by instructions that are still to be followed
+  llvm::DenseMap<uint32_t, Terms> terms_; // by value
   llvm::DenseMap<uint32_t, InstId> repeats_; // by term: the first sum of two sums that have it
   llvm::DenseSet<uint32_t> reported_;        // parameters
 };
